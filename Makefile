@@ -172,3 +172,4 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.pages
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.cdn_thumbnails
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.tls
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.python_client

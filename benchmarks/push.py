@@ -112,7 +112,7 @@ def compare_with_httpx(base: str, devices: int, rounds: int) -> None:
     show("beside kept connections", ours, kept, unit="/s", bar="for information")
 
 
-def threads_of_waiting(devices: int) -> None:
+def threads_of_waiting(devices: int, waiting: int) -> None:
     """So many requests wait at once, as in the api process: each has its own thread, and nothing else is started."""
     from django.db import connection
 
@@ -130,15 +130,14 @@ def threads_of_waiting(devices: int) -> None:
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(WAITING) as pool:
-        found = [pool.submit(work, number) for number in range(WAITING)]
+    with ThreadPoolExecutor(waiting) as pool:
+        found = [pool.submit(work, number) for number in range(waiting)]
         time.sleep(1)
         most = len(set(threading.enumerate()) - before)
         for each in found:
             count, tally = each.result()
             assert (count, tally.counted) == (devices, devices)
-    print(f"  threads of {WAITING} requests that wait for the counts of {devices} devices each: {most}")
-    print("  (bar: one for each)")
+    print(f"  threads of {waiting} requests that wait for the counts of {devices} devices each: {most}")
 
 
 def _tokens() -> list[Any]:
@@ -158,7 +157,9 @@ def main() -> None:
         with receiver("benchmarks.push_receiver") as base:
             prepare(state, base, "push")
             compare_with_httpx(base, options.devices, options.rounds)
-            threads_of_waiting(options.devices)
+            for waiting in (1, WAITING):
+                threads_of_waiting(options.devices, waiting)
+            print("  (bar: one for each, however many devices)")
     finally:
         shutil.rmtree(state, ignore_errors=True)
 

@@ -39,12 +39,10 @@ class CdnNamespacesQuery(s.Serializer):
 
 
 class _PartQuery(s.Serializer):
-    """A parameter without a value names no part of the account, and is not taken for one that is left out: that would be
-    all of it.
-    """
+    """A parameter without a value names no part of the account. One that is left out would be all of it."""
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        blank = [name for name in self.fields if self.initial_data.get(name) == ""]
+        blank = [name for name, value in self.initial_data.items() if name in self.fields and value == ""]
         if blank:
             raise s.ValidationError({name: ["Give a value, or leave the parameter out."] for name in blank})
         return attrs

@@ -68,6 +68,7 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/restart", power({"post": "restart"})),
     path("workspace/<ws:workspace_id>/pause", power({"post": "pause"})),
     path("workspace/<ws:workspace_id>/resume", power({"post": "resume"})),
+    path("workspace/<ws:workspace_id>/sleep", lifecycle({"post": "sleep"})),
     path("workspace/<ws:workspace_id>/reinstall", ReinstallViewSet.as_view({"post": "reinstall"})),
     path("workspace/<ws:workspace_id>/lifecycle", lifecycle({"get": "retrieve", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/lifecycle/idle", lifecycle({"put": "idle"})),

@@ -24,7 +24,7 @@ from cdn.media.claims import HeldClaim, claim_held
 from cdn.media.findings import facts_of, require_verified
 from cdn.media.inspections import inspection_run
 from cdn.media.removal import stored_remove
-from cdn.media.runner import InspectionUnavailable
+from cdn.media.runner import InspectionKilled, InspectionUnavailable
 from cdn.media.variant_plan import PlannedVariant, variants_planned
 from cdn.policy import EffectivePolicy
 from cdn.reservations import reserved_for
@@ -53,7 +53,7 @@ def file_process(file_id: str) -> bool:
             _attempt(held)
         except ClaimLost:
             logger.info("%s is not processed by this process any more", file_id)
-            # Of one that was cancelled meanwhile the bytes may have reached the store after those there were removed.
+            # Of one that was cancelled in between the bytes may have reached the store after those there were removed.
             stored_remove([file_id])
         except DatabaseError as exc:
             logger.warning("%s is left to another attempt: %s", file_id, exc)
@@ -68,6 +68,9 @@ def _attempt(held: HeldClaim) -> None:
         _publish(held)
     except ClaimLost:
         raise
+    except InspectionKilled as exc:
+        logger.warning("%s is left to another attempt: %s", held.file.file_id, exc)
+        processing.processing_release(held.file, is_counted=True)
     except _RETRIED as exc:
         logger.warning("%s is left to another attempt: %s", held.file.file_id, exc)
         processing.processing_release(held.file)

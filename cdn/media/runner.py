@@ -31,10 +31,17 @@ _ANSWER_BYTES = 16 << 10
 _END_SECONDS = 5.0
 # By its signal, and as bubblewrap reports it.
 _OUT_OF_TIME = (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class InspectionUnavailable(Exception):
     """The process could not be started: nothing is known of the file."""
+
+
+class InspectionKilled(InspectionUnavailable):
+    """Something else of the host ended the process, as the kernel does without memory: its own limits end it otherwise.
+    What the file has to do with it is not known.
+    """
 
 
 def inspection_execute(
@@ -42,7 +49,7 @@ def inspection_execute(
 ) -> Findings:
     """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
 
-    No process outlives the call. Raises InspectionUnavailable, BackendUnavailable, OSError.
+    No process outlives the call. Raises InspectionUnavailable, InspectionKilled, BackendUnavailable, OSError.
     """
     targets: list[int] = []
     try:
@@ -117,13 +124,15 @@ def _end(process: subprocess.Popen[bytes], output: int) -> None:
 
 
 def _answer(order: InspectionOrder, output: bytes, code: int | None) -> Findings:
-    """Raises InspectionUnavailable where the process did not come to look at the file."""
+    """Raises InspectionUnavailable where the process did not come to look at the file, InspectionKilled."""
     ready, _, rest = output.partition(b"\n")
     if code is None or code in _OUT_OF_TIME:
         logger.warning("looking at a file of the type %s took too long", order.content_type)
         return Findings(order.content_type, reason=RESOURCES)
     if ready != READY.encode():
         raise InspectionUnavailable(f"The process ended with {code} before it could look at the file.")
+    if code in _KILLED:
+        raise InspectionKilled("The process was killed while it looked at the file.")
     try:
         found = found_of(rest)
     except ValueError:

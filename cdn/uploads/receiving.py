@@ -40,7 +40,9 @@ T = TypeVar("T")
 CHECKPOINT_SECONDS = 2.0
 
 
-async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> UploadStatus:
+async def body_receive(
+    body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None
+) -> UploadStatus:
     """Receive a body: a whole file, or with an offset what goes on from there. Returns how far the upload is then: of a
     complete one, which is looked at next, the row may say before this returns that it was refused.
 

@@ -121,10 +121,7 @@ class UploadViewSet(AsyncViewSet):
             204: OpenApiResponse(
                 description="The part is stored. With the last byte of the permit the file is complete."
             ),
-            **refused(REFUSALS | {415: "`unsupported_media_type`"}),
-            409: OpenApiResponse(
-                description="`conflict`: another offset (`details.offset`), or another request sends this file."
-            ),
+            **refused(REFUSALS | PART_REFUSALS),
         },
         auth=[],
     )

@@ -18,7 +18,7 @@ import firebase_admin
 from django.utils import timezone
 from firebase_admin import credentials, exceptions, messaging
 from google.auth.exceptions import GoogleAuthError, TransportError
-from google.auth.transport.requests import Request
+from google.auth.transport.requests import AuthorizedSession, Request
 from requests import Session
 from urllib3.util import Retry
 
@@ -130,7 +130,7 @@ class FcmProvider:
         options = {"httpTimeout": (CONNECT_SECONDS, ANSWER_SECONDS)}
         app = firebase_admin.initialize_app(credential, options, name=f"platform-{id(self)}")
         # The library has no other way to say how its requests are repeated.
-        session: Session = messaging._get_messaging_service(app)._client.session
+        session: AuthorizedSession = messaging._get_messaging_service(app)._client.session
         retries = _Retries(
             connect=1,
             read=False,

@@ -93,13 +93,13 @@ def heartbeats(claim: str) -> Iterator[threading.Event]:
 
 
 def _renew(claim: str, lost: threading.Event, ended: threading.Event) -> None:
-    try:
-        while not ended.wait(HEARTBEAT_SECONDS):
-            try:
-                if not queue.record_heartbeat(claim):
-                    lost.set()
-                    return
-            except DatabaseError as exc:
-                logger.warning("no heartbeat: %s", exc)
-    finally:
-        connection.close()
+    """Between two heartbeats no connection is held: as many deploys as there may be would have all of the pool."""
+    while not ended.wait(HEARTBEAT_SECONDS):
+        try:
+            if not queue.record_heartbeat(claim):
+                lost.set()
+                return
+        except DatabaseError as exc:
+            logger.warning("no heartbeat: %s", exc)
+        finally:
+            connection.close()

@@ -1,7 +1,7 @@
 """What the files of pages take of the disk, which the limit of an account counts.
 
-By whole blocks: twenty thousand files of one byte take 80 MB and not 20 kB. Inodes are limited by the same, as a file or
-folder takes a block at least.
+By whole blocks: twenty thousand files of one byte take 80 MB and not 20 kB. Inodes are limited by the same, as a file
+or folder takes a block at least.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ class _Export:
         if not path or path in self._received.files or path in self._links:
             self._leave_out(entry, "duplicate name")
             return
-        self._links[path] = PendingLink(path, entry.link, entry.kind is EntryKind.HARD_LINK)
+        made = PendingLink.hard if entry.kind is EntryKind.HARD_LINK else PendingLink.symbolic
+        self._links[path] = made(path, entry.link)
 
     def _make_link(self, link: PendingLink) -> None:
         target, reason = link_target(link, self._links, self._received.files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from pages.releases.names import NameRefused, entry_path
 from pages.releases.received import ReceivedFile
@@ -14,11 +15,23 @@ CHAIN = 40
 
 @dataclass(frozen=True, slots=True)
 class PendingLink:
-    """`target` is as the archive has it: of a hard link a name of the archive, else relative to the link's folder."""
+    """`leads_to`: the path below the folder that it names, None where it leaves the folder."""
 
     path: str
-    target: str
-    hard: bool
+    leads_to: str | None
+
+    @classmethod
+    def symbolic(cls, path: str, target: str) -> Self:
+        """`target` is as the archive has it, relative to the link's folder."""
+        return cls(path, None if target.startswith("/") else _resolved(path.split("/")[:-1], target))
+
+    @classmethod
+    def hard(cls, path: str, target: str) -> Self:
+        """`target` is a name of the archive."""
+        try:
+            return cls(path, entry_path(target))
+        except NameRefused:
+            return cls(path, None)
 
 
 def link_target(
@@ -29,7 +42,7 @@ def link_target(
     Only names are looked at. Links inside a target's folders are not followed, so that such a link is left out.
     """
     for _ in range(CHAIN):
-        target = _target_path(link)
+        target = link.leads_to
         if target is None:
             return "", "link out of the folder"
         if target in files:
@@ -39,15 +52,6 @@ def link_target(
             return "", "link to what is not a received file"
         link = following
     return "", "link to itself"
-
-
-def _target_path(link: PendingLink) -> str | None:
-    if link.hard:
-        try:
-            return entry_path(link.target)
-        except NameRefused:
-            return None
-    return None if link.target.startswith("/") else _resolved(link.path.split("/")[:-1], link.target)
 
 
 def _resolved(above: list[str], target: str) -> str | None:

@@ -1,6 +1,6 @@
 """Where the files of pages are.
 
-incoming/<operation>/         a release that is being made: `public` is received from a guest; of one attempt of a deploy
+incoming/<operation>/         a release that is being made, by one attempt: `public` is received from a guest
 by-id/<page>/releases/<n>/    a release, which never changes: `public` is served, `manifest.json`, `rules.json`,
                               markers and links for the edge (pages/releases/rules_files.py)
 by-id/<page>/current          link to the live release

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
 from typing import Any
 
 from django.conf import settings
@@ -49,7 +49,8 @@ class Traces:
         exporter = ReportedExporter(OTLPSpanExporter(endpoint=env.traces_endpoint, timeout=EXPORT_SECONDS))
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("microvm-workspaces")
-        atexit.register(self.end)
+        # Also where a worker of granian ends, which runs no handlers of atexit.
+        self._at_exit = Finalize(None, self.end, exitpriority=0)
 
     @contextmanager
     def span(self, name: str, kind: str, parent: str, attributes: Mapping[str, str | int]) -> Iterator[trace.Span]:
@@ -90,7 +91,7 @@ class Traces:
 
     def end(self) -> None:
         """Send what waits; give up after two seconds. Idempotent."""
-        atexit.unregister(self.end)
+        self._at_exit.cancel()
         ending = threading.Thread(target=self._provider.shutdown, name="end-of-traces", daemon=True)
         ending.start()
         ending.join(END_SECONDS)

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from django.conf import settings
 from django.utils import timezone
 
+from common.connections import release_connection
 from domains.models import PROOF_HOST, WWW
 from outbound.dns_questions import DnsQuestions, NoAnswer
 from outbound.names import NameFailed, listed_addresses
@@ -48,10 +49,15 @@ class DomainCheck:
 
 
 def domain_check(name: str, target_id: str, *, include_www: bool = False) -> DomainCheck:
-    """Ask for the records of a domain, within some ten seconds. Raises nothing: what cannot be found is in `errors`."""
+    """Ask for the records of a domain, within some ten seconds. Raises nothing: what cannot be found is in `errors`.
+
+    No connection to the database is held until the answers are there: name servers that do not answer would soon have
+    all of the pool.
+    """
     ownership = RecordCheck(f"{PROOF}{target_id}", PROOF_HOST + name)
     found = DomainCheck(name, _here(name), ownership, timezone.now())
     questions = _questions()
+    release_connection()
     _check_ownership(found, questions, target_id)
     _check_address(found, questions, found.cname)
     if include_www:
@@ -137,5 +143,6 @@ def reason_not_here(name: str) -> str | None:
     A handler of `certificates.hooks.dns_points_here`; takes up to some ten seconds.
     """
     found = DomainCheck(name, _here(name), RecordCheck("", name), timezone.now())
+    release_connection()
     _check_address(found, _questions(), found.cname)
     return None if found.cname.ok else found.errors[0]

@@ -92,7 +92,7 @@ def back_up(instance: Instance, target: str = "") -> int:
 
 def restore_backup(source: str = "", state: str = "", port: str = "") -> int:
     """Make an instance of the backup `source` in the folder `state`; it does not run yet."""
-    instance = restore.restore(source, state, port, output.print_message)
+    instance = restore.restore_backup(source, state, port, output.print_message)
     output.print_message(f"restored as instance {instance.id}; make up STATE={instance.state} starts it")
     return 0
 

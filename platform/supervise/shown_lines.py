@@ -17,6 +17,8 @@ _MARKS = (
     re.compile(r"\[[\d :,-]+: (?P<level>[A-Z]+)/"),
     re.compile(r"\[(?P<level>[A-Z]+)\] "),
     re.compile(r"(?P<level>[A-Z]+): "),
+    # libvirt.
+    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+\d{4}: \d+: (?P<level>\w+) : "),
     # Caddy, in colours; Redis, whose warnings are marked by #.
     re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d+\t(?:\x1b\[\d+m)?(?P<level>[A-Z]+)"),
     re.compile(r"\d+:[XCSM] \d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d+ (?P<level>[.*#-]) "),
@@ -30,6 +32,8 @@ _USUAL = (
     # Caddy, of what we write for it.
     *("Caddyfile input is not formatted", "admin endpoint disabled"),
     *("HTTP/2 skipped because it requires TLS", "HTTP/3 skipped because it requires TLS"),
+    # libvirt, of each machine that a root process starts with options of its own.
+    "qemuDomainObjTaintMsg",
     # Redis, of its own start. Nothing is saved here, so memory overcommit does not matter to it.
     *("Redis is starting", "Redis version=", "Configuration loaded", "Server initialized", "Memory overcommit must be"),
     *("User requested shutdown", "Received SIGTERM", "Redis is now ready to exit", "Removing the unix socket file"),
@@ -55,5 +59,5 @@ class ShownLines:
 def _level_of(line: str) -> str | None:
     for mark in _MARKS:
         if found := mark.match(line):
-            return found["level"]
+            return found["level"].upper()
     return None

@@ -9,7 +9,6 @@ does not run any more, 1009 for a message that is too large. Those say also why 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import weakref
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -22,7 +21,7 @@ from django.conf import settings
 from common.async_views import in_pool_thread
 from common.errors import DomainError, Forbidden, NotFound, RateLimited, Unauthorized
 from common.request_id import begin_request
-from common.responses import as_domain_error, error_body
+from common.responses import as_domain_error, error_response
 from sandboxes.cors import HEADERS
 from sandboxes.grants import watched_token
 from sandboxes.level.base import ASLEEP, wake_sandbox
@@ -69,7 +68,8 @@ class SandboxSockets:
                 try:
                     holder, address = await _admitted(scope["path"], token, place)
                 except Exception as exc:
-                    await _refuse(send, as_domain_error(exc), request_id, by_staff=token.startswith(STAFF_PREFIX))
+                    by_staff = token.startswith(STAFF_PREFIX)
+                    await _refuse(send, as_domain_error(exc), scope["path"], request_id, by_staff=by_staff)
                     return
                 await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
                 await _serve(holder, address, receive, send)
@@ -113,20 +113,20 @@ def _sandboxes() -> OpenSandboxes:
     return _open.setdefault(asyncio.get_running_loop(), OpenSandboxes())
 
 
-async def _refuse(send: Send, error: DomainError, request_id: str, *, by_staff: bool) -> None:
+async def _refuse(send: Send, error: DomainError, path: str, request_id: str, *, by_staff: bool) -> None:
+    """Some paths have a form of errors of their own, as in any other response."""
     if by_staff and error.status < 500 and not isinstance(error, RateLimited):
         code = TOKEN_ENDED if isinstance(error, Unauthorized | Forbidden) else GOING_AWAY
         await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
         await send({"type": "websocket.close", "code": code, "reason": error.message[:MAX_REASON]})
         return
-    body = json.dumps(error_body(error)).encode()
+    response = error_response(error, path)
     fields = {
-        **HEADERS, **error.headers, "Content-Type": "application/json", "Content-Length": str(len(body)),
-        "X-Request-ID": request_id,
+        **HEADERS, **dict(response.items()), "Content-Length": str(len(response.content)), "X-Request-ID": request_id,
     }  # fmt: skip
     headers = [(name.lower().encode(), value.encode()) for name, value in fields.items()]
-    await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
+    await send({"type": "websocket.http.response.start", "status": response.status_code, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": response.content})
 
 
 async def _serve(holder: TokenHolder, address: GuestAddress, receive: Receive, send: Send) -> None:

@@ -64,6 +64,14 @@ def test_an_unknown_path_is_refused_in_the_same_form(key: NewApiKey, path: str) 
     assert_refused(found, 404, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize("path", EVERY_PATH)
+def test_a_websocket_is_refused_in_the_same_form(path: str) -> None:
+    found = Request(path, {"Connection": "Upgrade", "Upgrade": "websocket"})
+    found.scope["type"] = "websocket"
+    run(found)
+    assert_refused(found, 404, "INVALID_REQUEST")
+
+
 BROKEN = [b"{", b"nothing", b"[1]", b'"x"', b'{"prompt": NaN}', b"\xff\xfe", b'{"prompt": "\\ud800"}', b"[" * 5000]
 
 

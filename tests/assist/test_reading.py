@@ -69,7 +69,7 @@ def test_a_stream_without_its_end_is_broken() -> None:
         read(PLAIN[: PLAIN.index("two")].encode(), 100)
 
 
-# A user can ask a model for it. An expression that begins anew at each of its characters takes minutes.
+# A user can ask a model for it. An expression that begins again at each of its characters takes minutes.
 BLANK = 60_000 * "\n"
 SLOW = [f"```{BLANK}x", f"```json{BLANK}x", f"```{BLANK}{{{BLANK}x", f"```\n{BLANK} ```{BLANK}x", f"```{60_000 * ' '}x"]
 REFUSE = """

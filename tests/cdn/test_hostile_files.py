@@ -148,6 +148,13 @@ def test_a_process_that_crashes_at_a_file_says_that_it_is_damaged(
     assert run_code(level, monkeypatch, crash).reason == "damaged"
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_process_that_the_host_kills_says_nothing_of_the_file(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(runner.InspectionKilled):
+        run_code(level, monkeypatch, killed)
+
+
 ATTEMPTS = """
 import os, socket, sys
 def attempt(name, function):

@@ -15,7 +15,7 @@ from django.db import connection
 from cdn import storage
 from cdn.errors import ClaimLost
 from cdn.media import claims, pipeline, sweep
-from cdn.media.runner import InspectionUnavailable
+from cdn.media.runner import InspectionKilled, InspectionUnavailable
 from cdn.models import File, Pool, new_file_id
 from cdn.services import processing
 from cdn.services.files import file_trash
@@ -229,6 +229,19 @@ def test_nothing_is_stored_of_a_file_that_is_cancelled_while_it_is_stored(api: C
         assert pipeline.file_process(file.pk)
     file.refresh_from_db()
     assert (file.status, file.error["code"], stored(file)) == ("rejected", "cancelled", set())
+
+
+def test_a_host_without_memory_for_a_moment_refuses_no_picture(api: Caller) -> None:
+    """One with which the process is killed each time is refused in the end."""
+    good, bad = (received_file(api.account, hostile.picture(".png"), variants=SMALL) for _ in range(2))
+    with patch.object(pipeline, "inspection_run", side_effect=InspectionKilled):
+        assert pipeline.file_process(good.pk)
+        for _ in range(pipeline.ATTEMPTS_MAX + 1):
+            assert pipeline.file_process(bad.pk)
+    assert pipeline.file_process(good.pk)
+    for file in (good, bad):
+        file.refresh_from_db()
+    assert (good.status, bad.status, bad.error["code"]) == ("active", "rejected", "processing_failed")
 
 
 def test_a_file_that_fails_the_worker_again_and_again_is_rejected(api: Caller) -> None:

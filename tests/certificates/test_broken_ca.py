@@ -58,9 +58,7 @@ def test_a_ca_that_is_down_leaves_a_sentence_and_is_not_asked_for_every_name(
     assert not OrderAttempt.objects.exists()
 
 
-def test_a_name_does_not_wait_for_long_once_the_ca_is_back(
-    announced: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_does_not_wait_for_long_once_the_ca_is_back(announced: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings_with(monkeypatch, acme_directory=f"https://127.0.0.1:{free_port()}/dir")
     services.certificate_request([NAME])
     waits = [(step().next_attempt_at - timezone.now()).total_seconds() for _ in range(12)]

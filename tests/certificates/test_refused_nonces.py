@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from certificates import orders, outcomes, services
+from certificates import orders, services
 from certificates.models import AcmeAccount, Certificate
 from tests.certificates.edge import CustomEdge
 from tests.certificates.pebble import open_pebble, settings_with

@@ -70,7 +70,24 @@ def test_a_line_of_the_table_is_read() -> None:
 
 def test_the_package_has_no_dependency_but_its_own() -> None:
     imported = set()
+    extras = {PACKAGE / "cli", PACKAGE / "mcp_server"}
     for path in Path(PACKAGE).rglob("*.py"):
-        imported |= set(re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.M))
+        if not extras & set(path.parents):
+            imported |= set(re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.M))
     assert {"httpx", "microvm"} <= imported
-    assert not imported & {"django", "rest_framework", "websockets", "typer", "mcp", "common", "config", "tests"}
+    assert not imported & {
+        "django",
+        "rest_framework",
+        "websockets",
+        "typer",
+        "rich",
+        "mcp",
+        "common",
+        "config",
+        "tests",
+    }
+
+
+def test_the_client_imports_no_extra() -> None:
+    for path in (each for folder in ("aio", "sync", "types") for each in (PACKAGE / folder).rglob("*.py")):
+        assert not re.search(r"microvm\.(cli|mcp_server)", path.read_text()), path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from supervise.backup import save
 from supervise.backup.digests import digest_of
 from supervise.backup.manifest import read_manifest
-from supervise.backup.restore import restore
+from supervise.backup.restore import restore_backup
 from supervise.backup.save import back_up
 from supervise.control import require_only_folder
 from supervise.instance import Instance, InstanceError, load_instance
@@ -62,7 +63,7 @@ def target(short_dir: Path) -> Path:
 
 
 def test_what_is_restored_into_another_folder_is_the_instance(original: Instance, backups: Path, target: Path) -> None:
-    made = restore(str(back_up(original, str(backups), silent)), str(target), "8123", silent)
+    made = restore_backup(str(back_up(original, str(backups), silent)), str(target), "8123", silent)
     assert_is_restored(target)
     again = load_instance(target)
     assert (again.id, again.subnet, again.port) == (original.id, original.subnet, 8123)
@@ -95,7 +96,7 @@ def test_a_running_machine_is_left_out_and_named(original: Instance, backups: Pa
     assert (found.machines, found.omitted, found.earlier) == ([ASLEEP], [STOPPED], [])
 
 
-def test_a_machine_that_runs_and_stops_meanwhile_is_copied_again_with_the_database(
+def test_a_machine_that_runs_and_stops_in_between_is_copied_again_with_the_database(
     original: Instance, backups: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied, times = save.save_database, []
@@ -133,12 +134,12 @@ def test_a_file_that_comes_while_the_database_is_copied_is_in_the_backup(
     copied = save.save_database
 
     def copy_and_publish(url: str, folder: Path) -> None:
-        write(original.state / "pages" / "releases" / "r2" / "index.html", "deployed meanwhile")
+        write(original.state / "pages" / "releases" / "r2" / "index.html", "deployed in between")
         copied(url, folder)
 
     monkeypatch.setattr(save, "save_database", copy_and_publish)
     made = back_up(original, str(backups), silent)
-    assert (made / "state" / "pages" / "releases" / "r2" / "index.html").read_text() == "deployed meanwhile"
+    assert (made / "state" / "pages" / "releases" / "r2" / "index.html").read_text() == "deployed in between"
 
 
 def test_a_backup_that_is_killed_at_any_step_goes_on(original: Instance, backups: Path, target: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_backup_that_is_killed_at_any_step_goes_on(original: Instance, backups
         steps += 1
     assert steps > 10
     assert not (backups / f".{original.id}.partial").exists()
-    restore(str(complete_ones(backups)[0]), str(target), "", silent)
+    restore_backup(str(complete_ones(backups)[0]), str(target), "", silent)
     assert_is_restored(target)
 
 
@@ -163,7 +164,7 @@ def complete_ones(backups: Path) -> list[Path]:
 def test_a_restore_that_is_killed_at_any_step_goes_on(original: Instance, backups: Path, target: Path) -> None:
     made = str(back_up(original, str(backups), silent))
     steps = 1
-    while was_killed_at(steps, lambda: restore(made, str(target), "", silent)):
+    while was_killed_at(steps, lambda: restore_backup(made, str(target), "", silent)):
         if (target / "restoring").exists():
             with pytest.raises(InstanceError, match="was interrupted"):
                 load_instance(target)
@@ -185,7 +186,7 @@ def test_a_full_disk_ends_a_backup_with_a_sentence_and_it_goes_on_later(
         assert complete_ones(backups) == [disk.folder / "filling"]
         assert things(original.state / "db.sqlite3") == ["kept"]
         disk.make_room()
-        restore(str(back_up(original, str(backups), silent)), str(target), "", silent)
+        restore_backup(str(back_up(original, str(backups), silent)), str(target), "", silent)
     assert_is_restored(target)
 
 
@@ -195,10 +196,10 @@ def test_a_damaged_backup_is_refused_and_nothing_is_written(
     made = back_up(original, str(backups), silent)
     (made / "state" / "cdn" / "store" / "ab" / "file").write_text("CDN")
     with pytest.raises(InstanceError, match=r"1 files differ from their hashes \(state/cdn/store/ab/file\)"):
-        restore(str(made), str(target), "", silent)
+        restore_backup(str(made), str(target), "", silent)
     assert not target.exists()
     monkeypatch.setenv("DAMAGED", "yes")
-    restore(str(made), str(target), "", silent)
+    restore_backup(str(made), str(target), "", silent)
     assert (target / "cdn" / "store" / "ab" / "file").read_text() == "CDN"
 
 
@@ -214,7 +215,7 @@ def test_files_that_are_gone_or_were_added_are_damage(
     else:
         (made / "files.sha256").write_text("")
     with pytest.raises(InstanceError, match="is damaged"):
-        restore(str(made), str(target), "", silent)
+        restore_backup(str(made), str(target), "", silent)
 
 
 def test_the_hash_of_a_file_does_not_depend_on_its_holes(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def test_a_backup_of_a_newer_version_is_refused(
     fill(newer, (("workspaces", "0001_initial"), ("workspaces", "0999_of_the_future")))
     made = back_up(newer, str(backups), silent)
     with pytest.raises(InstanceError, match=r"a newer version, whose database has workspaces.0999_of_the_future"):
-        restore(str(made), str(target), "", silent)
+        restore_backup(str(made), str(target), "", silent)
     assert not target.exists()
 
 
@@ -250,7 +251,7 @@ def test_a_folder_without_a_manifest_is_no_backup(original: Instance, backups: P
     made = back_up(original, str(backups), silent)
     (made / "manifest.json").unlink()
     with pytest.raises(InstanceError, match="is no complete backup"):
-        restore(str(made), str(target), "", silent)
+        restore_backup(str(made), str(target), "", silent)
     assert not target.exists()
 
 
@@ -258,9 +259,9 @@ def test_a_backup_is_not_restored_over_anything(original: Instance, backups: Pat
     made = str(back_up(original, str(backups), silent))
     write(target / "file", "somebody's")
     with pytest.raises(InstanceError, match="is not empty"):
-        restore(made, str(target), "", silent)
+        restore_backup(made, str(target), "", silent)
     with pytest.raises(InstanceError, match="is not empty"):
-        restore(made, str(original.state), "", silent)
+        restore_backup(made, str(original.state), "", silent)
     assert (target / "file").read_text() == "somebody's"
 
 
@@ -273,14 +274,14 @@ def test_a_database_and_machines_elsewhere_are_not_replaced(
     with monkeypatch.context() as patch:
         patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{database}")
         with pytest.raises(InstanceError, match="exists already"):
-            restore(made, str(target), "", silent)
+            restore_backup(made, str(target), "", silent)
     (machines / STOPPED).mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setenv("PLATFORM_MACHINES_DIR", str(machines))
         with pytest.raises(InstanceError, match="is not empty"):
-            restore(made, str(target), "", silent)
+            restore_backup(made, str(target), "", silent)
     assert not target.exists()
-    restore(made, str(target), "", silent)
+    restore_backup(made, str(target), "", silent)
 
 
 def test_settings_that_are_given_for_the_restored_instance_stay(
@@ -290,7 +291,7 @@ def test_settings_that_are_given_for_the_restored_instance_stay(
     database = target.with_name("moved.sqlite3")
     with monkeypatch.context() as patch:
         patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{database}")
-        restore(made, str(target), "", silent)
+        restore_backup(made, str(target), "", silent)
     assert load_instance(target).settings().database_url == f"sqlite:///{database}"
     assert things(database) == ["kept"]
 
@@ -303,14 +304,14 @@ def test_the_original_on_the_same_host_is_an_error_that_names_it(
         running_machine(original.id, make_machine(original, "ws_cccccccccccccccc").name),
         pytest.raises(InstanceError, match=f"CONFIRM=yes STATE={original.state}"),
     ):
-        restore(made, str(target), "", silent)
+        restore_backup(made, str(target), "", silent)
     assert not target.exists()
 
 
 def test_two_folders_of_one_instance_never_run_or_stop_each_other(
     original: Instance, backups: Path, target: Path
 ) -> None:
-    restored = restore(str(back_up(original, str(backups), silent)), str(target), "", silent)
+    restored = restore_backup(str(back_up(original, str(backups), silent)), str(target), "", silent)
     environment = {**os.environ, "PLATFORM_SUPERVISED": restored.id, "PLATFORM_STATE": str(restored.state)}
     code = "import time; print(flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
@@ -322,6 +323,32 @@ def test_two_folders_of_one_instance_never_run_or_stop_each_other(
                 require_only_folder(original)
         finally:
             process.kill()
+
+
+def test_two_restores_into_one_folder_do_not_run_at_once(original: Instance, backups: Path, target: Path) -> None:
+    made = str(back_up(original, str(backups), silent))
+    target.mkdir()
+    held = os.open(target, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(InstanceError, match="is under way"):
+        restore_backup(made, str(target), "", silent)
+    os.close(held)
+    restore_backup(made, str(target), "", silent)
+    assert_is_restored(target)
+
+
+def test_machines_and_a_database_at_other_places_in_the_state_folder_are_copied_once(
+    original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (original.state / "machines").rename(original.state / "vm")
+    (original.state / "db.sqlite3").rename(original.state / "own.sqlite3")
+    with monkeypatch.context() as patch:
+        patch.setenv("PLATFORM_MACHINES_DIR", str(original.state / "vm"))
+        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{original.state}/own.sqlite3")
+        made = back_up(original, str(backups), silent)
+    assert not {"vm", "own.sqlite3"} & {path.name for path in (made / "state").iterdir()}
+    restore_backup(str(made), str(target), "", silent)
+    assert_is_restored(target)
 
 
 def test_a_backup_cannot_lie_inside_of_the_instance(original: Instance) -> None:

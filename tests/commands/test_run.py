@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from supervise.instance import ROOT
+from tests.collector import Collector
 from tests.commands.conftest import free_port
 from tests.commands.test_supervise import wait_until
 
@@ -31,6 +33,8 @@ class Run:
         self.state = state
         known = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORM_")}
         settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_DISK_RESERVE_MB": "0"}
+        self.collector = Collector()
+        settings |= {"PLATFORM_TRACES_ENDPOINT": self.collector.url, "OTEL_BSP_SCHEDULE_DELAY": "500"}
         places = {"STATE": str(state), "PORT": str(free_port()), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "supervise", "run"],
@@ -55,6 +59,7 @@ class Run:
             self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
         self._reader.join(10)
+        self.collector.close()
 
     def heartbeats(self) -> str:
         """The time of the host's last heartbeat; there is one every three seconds."""
@@ -86,6 +91,14 @@ def test_the_addresses_are_the_last_that_is_printed(run: Run) -> None:
     assert not [line for line in shown if line.startswith("beat")]
 
 
+def test_of_the_logs_only_warnings_are_shown(run: Run) -> None:
+    of_logs = [line for line in run.lines if re.match(r"\w+ +\|", line) and not line.startswith("platform")]
+    assert not [line for line in of_logs if "INFO" in line]
+    # Each process has said dozens of lines by now; a start may warn, but not more than this.
+    assert len(of_logs) < 10, "\n".join(of_logs)
+    assert sum(len(path.read_text().splitlines()) for path in (run.state / "log").glob("*.log")) > 50
+
+
 def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:
     """Sockets apart, which are in a folder of the owner's."""
     passed_through = {run.state, *(run.state / name for name in ("machines", "libvirt", "cache"))}
@@ -93,3 +106,14 @@ def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:
     open_to_others = {path for path, mode in made.items() if stat.S_ISREG(mode) | stat.S_ISDIR(mode) and mode & 0o077}
     assert open_to_others <= passed_through
     assert (run.state / "db.sqlite3") in made
+
+
+def test_one_trace_leads_from_the_api_to_the_steps_in_vmhost(run: Run) -> None:
+    """Of the first workspace's creation."""
+    collector = run.collector
+    wait_until(lambda: "operation create" in [span.name for span in collector.spans], START_SECONDS)
+    operation = collector.named("operation create")
+    trace = {span.name: span for span in collector.spans if span.trace_id == operation.trace_id}
+    assert {"POST /workspace", "task workspaces.tasks.run_operation", "step wait_ready"} <= set(trace)
+    roles = {name: collector.instances[trace[name].span_id].rpartition("/")[2] for name in trace}
+    assert (roles["POST /workspace"], roles["step wait_ready"]) == ("api", "vmhost")

@@ -20,6 +20,7 @@ HIDDEN = [
     "  . workspaces.tasks.sweep_due",
     "",
     "2026-11-25 21:28:00,123 INFO workspaces.host.runtime [-] host vm is open",
+    "2026-11-25 21:31:40.014+0000: 23932: warning : qemuDomainObjTaintMsg:6603 : Domain id=1 name='mvm' is tainted",
     '{"time": "2026-11-25T21:28:00.123+00:00", "level": "INFO", "logger": "x", "message": "ERROR: no"}',
 ]
 SHOWN = [
@@ -30,6 +31,7 @@ SHOWN = [
     "[2026-11-25 21:28:00,123: CRITICAL/MainProcess] Unrecoverable error",
     "2026-11-25 21:28:00,123 WARNING workspaces.host.engine [op_1 ws_1] lost the claim",
     '{"time": "2026-11-25T21:28:00.123+00:00", "level": "ERROR", "logger": "x", "message": "no"}',
+    "2026-11-25 21:31:40.014+0000: 23932: error : qemuMonitorIO:594 : internal error: End of file from qemu monitor",
     "Traceback (most recent call last):",
 ]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from typing import Any
 
@@ -18,14 +17,16 @@ import pytest
 from celery import current_app, shared_task
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.test import Client
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
 
 from common import log_context, trace_export, traces
 from common.log_context import LogContextFilter
 from common.log_json import JsonLines
+from common.trace_middleware import TraceMiddleware
 from config.env import Env
 from tests.callers import Caller
+from tests.collector import Collector, attributes_of
 from tests.commands.conftest import free_port
 from tests.fakehost import FakeHost
 from vmbackend.errors import InvalidMachineState
@@ -35,57 +36,11 @@ from workspaces.operations.queue import RUN_TASK
 TOKEN = "cs_a-token-that-no-span-may-have"
 
 
-class Collector:
-    """Takes OTLP over HTTP. `spans` are those it got; `status` is what it answers; `hold` keeps it from answering."""
-
-    def __init__(self) -> None:
-        self.spans: list[Any] = []
-        self.resources: list[dict[str, str]] = []
-        self.status = 200
-        self.hold = threading.Event()
-        self.hold.set()
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.hold.wait(30)
-                if collector.status == 200:
-                    collector.take(self.path, body)
-                self.send_response(collector.status)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1/traces"
-
-    def take(self, path: str, body: bytes) -> None:
-        assert path == "/v1/traces"
-        for group in ExportTraceServiceRequest.FromString(body).resource_spans:
-            self.resources.append({item.key: item.value.string_value for item in group.resource.attributes})
-            for scope in group.scope_spans:
-                self.spans.extend(scope.spans)
-
-    def named(self, name: str) -> Any:
-        found = [span for span in self.spans if span.name == name]
-        assert found, [span.name for span in self.spans]
-        return found[0]
-
-
-def attributes(span: Any) -> dict[str, Any]:
-    return {item.key: item.value.string_value or item.value.int_value for item in span.attributes}
-
-
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     made = Collector()
     yield made
-    made.hold.set()
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
 
 
 @pytest.fixture
@@ -143,8 +98,8 @@ def test_a_request_its_operation_and_its_steps_are_one_trace(
     assert steps == [f"step {name}" for name, _ in create.STEPS]
     assert {span.trace_id for span in collector.spans} == {request.trace_id}
     expected = {"http.request.method": "POST", "http.route": "/workspace", "http.response.status_code": 202}
-    assert attributes(request) == expected
-    assert attributes(operation)["platform.workspace_id"] == made
+    assert attributes_of(request) == expected
+    assert attributes_of(operation)["platform.workspace_id"] == made
     assert collector.resources[0]["service.name"] == "microvm-workspaces"
     assert TOKEN not in str(collector.spans)
 
@@ -160,7 +115,7 @@ def test_what_failed_is_named_by_its_code_and_without_its_sentence(
     traces.sending_end()
     operation = collector.named("operation create")
     assert operation.status.code == operation.status.STATUS_CODE_ERROR
-    assert attributes(operation)["error.type"] == InvalidMachineState.code
+    assert attributes_of(operation)["error.type"] == InvalidMachineState.code
     assert TOKEN not in str(collector.spans)
 
 
@@ -179,6 +134,27 @@ def test_a_span_has_the_pattern_of_a_route_and_nothing_of_the_request(
     assert collector.spans[0].trace_id.hex() != "a" * 32
 
 
+def test_requests_of_one_event_loop_have_traces_of_their_own(collector: Collector, use: Callable[..., None]) -> None:
+    use(collector.url)
+
+    async def answer(request: HttpRequest) -> HttpResponse:
+        await asyncio.sleep(0.01)
+        with traces.span(f"inside {request.path}"):
+            await asyncio.sleep(0.01)
+        return HttpResponse(status=204)
+
+    async def ask_all() -> None:
+        middleware = TraceMiddleware(answer)
+        await asyncio.gather(*(middleware(RequestFactory().get(f"/{name}")) for name in "ab"))
+
+    asyncio.run(ask_all())
+    traces.sending_end()
+    requests = [span for span in collector.spans if span.name == "GET"]
+    inside = {span.name: span for span in collector.spans if span.name != "GET"}
+    assert len({span.trace_id for span in requests}) == 2
+    assert {span.parent_span_id for span in inside.values()} == {span.span_id for span in requests}
+
+
 @shared_task(name="tests.traces.fail")
 def fail_task() -> None:
     raise ValueError(TOKEN)
@@ -188,7 +164,7 @@ def test_a_task_that_fails_is_a_failed_span(collector: Collector, use: Callable[
     use(collector.url)
     fail_task.apply()
     traces.sending_end()
-    assert attributes(collector.named("task tests.traces.fail"))["error.type"] == "task_failed"
+    assert attributes_of(collector.named("task tests.traces.fail"))["error.type"] == "task_failed"
     assert TOKEN not in str(collector.spans)
 
 
@@ -222,8 +198,8 @@ def test_log_lines_have_the_ids_of_their_span(collector: Collector, use: Callabl
     assert not {"trace_id", "span_id"} & set(after)
 
 
-@pytest.mark.parametrize("away", ["nobody listens", "errors", "slow"])
-def test_a_collector_that_is_away_or_slow_keeps_nobody_and_is_one_line_in_the_log(
+@pytest.mark.parametrize("away", ["not there", "errors", "slow"])
+def test_a_collector_that_is_away_or_slow_keeps_no_caller_and_is_one_line_in_the_log(
     away: str,
     collector: Collector,
     use: Callable[..., None],
@@ -233,7 +209,7 @@ def test_a_collector_that_is_away_or_slow_keeps_nobody_and_is_one_line_in_the_lo
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
     monkeypatch.setattr(trace_export, "EXPORT_SECONDS", 0.2)
     monkeypatch.setattr(trace_export, "END_SECONDS", 1.0)
-    use(f"http://127.0.0.1:{free_port()}/v1/traces" if away == "nobody listens" else collector.url)
+    use(f"http://127.0.0.1:{free_port()}/v1/traces" if away == "not there" else collector.url)
     if away == "slow":
         collector.hold.clear()
     collector.status = 500
@@ -279,7 +255,7 @@ def test_a_share_of_none_sends_nothing(collector: Collector, use: Callable[..., 
     with traces.span("work"):
         headers: dict[str, Any] = {}
         traces.task_headers(headers)
-        # Whoever goes on with it sends nothing, either.
+        # A process that goes on with it sends nothing, either.
         assert headers["traceparent"].endswith("-00")
     traces.sending_end()
     assert collector.spans == []

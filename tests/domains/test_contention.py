@@ -8,6 +8,8 @@ from threading import Event
 from typing import Any
 
 import pytest
+from django.db import connections
+from dnslib import DNSRecord
 
 from domains import claims
 from domains.models import CustomDomain, DomainName, TargetKind
@@ -80,3 +82,24 @@ def test_a_domain_may_be_changed_while_another_target_takes_it(
     held = DomainName.objects.filter(domain__target_id=theirs.pk).values_list("name", flat=True)
     assert set(held) == {NAME, f"www.{NAME}"}
     assert files.link_of(NAME) == f"../../pages/by-id/{theirs.pk}"
+
+
+@pytest.mark.parametrize("route", ["domain/check", "domain"])
+def test_no_connection_is_held_while_the_dns_is_asked(
+    api: Caller, zone: Zone, files: Any, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    """Name servers that do not answer, of a few accounts, would hold all connections of the api."""
+    page = make_page(api.account, slug="site", release=1)
+    zone.point(NAME)
+    zone.prove(NAME, page.pk)
+    of_the_request, held = connections["default"], []
+    answer = zone.resolve
+
+    def looked(request: DNSRecord, handler: Any) -> DNSRecord:
+        held.append(of_the_request.connection is not None)
+        return answer(request, handler)
+
+    monkeypatch.setattr(zone, "resolve", looked)
+    assert api.post(f"/pages/site/{route}", {"domain": NAME}).status_code == 200
+    assert held
+    assert not any(held)

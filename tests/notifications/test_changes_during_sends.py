@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from accounts.services import account_delete
@@ -33,10 +37,10 @@ def delete_devices(sender: Sender) -> None:
         device_delete(device=device, actor="test")
 
 
-def register_anew(sender: Sender) -> None:
+def register_again(sender: Sender) -> None:
     """Each under its id, at another address."""
     for device in Device.objects.filter(account=sender.account):
-        address = {**device.address, "endpoint": device.address["endpoint"] + "-anew"}
+        address = {**device.address, "endpoint": device.address["endpoint"] + "-again"}
         device_register(
             account=sender.account,
             device_id=device.device_id,
@@ -54,7 +58,7 @@ def delete_account(sender: Sender) -> None:
 
 CHANGES: dict[str, Callable[[Sender], object]] = {
     "devices are removed": delete_devices,
-    "devices register anew": register_anew,
+    "devices register again": register_again,
     "the token is deleted": lambda sender: token_delete(token=sender.token, actor="test"),
     "the workspace is deleted": lambda sender: delete_row(sender.workspace),
     "the account is deleted": delete_account,
@@ -62,7 +66,7 @@ CHANGES: dict[str, Callable[[Sender], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_send_is_counted_whatever_is_changed_meanwhile(
+def test_a_send_is_counted_whatever_is_changed(
     new_sender: Callable[[str], Sender],
     browsers: PushService,
     pushing: Pushing,
@@ -74,7 +78,7 @@ def test_a_send_is_counted_whatever_is_changed_meanwhile(
     changed, other = new_sender("changed"), new_sender("other")
     for number in range(DEVICES):
         web_device(changed.account, f"d{number}", browsers.subscriber(f"c{number}", "slow"))
-        browsers.subscribers[f"c{number}-anew"] = browsers.subscribers[f"c{number}"]
+        browsers.subscribers[f"c{number}-again"] = browsers.subscribers[f"c{number}"]
         web_device(other.account, f"d{number}", browsers.subscriber(f"o{number}"))
     with pushing(threads=4), ThreadPoolExecutor(2) as pool:
         first = in_thread(pool, changed)
@@ -108,3 +112,31 @@ def test_a_clock_that_is_set_costs_no_device_a_second_notification(
     assert answer["devices"] == DEVICES
     assert {len(found) for found in browsers.arrived.values()} == {1}
     assert answer["delivered"] <= len(browsers.arrived)
+
+
+def test_a_database_that_is_away_in_the_middle_of_a_send_costs_no_device(
+    sender: Sender, browsers: PushService, pushing: Pushing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notifications.sends.running.CHUNK", 8)
+    away = threading.Event()
+    for name in ("sends_claim", "devices_hand_out", "progress_write", "send_end"):
+        monkeypatch.setattr(queue, name, unless(away, getattr(queue, name)))
+    for number in range(DEVICES):
+        web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}", "slow"))
+    with pushing(threads=4), ThreadPoolExecutor(1) as pool:
+        waiting = in_thread(pool, sender)
+        wait_until(lambda: browsers.requests["slow"] >= 3)
+        away.set()
+        time.sleep(1.5)
+        away.clear()
+        assert counts(waiting.result()) == (DEVICES, 0, DEVICES)
+    assert {len(found) for found in browsers.arrived.values()} == {1}
+
+
+def unless(away: threading.Event, work: Callable[..., Any]) -> Callable[..., Any]:
+    def carried_out(*args: Any, **kwargs: Any) -> Any:
+        if away.is_set():
+            raise OperationalError("database or disk is full")
+        return work(*args, **kwargs)
+
+    return carried_out

@@ -148,7 +148,7 @@ def test_a_redirect_is_not_followed(status: int, tmp_path: Path, monkeypatch: py
         assert (found.code, elsewhere.visits) == ("messaging/unknown-error", 0)
 
 
-def test_a_login_without_an_end_holds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_without_an_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcm, "ANSWER_SECONDS", SECONDS)
     with google() as logins, place(ENDLESS["a body, byte by byte"]) as slow:
         path = logins.write_credentials(tmp_path / "account.json")

@@ -168,7 +168,7 @@ def test_a_minute_has_sixty_sends_of_a_token(sender: Sender) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_restart_of_redis_gives_a_token_no_further_sends(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of any number at once, whatever Redis forgets meanwhile."""
+    """Of any number at once, whatever Redis has forgotten."""
     monkeypatch.setattr(requests, "WAIT_SECONDS", 0.0)
     fcm_device(sender.account, "phone")
     other = Sender(sender.client, sender.account, sender.workspace, *send_token(sender.workspace))

@@ -92,6 +92,19 @@ def test_a_new_slug_replaces_the_old_one(site: Site, served: Served) -> None:
     assert (served("abc"), served("def")) == ("one", "one")
 
 
+def test_a_page_is_made_below_one_of_several_domains(
+    site: Site, store: PageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_settings(monkeypatch, pages_url=("http://{slug}.pages.localhost:8000", "http://{slug}.sites.localhost:8000"))
+    made = site.create(slug="abc", domain="Sites.localhost").json()["page"]
+    assert (made["domain"], made["url"]) == ("sites.localhost", "http://abc.sites.localhost:8000")
+    assert site.create(slug="other").json()["page"]["domain"] == "pages.localhost"
+    names = {str(path.relative_to(store.root / "by-slug")) for path in (store.root / "by-slug").glob("*/*")}
+    assert names == {"sites.localhost/abc", "pages.localhost/other"}
+    assert_error(site.create(slug="abc"), 409, "slug_taken")
+    assert_error(site.create(slug="def", domain="example.org"), 400, "validation_error")
+
+
 def test_a_disabled_page_is_not_served_until_it_is_enabled(site: Site, served: Served) -> None:
     site.create(slug="abc")
     for _ in range(2):

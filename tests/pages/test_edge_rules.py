@@ -222,7 +222,9 @@ def test_without_the_api_a_release_with_rules_is_unavailable_and_others_are_serv
 def test_no_site_answers_for_a_certificate_authority(edge: Edge) -> None:
     """With a file, or with a redirect to where one is, a site could get a certificate of a name that is its slug's."""
     token = ".well-known/acme-challenge/" + "a" * 43
-    edge.deploy("own-certificate", {"index.html": b"home", token: b"mine", "_redirects": b"/* https://evil.example/:splat\n"})
+    edge.deploy(
+        "own-certificate", {"index.html": b"home", token: b"mine", "_redirects": b"/* https://evil.example/:splat\n"}
+    )
     for host in ("own-certificate", "own-certificate--r1"):
         for target in (f"/{token}", f"/{token}b", f"/%2ewell-known/acme-challenge/{'a' * 43}", f"//{token}"):
             answer = edge.ask(f"{host}.{DOMAIN}", target)

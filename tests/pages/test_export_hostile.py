@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import tarfile
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
@@ -175,6 +176,23 @@ def test_a_million_entries_end_at_the_limit(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ExportLimit):
         receive(stream(), tmp_path / "in", ExportLimits(files=500, bytes=1 << 20))
     assert sent <= 2001
+
+
+def test_a_chain_of_links_costs_as_much_as_links_without_one(tmp_path: Path) -> None:
+    """The target of each is long, and each leads to the next one: it is resolved once, and not by all before it."""
+
+    def seconds(name: str, following: int) -> float:
+        long_target = b"x/../" * 700
+        sent = b"".join(
+            long_name(long_target + b"%05d" % (number + following), tarfile.GNUTYPE_LONGLINK)
+            + header(f"{number:05}", kind=SYM)
+            for number in range(1500)
+        )
+        begun = time.process_time()
+        assert receive(sent + END, tmp_path / name).skipped_count == 1500
+        return time.process_time() - begun
+
+    assert seconds("chain", 1) < 4 * seconds("others", 90_000)
 
 
 def test_folders_of_few_files_cost_no_more_inodes_than_files_may(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connections
 from django.utils import timezone
 
-from pages.deploys import places, steps, sweep, worker
+from pages.deploys import places, queue, steps, sweep, worker
 from pages.deploys.times import steady_now
 from pages.models import PageDeploy
 from pages.releases.store import PageStore
@@ -217,3 +218,20 @@ def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
     following.end()
     assert (step_of(deploy)[0], served("abc")) == (DeployState.SUCCEEDED, "two")
     assert not any(incoming.iterdir())
+
+
+def test_heartbeats_hold_no_connection_between_them(
+    vmhost: Any, site: Site, store: PageStore, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, of_the_threads = queue.record_heartbeat, []
+
+    def recorded(claim: str) -> bool:
+        of_the_threads.append(connections["default"])
+        return record(claim)
+
+    monkeypatch.setattr(queue, "record_heartbeat", recorded)
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.5)
+    begin_deploy(site, store)
+    wait_until(lambda: of_the_threads and of_the_threads[-1].connection is None)
+    pipe.send(archive_of({"index.html": b"two"}))
+    vmhost.settle()

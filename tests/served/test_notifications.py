@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from os import kill
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.notifications.browsers import PushService, Subscriber, from_base64url, push_service
 from tests.served.conftest import TestInstance
 from tests.served.test_browser import RECORD, VIOLATIONS, navigate, shows
+from tests.served.test_cdn_uploads import second_account
 from tests.vm.browser import Browser, browser
 from tests.vm.client import Api, until
 
@@ -80,6 +82,36 @@ def test_a_fan_out_whose_process_is_killed_is_counted_and_ended(
     assert all(len(found) == 1 for found in browsers.arrived.values())
     # The next one finds nothing of it in its way.
     until(lambda: send(served, token)["delivered"] == 30, 30, "a later send reaches all that answer")
+
+
+def test_two_accounts_lose_nothing_where_the_api_is_killed(
+    served: TestInstance, client: Api, token: str, browsers: PushService
+) -> None:
+    """Its clients get no answer; what it had accepted is sent, to each device once."""
+    other = second_account(served)
+    workspace = other.create("localhost/tiny:1")
+    theirs = other.call("POST", "/notifications/tokens", 201, json={"workspace_id": workspace["id"]})["token"]["token"]
+    for number in range(20):
+        register(client, browsers.subscriber(f"a{number}", "slow"))
+        register(other, browsers.subscriber(f"b{number}", "silent" if number == 0 else "slow"))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(broken_off, served, each) for each in (token, theirs)]
+        until(lambda: browsers.requests["silent"], 10, "both are under way")
+        kill(served.pids()["api"], signal.SIGKILL)
+        for each in waiting:
+            each.result()
+    browsers.released.set()
+    served.wait_until_running()
+    until(lambda: len(browsers.arrived) >= 39, 30, "all that answer have theirs")
+    assert {len(arrived) for arrived in browsers.arrived.values()} == {1}
+    assert send(served, token)["delivered"] == 20
+    other.delete(workspace["id"])
+
+
+def broken_off(served: TestInstance, token: str) -> None:
+    """A send whose client may get no answer."""
+    with suppress(httpx.HTTPError, AssertionError):
+        send(served, token)
 
 
 def test_without_redis_what_was_accepted_is_sent(

@@ -152,6 +152,19 @@ def test_a_directory_that_is_reachable_is_not_mounted(folder):
     assert not (MOUNTS / INSTANCE).exists()
 
 
+def test_paths_of_an_instance_that_was_restored_elsewhere_are_those_of_its_files_now(folder):
+    """As saved memory names them: of the folder in which it was saved, which may be gone."""
+    folder.chmod(0o711)
+    (folder / "m" / "ws_one").mkdir(parents=True)
+    (folder / "k" / "hash").mkdir(parents=True)
+    paths = ReachablePaths(INSTANCE, {"machines": folder / "m", "kit": folder / "k"}, read_only=frozenset())
+    paths.open()
+    assert paths.path_for(Path("/old/place/machines/ws_one/data.raw")) == folder / "m" / "ws_one" / "data.raw"
+    assert paths.path_for(Path("/old/cache/kit/hash/vmlinuz")) == folder / "k" / "hash" / "vmlinuz"
+    for other in ("/old/place/machines/ws_two/data.raw", "/dev/null", "/usr/share/seabios/bios.bin"):
+        assert paths.path_for(Path(other)) == Path(other)
+
+
 def test_mounts_are_made_again_after_a_restart_of_the_host_at_the_same_paths(confinement, folder):
     seen = confinement.path_for(_machine(confinement, folder, "one", ONE).data_disk)
     unmount_all(INSTANCE)

@@ -27,6 +27,7 @@ ROUTES = [
     Route("POST", f"{W}/restart"),
     Route("POST", f"{W}/pause"),
     Route("POST", f"{W}/resume"),
+    Route("POST", f"{W}/sleep"),
     Route("POST", f"{W}/reinstall"),
     Route("GET", f"{W}/lifecycle"),
     Route("DELETE", f"{W}/lifecycle"),

@@ -13,6 +13,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_host, make_workspace
 from tests.workspaces.workspace_states import make
 from vmbackend.driver import MachineState
+from vmbackend.models import Host
 from workspaces import last_used
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Activity, Workspace
@@ -97,3 +98,25 @@ def test_an_idle_workspace_sleeps_and_wakes(api: Caller, vmhost: FakeHost) -> No
     assert (body["status"], body["uptime"]) == ("sleeping", 0)
     assert vmhost.driver.state(made) is MachineState.ASLEEP
     assert api.post(f"/workspace/{made}/resume").json()["workspace"]["info"]["status"] == "running"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("mode", ["permanent", "temporary"])
+def test_a_workspace_is_put_to_sleep_at_once_and_wakes(api: Caller, vmhost: FakeHost, mode: str) -> None:
+    made = make(api, vmhost, Status.RUNNING, mode=mode)
+    answer = api.post(f"/workspace/{made}/sleep")
+    assert (answer.status_code, answer.json()["workspace"]["status"]) == (200, "sleeping")
+    assert vmhost.driver.state(made) is MachineState.ASLEEP
+    assert Workspace.objects.get().suspend_after == 0
+    again = api.post(f"/workspace/{made}/sleep")
+    assert (again.status_code, again.json()["code"]) == (409, "invalid_state")
+    assert api.post(f"/workspace/{made}/resume").json()["workspace"]["info"]["status"] == "running"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_host_that_saves_no_memory_refuses_a_sleep(api: Caller, vmhost: FakeHost) -> None:
+    made = make(api, vmhost, Status.RUNNING)
+    Host.objects.update(snapshots=False)
+    answer = api.post(f"/workspace/{made}/sleep")
+    assert (answer.status_code, answer.json()["code"]) == (409, "idle_not_supported")
+    assert vmhost.driver.state(made) is MachineState.RUNNING

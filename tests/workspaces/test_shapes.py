@@ -134,6 +134,8 @@ def test_bodies_of_power_and_lifecycle_match_the_document(api: Caller, vmhost: F
         ("POST", "restart", None, shapes.WorkspaceResponse()),
         ("POST", "pause", None, shapes.WorkspaceResponse()),
         ("POST", "resume", None, shapes.WorkspaceResponse()),
+        ("POST", "sleep", None, shapes.WorkspaceResponse()),
+        ("POST", "resume", None, shapes.WorkspaceResponse()),
         ("POST", "reinstall", None, reinstall.ReinstallResponse()),
         ("POST", "ping", None, lifecycle.PingResponse()),
         ("PUT", "lifecycle/ttl", {"ttl": 60}, lifecycle.LifecycleResponse()),

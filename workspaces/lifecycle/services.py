@@ -20,6 +20,7 @@ from workspaces.power.services import (
     begin_operation,
     require_host,
     require_no_operation,
+    workspace_sleep,
 )
 from workspaces.rows import lock_current, update_columns, write_columns
 from workspaces.states import Status
@@ -118,6 +119,19 @@ def set_idle(
         columns["memory_expires_at"] = now + timedelta(seconds=stop_after) if stop_after else None
     detail = f"It sleeps after {suspend_after} seconds without use." if suspend_after else "It does not sleep."
     return write_columns(workspace, "idle_changed", detail, actor, **columns)
+
+
+@transaction.atomic
+def workspace_sleep_at_once(*, workspace: Workspace, actor: str) -> Operation:
+    """Queue a sleep that its owner asks for; the idle policy is not changed, and a temporary workspace keeps its TTL.
+
+    Raises IdleNotSupported, OperationInProgress, InvalidState, VMUnavailable.
+    """
+    workspace.refresh_from_db()
+    problem = snapshot_problem(workspace)
+    if problem:
+        raise IdleNotSupported(problem)
+    return workspace_sleep(workspace=workspace, actor=actor)
 
 
 def snapshot_problem(workspace: Workspace) -> str | None:

@@ -13,7 +13,8 @@ from common.responses import respond
 from workspaces.lifecycle import serializers, services
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
-from workspaces.wait_response import wait_until_finished
+from workspaces.serializers import GoingOnResponse, WorkspaceResponse
+from workspaces.wait_response import UNAVAILABLE, WRONG_STATE, power_response, wait_until_finished
 
 INVALID = {400: "`validation_error`"}
 
@@ -101,6 +102,23 @@ class LifecycleViewSet(ViewSet):
             message = "The virtual machine was destroyed; the record stays until it is deleted."
             return respond(MessageResponse, message=message)
         return respond(MessageResponse, 202, accepted=True, message="The virtual machine is being destroyed.")
+
+    @extend_schema(
+        request=None,
+        responses={
+            200: WorkspaceResponse,
+            202: GoingOnResponse,
+            **refused({409: f"{WRONG_STATE}; `idle_not_supported`", 503: UNAVAILABLE}),
+        },
+    )
+    def sleep(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Put a running workspace to sleep at once: its memory is saved to disk and freed.
+
+        Resume and start wake it, and so do requests to its public ports.
+        """
+        workspace = requested_workspace(request.user, workspace_id)
+        operation = services.workspace_sleep_at_once(workspace=workspace, actor=request.user.label)
+        return power_response(request, workspace, operation)
 
 
 def lifecycle_response(row: Workspace) -> Response:

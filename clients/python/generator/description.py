@@ -33,12 +33,12 @@ class Description:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.schemas: dict[str, Schema] = document["components"]["schemas"]
-        self._operations = {
-            (verb.upper(), re.sub(r"{\w+}", "{}", path)): operation
-            for path, item in document["paths"].items()
-            for verb, operation in item.items()
-            if verb != "parameters"
-        }
+        self._operations: dict[tuple[str, str], Schema] = {}
+        self._names: dict[str, list[str]] = {}
+        for path, item in document["paths"].items():
+            shape = re.sub(r"{\w+}", "{}", path)
+            self._names[shape] = re.findall(r"{(\w+)}", path)
+            self._operations |= {(verb.upper(), shape): item[verb] for verb in item if verb != "parameters"}
 
     def operation(self, method: Method) -> Operation:
         """Raises MissingInDescription."""
@@ -51,11 +51,17 @@ class Description:
         return Operation(
             text=found.get("description", ""),
             query=[parameter for parameter in parameters if parameter["in"] == "query"],
-            path_types=[parameter["schema"] for parameter in parameters if parameter["in"] == "path"],
+            path_types=self._path_types(method),
             body=_json_schema(request),
             body_required=bool(request.get("required")),
             answer=next((_json_schema(found["responses"][code]) for code in found["responses"] if code < "204"), {}),
         )
+
+    def _path_types(self, method: Method) -> list[Schema]:
+        """In the order of the path: the description lists parameters by their names."""
+        parameters = self._operations[method.verb, method.shape].get("parameters", [])
+        found = {parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "path"}
+        return [found[name] for name in self._names[method.shape]]
 
     def resolved(self, schema: Schema) -> Schema:
         """The schema that a reference names, or itself."""

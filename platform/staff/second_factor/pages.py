@@ -10,6 +10,6 @@ from staff.second_factor.middleware import SETUP, VERIFY
 _methods = require_http_methods(["GET", "POST"])
 
 urlpatterns = [
-    path("", admin.site.admin_view(_methods(views.verify)), name=VERIFY),
-    path("setup/", admin.site.admin_view(_methods(views.setup)), name=SETUP),
+    path("", admin.site.admin_view(_methods(views.verify_page)), name=VERIFY),
+    path("setup/", admin.site.admin_view(_methods(views.setup_page)), name=SETUP),
 ]

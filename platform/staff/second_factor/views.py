@@ -38,7 +38,7 @@ class CodeForm(forms.Form):
     )
 
 
-def verify(request: HttpRequest) -> HttpResponse:
+def verify_page(request: HttpRequest) -> HttpResponse:
     """After the password: the code. `next`: where to go then."""
     _require_on()
     if services.factor_of(request.user.pk or 0) is None:
@@ -49,7 +49,7 @@ def verify(request: HttpRequest) -> HttpResponse:
     return _page(request, "admin/staff/second_factor.html", form, {"title": "Second factor", "next": _next(request)})
 
 
-def setup(request: HttpRequest) -> HttpResponse:
+def setup_page(request: HttpRequest) -> HttpResponse:
     """The user's own second factor: set up, or renewed and removed where there is one."""
     _require_on()
     form = CodeForm(request.POST if request.method == "POST" else None)

@@ -41,7 +41,7 @@ def copy_folder(
         command.append("--ignore-existing")
     if former is not None and former.is_dir():
         command.append(f"--link-dest={former.resolve()}")
-    run([*command, f"{source}/", f"{target}/"], ok=_RSYNC_OK)
+    run_program([*command, f"{source}/", f"{target}/"], ok=_RSYNC_OK)
 
 
 def copy_sparse_folder(source: Path, target: Path) -> None:
@@ -49,12 +49,14 @@ def copy_sparse_folder(source: Path, target: Path) -> None:
     beside = target.with_name(f".{target.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    run(["cp", "--archive", "--sparse=auto", "--reflink=auto", "--no-target-directory", str(source), str(beside)])
+    run_program(
+        ["cp", "--archive", "--sparse=auto", "--reflink=auto", "--no-target-directory", str(source), str(beside)]
+    )
     shutil.rmtree(target, ignore_errors=True)
     beside.replace(target)
 
 
-def run(command: Sequence[str], *, ok: Sequence[int] = (0,), env: dict[str, str] | None = None) -> None:
+def run_program(command: Sequence[str], *, ok: Sequence[int] = (0,), env: dict[str, str] | None = None) -> None:
     """Raises InstanceError with the end of what the program printed, or that the disk is full."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=env, check=False)

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import psycopg
 
-from supervise.backup.copying import run
+from supervise.backup.copying import run_program
 from supervise.instance import InstanceError
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
@@ -46,7 +46,9 @@ def save_database(url: str, folder: Path) -> None:
         # Made by us: pg_dump's own file would have the rights of its umask.
         beside.unlink(missing_ok=True)
         os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        run(["pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={beside}"], env=_libpq(url))
+        run_program(
+            ["pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={beside}"], env=_libpq(url)
+        )
     beside.replace(target)
 
 
@@ -60,7 +62,7 @@ def restore_database(url: str, folder: Path, kind: str) -> None:
         beside.replace(target)
     elif not _has_tables(url):
         one = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
-        run(["pg_restore", *one, f"--dbname={_libpq(url)['PGDATABASE']}", str(source)], env=_libpq(url))
+        run_program(["pg_restore", *one, f"--dbname={_libpq(url)['PGDATABASE']}", str(source)], env=_libpq(url))
 
 
 def require_restorable(url: str, kind: str) -> None:

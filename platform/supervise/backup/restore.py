@@ -7,11 +7,12 @@ command takes it for an instance; the same command again goes on.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -34,7 +35,7 @@ DAMAGED = "DAMAGED"
 _KEPT = ("database_url", "base_url", "machines_dir", "cache_dir")
 
 
-def restore(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
+def restore_backup(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
     """Restore the backup `source` into the folder `state`. Raises InstanceError, OSError.
 
     Refused before anything is written: a damaged backup, one of a newer version, a folder or a database that has
@@ -47,6 +48,30 @@ def restore(source: str, state: str, port: str, say: Callable[[str], None]) -> I
     require_known_migrations(manifest.migrations)
     _require_absence(manifest)
     _require_intact(backup, manifest, say)
+    folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+    with _only_one(folder):
+        instance = _restore_all(backup, manifest, folder, port, begun=begun, say=say)
+    if manifest.omitted:
+        say(f"{len(manifest.omitted)} machines ran during the backup: their workspaces are lost, without a disk.")
+    return instance
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder. Raises InstanceError where another restore into it is under way."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise InstanceError(f"Another restore into {folder} is under way.") from error
+    finally:
+        os.close(descriptor)
+
+
+def _restore_all(
+    backup: Path, manifest: Manifest, folder: Path, port: str, *, begun: bool, say: Callable[[str], None]
+) -> Instance:
     instance = _begin(folder, backup, manifest, port)
     settings = _settings(instance, manifest, port, say)
     if not begun:
@@ -59,8 +84,6 @@ def restore(source: str, state: str, port: str, say: Callable[[str], None]) -> I
     _write_choices(instance)
     os.sync()
     (folder / RESTORING).unlink()
-    if manifest.omitted:
-        say(f"{len(manifest.omitted)} machines ran during the backup: their workspaces are lost, without a disk.")
     return instance
 
 
@@ -118,7 +141,6 @@ def _require_intact(backup: Path, manifest: Manifest, say: Callable[[str], None]
 
 def _begin(folder: Path, backup: Path, manifest: Manifest, port: str) -> Instance:
     """The folder with its mark and the files of the state, from which the settings are read."""
-    folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     if not (folder / RESTORING).exists():
         write_private(folder / RESTORING, f"{backup}\n")
     make_folders(folder)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from config.env import Env
 from supervise.backup.copying import copy_folder
-from supervise.backup.databases import applied_migrations, kind_of, save_database
+from supervise.backup.databases import SQLITE, applied_migrations, kind_of, save_database, sqlite_path
 from supervise.backup.digests import write_digests
 from supervise.backup.machines import machine_folders, save_machine, traces_at_rest
 from supervise.backup.manifest import NAME, Manifest
@@ -78,7 +78,7 @@ def _complete(
     copied = _save_machines_and_database(instance, settings, partial, former)
     say(f"machines: {len(copied.saved)} copied, {len(copied.omitted)} run and are left out")
     if copied.earlier:
-        say(f"machines: {len(copied.earlier)} were started or stopped meanwhile, and are of a moment before")
+        say(f"machines: {len(copied.earlier)} were started or stopped in between, and are of a moment before")
     _save_files(instance, settings, partial, former, delete=False)
     _manifest(instance, settings, copied, partial, former).write(partial)
     # Before the name that says so all of it is on the disk.
@@ -108,7 +108,7 @@ def _latest(place: Path, instance_id: str) -> Path | None:
 
 def _save_files(instance: Instance, settings: Env, target: Path, former: Path | None, *, delete: bool) -> None:
     folders = {
-        "state": (instance.state, NOT_STATE),
+        "state": (instance.state, (*NOT_STATE, *_places_elsewhere(instance, settings))),
         "definitions": (instance.state / "libvirt" / "etc" / "qemu", ()),
         "images": (settings.images_dir / "images", ("/.*",)),
         "local-images": (settings.images_dir / "oci", ("/.*",)),
@@ -117,6 +117,15 @@ def _save_files(instance: Instance, settings: Env, target: Path, former: Path | 
     for name, (source, exclude) in folders.items():
         link = former / name if former else None
         copy_folder(source, target / name, exclude=exclude, former=link, delete=delete)
+
+
+def _places_elsewhere(instance: Instance, settings: Env) -> list[str]:
+    """What settings put into the state folder under another name, and is copied on its own. As patterns of rsync."""
+    places = [settings.machines_dir, settings.cache_dir, settings.images_dir, settings.kit_dir]
+    if kind_of(settings.database_url) == SQLITE:
+        places.append(sqlite_path(settings.database_url))
+    inside = [path.relative_to(instance.state) for path in places if path.is_relative_to(instance.state)]
+    return [f"/{path}*" for path in inside]
 
 
 def _save_machines_and_database(instance: Instance, settings: Env, target: Path, former: Path | None) -> _Copied:

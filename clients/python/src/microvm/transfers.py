@@ -33,16 +33,24 @@ class Download:
         """Begins with an answer: a part that follows what is there, or the whole file from its first byte."""
         found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
         self.tag = headers.get("ETag", "")
+        self.total = total_size(status, headers)
         if found is not None and int(found[1]) == self.done:
-            self.total = int(found[2])
             return
         self.sink.seek(0)
         self.sink.truncate()
-        length = headers.get("Content-Length", "")
-        self.done, self.total = 0, int(length) if length.isdecimal() else None
+        self.done = 0
 
     def add(self, part: bytes) -> None:
         self.sink.write(part)
         self.done += len(part)
         if self.progress is not None:
             self.progress(self.done, self.total)
+
+
+def total_size(status: int, headers: Mapping[str, str]) -> int | None:
+    """The size of the whole file in bytes, by the head of an answer; None where it is not named."""
+    if status == 206:
+        found = _RANGE.fullmatch(headers.get("Content-Range", ""))
+        return int(found[2]) if found else None
+    length = headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() else None

@@ -16,7 +16,7 @@ from microvm.aio.routes.files import AsyncFileRoutes
 from microvm.aio.waiting import in_thread, sleep
 from microvm.errors import ConnectionFailed, body_of
 from microvm.retries import Sending
-from microvm.transfers import CHUNK, RAW, Download, Progress
+from microvm.transfers import CHUNK, RAW, Download, Progress, total_size
 from microvm.types.files import FileWritten
 
 
@@ -28,6 +28,27 @@ class AsyncFiles(AsyncFileRoutes):
         sink = BytesIO()
         await self._receive(workspace, path, Download(sink))
         return sink.getvalue()
+
+    async def read_part(self, workspace: str, path: str, *, offset: int = 0, length: int) -> tuple[bytes, int | None]:
+        """At most `length` bytes of a file from `offset` on, and the size of the whole file (None: not known).
+
+        Raises ApiError also where `offset` lies behind the end of the file.
+        """
+        headers = {"Accept": RAW, "Range": f"bytes={offset}-{offset + length - 1}"}
+        sink = bytearray()
+        async with self._transport.opened(
+            Sending("GET", _address(workspace), {"path": path}, None, headers)
+        ) as response:
+            total, skipped = total_size(response.status_code, response.headers), 0
+            # What has no ranges, as files of the kernel, comes from its first byte on.
+            to_skip = offset if response.status_code != 206 else 0
+            async for part in response.aiter_bytes():
+                rest = part[max(0, to_skip - skipped) :]
+                skipped += len(part) - len(rest)
+                sink += rest[: length - len(sink)]
+                if len(sink) >= length:
+                    break
+        return bytes(sink), total
 
     async def write(self, workspace: str, path: str, content: bytes) -> FileWritten:
         """Write a whole file: readers see the old one or the new one. Missing directories are made."""
@@ -42,7 +63,7 @@ class AsyncFiles(AsyncFileRoutes):
         is left as it was.
         """
         final = Path(target)
-        part = final.with_name(f".{final.name}.{uuid4().hex}.part")
+        part = final.with_name(f".{uuid4().hex}.part")
         try:
             with part.open("wb") as sink:
                 size = await self._receive(workspace, path, Download(sink, progress))

@@ -27,6 +27,6 @@ class AsyncPortRoutes(AsyncGroup):
         )
         return answer
 
-    async def withdraw(self, workspace: int, port: str) -> None:
+    async def withdraw(self, workspace: str, port: int) -> None:
         """Unpublish a port and close its open connections."""
         await self._delete(f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")

@@ -125,6 +125,13 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         )
         return answer
 
+    async def sleep(self, workspace: str) -> Workspace:
+        """Put a running workspace to sleep at once: its memory is saved to disk and freed."""
+        answer: Workspace = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/sleep", part="workspace", timeout=LONG
+        )
+        return answer
+
     async def reinstall(self, workspace: str) -> ReinstallResponse:
         """Reset the whole file system to the image and start it. Irreversible; SSH is disabled."""
         answer: ReinstallResponse = await self._call("POST", f"/workspace/{quoted(workspace)}/reinstall", timeout=LONG)

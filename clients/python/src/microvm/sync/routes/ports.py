@@ -27,6 +27,6 @@ class PortRoutes(Group):
         )
         return answer
 
-    def withdraw(self, workspace: int, port: str) -> None:
+    def withdraw(self, workspace: str, port: int) -> None:
         """Unpublish a port and close its open connections."""
         self._delete(f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")

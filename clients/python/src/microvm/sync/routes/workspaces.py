@@ -117,6 +117,11 @@ class WorkspaceRoutes(Group):
         answer: Workspace = self._call("POST", f"/workspace/{quoted(workspace)}/resume", part="workspace", timeout=LONG)
         return answer
 
+    def sleep(self, workspace: str) -> Workspace:
+        """Put a running workspace to sleep at once: its memory is saved to disk and freed."""
+        answer: Workspace = self._call("POST", f"/workspace/{quoted(workspace)}/sleep", part="workspace", timeout=LONG)
+        return answer
+
     def reinstall(self, workspace: str) -> ReinstallResponse:
         """Reset the whole file system to the image and start it. Irreversible; SSH is disabled."""
         answer: ReinstallResponse = self._call("POST", f"/workspace/{quoted(workspace)}/reinstall", timeout=LONG)

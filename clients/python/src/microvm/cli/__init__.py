@@ -1,0 +1,1 @@
+"""The command line `ws`, an extra of the package: `pip install 'microvm[cli]'`."""

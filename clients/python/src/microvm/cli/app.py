@@ -1,0 +1,69 @@
+"""All commands of `ws`."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from microvm.cli.file_commands import add_file_commands
+from microvm.cli.login_commands import add_login_commands
+from microvm.cli.mcp_command import add_mcp_command
+from microvm.cli.other_commands import add_other_commands
+from microvm.cli.page_commands import add_page_commands
+from microvm.cli.port_commands import add_port_commands
+from microvm.cli.power_commands import add_power_commands
+from microvm.cli.run_commands import add_run_commands
+from microvm.cli.workspace_commands import add_workspace_commands
+
+EPILOG = "First use: ws login --file var/credentials.env; ws create --wait && ws terminal"
+
+
+def make_app() -> typer.Typer:
+    app = typer.Typer(
+        name="ws",
+        help="Workspaces from the command line: micro-VMs, their programs, files, ports and pages.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(show_version)
+    add_login_commands(app)
+    add_workspace_commands(app)
+    add_run_commands(app)
+    add_file_commands(app)
+    add_power_commands(app)
+    add_port_commands(app)
+    add_page_commands(app)
+    add_other_commands(app)
+    add_mcp_command(app)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(package_version())
+        raise typer.Exit
+
+
+def package_version() -> str:
+    try:
+        return version("microvm")
+    except PackageNotFoundError:
+        return "0"
+
+
+def show_version(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Workspaces from the command line."""
+
+
+def run_command_line() -> None:
+    """Exits with the command's code."""
+    make_app()()

@@ -1,0 +1,39 @@
+"""Names that a shell completes. It is quick or says nothing: a shell waits for it."""
+
+from __future__ import annotations
+
+import httpx
+
+from microvm.cli.connection import find_connection
+from microvm.cli.profiles import ProfileStore
+from microvm.retries import Retries
+from microvm.sync.client import Microvm
+
+SECONDS = 2.0
+MOST = 100
+
+
+def profile_names(incomplete: str) -> list[str]:
+    """Profiles that begin with what is typed."""
+    try:
+        return [name for name in sorted(ProfileStore().settings().profiles) if name.startswith(incomplete)]
+    except Exception:
+        return []
+
+
+def workspace_names(incomplete: str) -> list[str]:
+    """Slugs of workspaces that begin with what is typed, of the profile that is active."""
+    try:
+        connection = find_connection(None)
+        base = connection.profile.base_url
+        with Microvm(
+            base,
+            **connection.client_options(),
+            retries=Retries(attempts=1),
+            http=httpx.Client(base_url=base, timeout=SECONDS),
+        ) as client:
+            answer = client.workspaces._call("GET", "/workspace", query={"limit": MOST, "search": incomplete or None})
+            names = [str(row["slug"] or row["id"]) for row in answer["workspaces"]]
+    except Exception:
+        return []
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,130 @@
+"""Errors as one sentence, a hint and an exit code (docs/cli.md, Exit codes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from microvm.cli.printable import printable
+from microvm.errors import (
+    ApiError,
+    Conflict,
+    ConnectionFailed,
+    CreditsOrRoomExhausted,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    Unauthorized,
+    WaitTimeout,
+)
+
+
+class ExitCode(IntEnum):
+    """What `ws` ends with, where it does not pass on the code of a program in the workspace."""
+
+    FAILED = 1
+    USAGE = 2
+    UNAUTHORIZED = 3
+    NOT_FOUND = 4
+    CONFLICT = 5
+    EXHAUSTED = 6
+    UNREACHABLE = 7
+    TIMEOUT = 8
+    # Of `exec`, `ssh` and `terminal`: ws itself failed, as other programs that start programs say it.
+    NOT_STARTED = 125
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+@dataclass
+class CommandError(Exception):
+    """What a command ends with by itself: a sentence, and what to do about it."""
+
+    message: str
+    hint: str = ""
+    code: ExitCode = ExitCode.FAILED
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class ShownFailure:
+    """What is shown of an error. `source`: its machine-readable code."""
+
+    message: str
+    hint: str
+    exit_code: int
+    source: str = ""
+    request_id: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "code": self.source or ExitCode(self.exit_code).name.lower(),
+                "message": self.message,
+                "hint": self.hint,
+                "request_id": self.request_id,
+                "exit_code": self.exit_code,
+            }
+        }
+
+
+_OF_API: tuple[tuple[type[ApiError], ExitCode, str], ...] = (
+    (Unauthorized, ExitCode.UNAUTHORIZED, "Log in again with `ws login`, or check MICROVM_CLIENT_ID and _SECRET."),
+    (Forbidden, ExitCode.UNAUTHORIZED, "This credential does not allow it; `ws profiles` shows the others."),
+    (NotFound, ExitCode.NOT_FOUND, "`ws list` shows the workspaces of this account."),
+    (Conflict, ExitCode.CONFLICT, "`ws show` has its state; another operation may be going on."),
+    (CreditsOrRoomExhausted, ExitCode.EXHAUSTED, "`ws credits` shows what is used; `ws rm` frees room."),
+    (RateLimited, ExitCode.EXHAUSTED, "Try again later."),
+    (InvalidRequest, ExitCode.USAGE, ""),
+)
+_BY_CODE = {
+    "vm_not_running": "Start it with `ws start`, or wake it with `ws wake`.",
+    "path_not_found": "Check the path; paths in a workspace are absolute.",
+    "path_invalid": "A folder is copied with `ws cp -r`.",
+    "idle_not_supported": "Use `ws stop`: its host does not save memory.",
+}
+
+
+def failure_of(error: BaseException) -> ShownFailure:
+    """How an error is shown; one that nothing expects is shown by its text as well."""
+    if isinstance(error, CommandError):
+        return ShownFailure(error.message, error.hint, error.code)
+    if isinstance(error, ApiError):
+        return _failure_of_api(error)
+    if isinstance(error, ConnectionFailed):
+        hint = "Check the address of the profile (`ws profiles`), and that the service runs."
+        return ShownFailure(f"The service cannot be reached: {printable(error)}", hint, ExitCode.UNREACHABLE)
+    if isinstance(error, WaitTimeout):
+        return ShownFailure(printable(error), "It goes on; `ws show` has its state.", ExitCode.TIMEOUT)
+    if isinstance(error, OSError):
+        place = f"{printable(error.filename)}: " if error.filename else ""
+        return ShownFailure(f"{place}{printable(error.strerror or error)}.", "", ExitCode.FAILED)
+    hint = "MICROVM_DEBUG=1 shows where; please report it."
+    return ShownFailure(f"Unexpected: {type(error).__name__}: {printable(error)}", hint, ExitCode.FAILED)
+
+
+def _failure_of_api(error: ApiError) -> ShownFailure:
+    code, hint = ExitCode.FAILED, "Try again later." if error.status >= 500 else ""
+    for kind, found, text in _OF_API:
+        if isinstance(error, kind):
+            code, hint = found, text
+            break
+    message = printable(error.message)
+    if isinstance(error, InvalidRequest) and (fields := _fields(error.details)):
+        message = f"{message} ({fields})"
+    if error.retry_after:
+        hint = f"Try again in {error.retry_after:g} seconds."
+    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id)
+
+
+def _fields(details: Any) -> str:
+    if not isinstance(details, dict):
+        return ""
+    parts = [
+        f"{name}: {' '.join(map(str, text)) if isinstance(text, list) else text}" for name, text in details.items()
+    ]
+    return printable("; ".join(parts))

@@ -1,0 +1,91 @@
+"""Copies of files and folders."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress as ProgressBars
+
+from microvm.cli.copying import Copied, Copier, Place, parse_place
+from microvm.cli.failures import CommandError, ExitCode
+from microvm.cli.printable import printable, size_text
+from microvm.cli.session import Session, command
+from microvm.transfers import Progress
+
+MOST_SHOWN = 20
+
+
+def add_file_commands(app: typer.Typer) -> None:
+    command(app, "cp")(copy_files)
+
+
+def copy_files(
+    session: Session,
+    *,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A path here, WORKSPACE:/path, or - for standard input.")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A path here, WORKSPACE:/path, or - for standard output.")
+    ],
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders, too.")] = False,
+) -> int:
+    """Copy files to or from a running workspace.
+
+    Of modes only "executable" is copied; symbolic links and special files are left out and named.
+    """
+    first, second = parse_place(source), parse_place(target)
+    if (first.workspace is None) == (second.workspace is None):
+        hint = "As in: ws cp ./a hello:/srv/a"
+        raise CommandError("One of the two must be in a workspace.", hint, ExitCode.USAGE)
+    if first.is_stream or second.is_stream:
+        done = _copy_stream(session, first, second)
+    else:
+        done = _copy_paths(session, first, second, recursive)
+    _report(session, done, quiet=second.is_stream)
+    return ExitCode.FAILED if done.skipped else 0
+
+
+def _copy_stream(session: Session, source: Place, target: Place) -> Copied:
+    if source.workspace is None:
+        content = sys.stdin.buffer.read()
+        written = session.client.files.write(session.workspace(target.workspace), target.path, content)
+        return Copied(1, written["size"])
+    content = session.client.files.read(session.workspace(source.workspace), source.path)
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+    return Copied(1, len(content))
+
+
+def _copy_paths(session: Session, source: Place, target: Place, recursive: bool) -> Copied:
+    workspace = session.workspace(source.workspace or target.workspace)
+    with session.output.transfer_progress() as bars:
+        copier = Copier(session.client, workspace, lambda name, size: _bar(bars, name, size))
+        if source.workspace is None:
+            copier.upload(Path(source.path), target.path, recursive=recursive)
+        else:
+            copier.download(source.path, Path(target.path), recursive=recursive)
+    return copier.done
+
+
+def _bar(bars: ProgressBars, name: str, size: int | None) -> Progress:
+    """One bar at a time: the last file's is replaced."""
+    for task in bars.task_ids:
+        bars.remove_task(task)
+    task = bars.add_task(printable(name), total=size)
+    return lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _report(session: Session, done: Copied, *, quiet: bool) -> None:
+    for path, reason in done.skipped[:MOST_SHOWN]:
+        session.output.warn(f"{path} was left out: {reason}.")
+    if len(done.skipped) > MOST_SHOWN:
+        session.output.warn(f"{len(done.skipped) - MOST_SHOWN} more were left out.")
+    if quiet:
+        return
+    skipped = [{"path": path, "reason": reason} for path, reason in done.skipped]
+    result = {"files": done.files, "bytes": done.size, "skipped": skipped}
+    session.output.show_result(result, f"Copied {done.files} files, {size_text(done.size)}.")

@@ -1,0 +1,71 @@
+"""Credits, and the browser."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from typing import Annotated, Any
+
+import typer
+
+from microvm.cli.arguments import OptionalWorkspace
+from microvm.cli.failures import CommandError, ExitCode
+from microvm.cli.output import Column
+from microvm.cli.session import Session, command
+
+
+def _percent(row: Any) -> str:
+    limit = float(row["quota_limit"])
+    return f"{100 * float(row['quota_used']) / limit:.0f} %" if limit else ""
+
+
+QUOTAS = (
+    Column("Namespace", lambda row: row["namespace"]),
+    Column("Service", lambda row: row["service"]),
+    Column("Used", lambda row: f"{float(row['quota_used']):.2f}"),
+    Column("Limit", lambda row: f"{float(row['quota_limit']):.2f}"),
+    Column("Used %", _percent),
+)
+
+
+def add_other_commands(app: typer.Typer) -> None:
+    command(app, "credits")(show_credits)
+    command(app, "open")(open_address)
+
+
+def show_credits(
+    session: Session,
+    *,
+    namespace: Annotated[str | None, typer.Argument(metavar="[NAMESPACE]", help="Only this one.")] = None,
+) -> None:
+    """Show the credit quotas of namespaces, and what is used of them."""
+    client = session.client
+    found: list[Any] = [client.credits.get(namespace)] if namespace else list(client.credits.list())
+    if session.output.as_json:
+        session.output.show_json(found[0] if namespace else found)
+        return
+    rows = [{"namespace": each["namespace"], **quota} for each in found for quota in each["quotas"]]
+    session.output.show_rows(QUOTAS, rows, "No quotas: nothing limits the use of credits.")
+
+
+def open_address(
+    session: Session,
+    *,
+    workspace: OptionalWorkspace = None,
+    port: Annotated[int | None, typer.Option("--port", "-p", help="Of several public ports.")] = None,
+    print_only: Annotated[bool, typer.Option("--print", help="Print the address; open nothing.")] = False,
+) -> None:
+    """Open the public port of a workspace in a browser; without a display the address is printed."""
+    ports = session.client.ports.list(session.workspace(workspace))["public_ports"]
+    fitting = [each for each in ports if port in (None, each["port"])]
+    if not fitting:
+        raise CommandError("There is no such public port.", "`ws port publish PORT` makes one.", ExitCode.NOT_FOUND)
+    if len(fitting) > 1:
+        numbers = ", ".join(str(each["port"]) for each in fitting)
+        raise CommandError(f"There are several public ports: {numbers}.", "Choose one with --port.", ExitCode.USAGE)
+    url = fitting[0]["url"]
+    if not url.startswith(("http://", "https://")):
+        raise CommandError(f"{url!r} is no address for a browser.")
+    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("BROWSER"))
+    if print_only or session.output.as_json or not has_display or not webbrowser.open(url):
+        session.output.show_result({"url": url}, url)

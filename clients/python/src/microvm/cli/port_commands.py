@@ -1,0 +1,52 @@
+"""Public ports: `ws port`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from microvm.cli.arguments import OptionalWorkspace
+from microvm.cli.output import Column
+from microvm.cli.session import Session, command
+
+COLUMNS = (
+    Column("Port", lambda row: row["port"]),
+    Column("Address", lambda row: row["url"]),
+    Column("Label", lambda row: row["label"]),
+)
+PortNumber = Annotated[int, typer.Argument(metavar="PORT", min=1, max=65535, help="Of the program in the workspace.")]
+
+
+def add_port_commands(app: typer.Typer) -> None:
+    ports = typer.Typer(help="Public addresses of ports.", no_args_is_help=True)
+    command(ports, "publish")(publish_port)
+    command(ports, "list")(list_ports)
+    command(ports, "rm")(withdraw_port)
+    app.add_typer(ports, name="port")
+
+
+def publish_port(
+    session: Session,
+    *,
+    port: PortNumber,
+    workspace: OptionalWorkspace = None,
+    label: Annotated[str | None, typer.Option("--label", help="What it is for.")] = None,
+) -> None:
+    """Give a port a public address, and print it."""
+    found = session.workspace(workspace)
+    given = {"label": label} if label else {}
+    published = session.client.ports.publish(found, port=port, **given)["public_port"]
+    session.output.show_result(published, published["url"])
+
+
+def list_ports(session: Session, *, workspace: OptionalWorkspace = None) -> None:
+    """List public ports with their addresses."""
+    rows = session.client.ports.list(session.workspace(workspace))["public_ports"]
+    session.output.show_rows(COLUMNS, [dict(row) for row in rows], "No public ports. `ws port publish` makes one.")
+
+
+def withdraw_port(session: Session, *, port: PortNumber, workspace: OptionalWorkspace = None) -> None:
+    """Take the public address of a port away; its connections end."""
+    session.client.ports.withdraw(session.workspace(workspace), port)
+    session.output.show_result({"port": port, "removed": True}, f"Port {port} is not public any more.")

@@ -1,0 +1,198 @@
+"""Programs in a workspace: exec, ssh, terminal, logs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from microvm.cli.arguments import OptionalWorkspace, environment
+from microvm.cli.completion import workspace_names
+from microvm.cli.failures import CommandError, ExitCode
+from microvm.cli.output import Output
+from microvm.cli.printable import printable
+from microvm.cli.session import Session, command
+from microvm.cli.ssh import SshOptions, run_ssh
+from microvm.cli.terminal import Keyboard, open_sandbox_terminal
+from microvm.types.logs import LogEntry
+
+MOST_STDIN = 6 << 20  # bytes; a request has 10 MiB at most, and JSON escapes some
+PASSED_ON = {"allow_interspersed_args": False}
+LONGEST = 600.0  # seconds, of the service
+Program = Annotated[
+    list[str] | None, typer.Argument(metavar="[COMMAND...]", help="What follows the workspace is the command's own.")
+]
+FirstWorkspace = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKSPACE", help="Id or slug; `.` is the last created one.", autocompletion=workspace_names
+    ),
+]
+Jump = Annotated[
+    str | None, typer.Option("--jump", "-J", help="USER@HOST from which the workspace's network is reached.")
+]
+Identity = Annotated[str | None, typer.Option("--identity", "-i", help="A private key; its public one lies beside it.")]
+
+
+def add_run_commands(app: typer.Typer) -> None:
+    not_started = ExitCode.NOT_STARTED
+    command(app, "exec", fails_with=not_started, context_settings=PASSED_ON)(execute_program)
+    command(app, "ssh", fails_with=not_started, context_settings=PASSED_ON)(open_ssh)
+    command(app, "terminal", fails_with=not_started)(open_terminal)
+    command(app, "logs")(show_logs)
+
+
+def execute_program(
+    session: Session,
+    *,
+    workspace: FirstWorkspace,
+    program: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="A program and its arguments, without a shell.")
+    ],
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on to it, as text.")] = False,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE; repeat it for more.")] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", "-C", help="Where it runs.")] = None,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="As whom it runs.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds until it is killed; 600 at most.")] = 60,
+) -> int:
+    """Run a program in a workspace to its end, and exit with its code.
+
+    Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes.
+    """
+    words = program[1:] if program[0] == "--" else program
+    body: dict[str, Any] = {"cmd": words, "timeout_seconds": min(timeout, LONGEST)}
+    body |= {"env": environment(env)} if env else {}
+    body |= {"working_dir": cwd} if cwd else {}
+    body |= {"user": user} if user else {}
+    body |= {"stdin": _text_of_stdin()} if stdin else {}
+    result = session.client.workspaces.exec(session.workspace(workspace), **body)
+    if session.output.as_json:
+        session.output.show_json(result)
+        return result["exit_code"]
+    sys.stdout.write(result["stdout"])
+    sys.stdout.flush()
+    sys.stderr.write(result["stderr"])
+    sys.stderr.flush()
+    if result["truncated"]:
+        session.output.warn("The output was cut off at 1 MiB.")
+    if result["timed_out"]:
+        session.output.warn(f"The program was killed after {body['timeout_seconds']:g} seconds.")
+    return result["exit_code"]
+
+
+def open_ssh(
+    session: Session,
+    *,
+    workspace: Annotated[str | None, typer.Argument(metavar="[WORKSPACE]", help="`.` is the last created one.")] = None,
+    program: Program = None,
+    jump: Jump = None,
+    identity: Identity = None,
+    forward: Annotated[
+        list[str] | None, typer.Option("--forward", "-L", help="PORT:HOST:PORT, as of ssh; repeat it for more.")
+    ] = None,
+) -> int:
+    """Open a shell, or run a program, by this system's ssh. Enables SSH in the workspace and authorizes a key first.
+
+    The workspace's own address must be reachable: from its host, or by --jump.
+    """
+    options = SshOptions(jump=jump, identity=identity, forwards=tuple(forward or ()))
+    words = program[1:] if program and program[0] == "--" else program
+    return run_ssh(session, session.workspace(workspace), options, words or [])
+
+
+def open_terminal(
+    session: Session,
+    *,
+    workspace: OptionalWorkspace = None,
+    attach: Annotated[int | None, typer.Option("--attach", help="Of a sandbox: the terminal with this number.")] = None,
+    program: Annotated[
+        str | None, typer.Option("--command", help="Of a sandbox: a command instead of the shell.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", envvar="MICROVM_SANDBOX_TOKEN", help="Of a sandbox that was made elsewhere."),
+    ] = None,
+    jump: Jump = None,
+    identity: Identity = None,
+) -> int:
+    """Open a terminal. Enter ~ . leaves it.
+
+    That of a sandbox goes by WebSocket: it comes back after a lost connection, and outlives `ws` by ten minutes. That
+    of another workspace goes by SSH, as `ws ssh` does.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        hint = "`ws exec` runs a program without one."
+        raise CommandError("A terminal needs a terminal here.", hint, ExitCode.USAGE)
+    reference = session.reference(workspace)
+    saved = session.recent.sandbox(reference)
+    if saved is None and not reference.startswith("sbx_"):
+        if attach is not None or program is not None:
+            hint = "`ws ssh WORKSPACE COMMAND` runs a program."
+            raise CommandError("--attach and --command are for sandboxes.", hint, ExitCode.USAGE)
+        return run_ssh(session, reference, SshOptions(jump=jump, identity=identity), [])
+    url = saved.url if saved and not token else session.client.sandboxes.get(saved.id if saved else reference)["url"]
+    known = token or (saved.token if saved else None)
+    if not known:
+        hint = "Set MICROVM_SANDBOX_TOKEN; only the answer of its creation has it."
+        raise CommandError("The token of this sandbox is not known here.", hint, ExitCode.UNAUTHORIZED)
+    return open_sandbox_terminal(url, known, Keyboard(0, 1), attach=attach, program=program, say=session.output.warn)
+
+
+def show_logs(
+    session: Session,
+    *,
+    workspace: OptionalWorkspace = None,
+    source: Annotated[str, typer.Option("--source", "-s", help="boot, cmd, or the name of a workload.")] = "boot",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with each new line.")] = False,
+    tail: Annotated[int, typer.Option("--tail", "-n", help="The last lines.")] = 100,
+    times: Annotated[bool, typer.Option("--times", "-t", help="With the time of each line.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Control characters as they are, also on a terminal.")] = False,
+) -> None:
+    """Show a log. With --json one object a line.
+
+    On a terminal control characters are shown as escapes: programs in a workspace may have written them to deceive.
+    """
+    found = session.workspace(workspace)
+    printer = LogPrinter(session.output, times=times, escaped=not raw and session.output.out.is_terminal)
+    if not follow:
+        for entry in session.client.logs.list(found, source=source, tail_lines=tail):
+            printer.show_entry(entry)
+        return
+    for entry in session.client.logs.follow(
+        found,
+        source,
+        tail_lines=tail,
+        on_gap=lambda: session.output.warn("Lines are missing here."),
+        on_clear=lambda: session.output.say("The log was emptied."),
+    ):
+        printer.show_entry(entry)
+
+
+class LogPrinter:
+    """Writes entries of logs to stdout, each at once."""
+
+    def __init__(self, output: Output, *, times: bool, escaped: bool) -> None:
+        self._output, self._times, self._escaped = output, times, escaped
+
+    def show_entry(self, entry: LogEntry) -> None:
+        if self._output.as_json:
+            self._output.show_json_line(entry)
+            return
+        line = printable(entry["line"]) if self._escaped else entry["line"]
+        prefix = f"{entry['timestamp'] or '-'} " if self._times else ""
+        sys.stdout.write(f"{prefix}{line}\n")
+        sys.stdout.flush()
+
+
+def _text_of_stdin() -> str:
+    """Raises CommandError for what is no text, or too much of it."""
+    data = sys.stdin.buffer.read(MOST_STDIN + 1)
+    if len(data) > MOST_STDIN:
+        hint = "Copy it with `ws cp - WORKSPACE:/path` and read the file there."
+        raise CommandError(f"Standard input has more than {MOST_STDIN >> 20} MiB.", hint, ExitCode.USAGE)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        hint = "Copy it with `ws cp - WORKSPACE:/path` and read the file there."
+        raise CommandError("Standard input is no UTF-8 text.", hint, ExitCode.USAGE) from None

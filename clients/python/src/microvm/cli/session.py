@@ -1,0 +1,126 @@
+"""One call of `ws`: its connection, its output, and what every command has in common."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import traceback
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from microvm.cli.completion import profile_names
+from microvm.cli.connection import Connection, find_connection
+from microvm.cli.failures import CommandError, ExitCode, failure_of
+from microvm.cli.output import Output, close_stdout
+from microvm.cli.recent import RecentStore
+from microvm.sync.client import Microvm
+
+LAST = "."
+Command = Callable[..., int | None]
+
+
+class Session:
+    """Given to each command. `client` is opened where it is first used."""
+
+    def __init__(self, profile: str | None = None, *, as_json: bool = False) -> None:
+        self.output = Output(as_json=as_json)
+        self._profile = profile
+
+    @cached_property
+    def connection(self) -> Connection:
+        return find_connection(self._profile)
+
+    @cached_property
+    def client(self) -> Microvm:
+        return Microvm(self.connection.profile.base_url, **self.connection.client_options())
+
+    @cached_property
+    def recent(self) -> RecentStore:
+        return RecentStore(self.connection.account)
+
+    def reference(self, given: str | None) -> str:
+        """The workspace that is meant: the given one, MICROVM_WORKSPACE, or the one that was created last."""
+        found = given if given not in (None, "", LAST) else os.environ.get("MICROVM_WORKSPACE") or self.recent.last()
+        if not found:
+            hint = "`ws create --wait` makes one, `ws list` shows those that exist."
+            raise CommandError("Name a workspace: none was created here before.", hint, ExitCode.USAGE)
+        return found
+
+    def workspace(self, given: str | None) -> str:
+        """The same as a path of the API takes it: of a sandbox its machine."""
+        found = self.reference(given)
+        if saved := self.recent.sandbox(found):
+            found = saved.id
+        return str(self.client.sandboxes.get(found)["workspace_id"]) if found.startswith("sbx_") else found
+
+    def close(self) -> None:
+        if "client" in self.__dict__:
+            self.client.close()
+
+
+def command(
+    app: typer.Typer, name: str, *, fails_with: ExitCode | None = None, **options: Any
+) -> Callable[[Command], Command]:
+    """Make a command of a function, which gets a Session first and returns an exit code or None.
+
+    Adds `--json` and `--profile`. Errors become a sentence and an exit code: `fails_with`, else by their kind.
+    """
+
+    def decorate(function: Command) -> Command:
+        parameters = _parameters_of(function)[1:] + _parameters_of(_common)
+
+        def run(*, json: bool, profile: str | None, **given: Any) -> None:
+            session = Session(profile, as_json=json)
+            raise typer.Exit(_exit_code(session, lambda: function(session, **given), fails_with))
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__doc__ = function.__doc__
+        app.command(name, **options)(run)
+        return function
+
+    return decorate
+
+
+def _common(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, also of errors (on stderr).")] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", help="The profile to use instead of the active one.", autocompletion=profile_names),
+    ] = None,
+) -> None:
+    """Options of every command."""
+
+
+def _parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Its parameters with their types, named ones all."""
+    hints = get_type_hints(function, include_extras=True)
+    found = inspect.signature(function).parameters.values()
+    named = inspect.Parameter.KEYWORD_ONLY
+    return [each.replace(annotation=hints.get(each.name, Any), kind=named) for each in found]
+
+
+def _exit_code(session: Session, run: Callable[[], int | None], fails_with: ExitCode | None) -> int:
+    try:
+        try:
+            return run() or 0
+        finally:
+            session.close()
+    except (KeyboardInterrupt, typer.Abort):
+        session.output.err.print()
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        close_stdout()
+        return ExitCode.BROKEN_PIPE
+    except typer.Exit as done:
+        return done.exit_code
+    except Exception as error:
+        if os.environ.get("MICROVM_DEBUG"):
+            traceback.print_exc()
+        failure = failure_of(error)
+        session.output.show_failure(failure)
+        return fails_with or failure.exit_code

@@ -1,0 +1,301 @@
+"""A terminal of a sandbox by WebSocket: shown here, resized with the window, and back after a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from microvm.cli.failures import CommandError, ExitCode
+from microvm.cli.tty import RESET, EscapeReader, raw_mode, terminal_size
+from microvm.errors import error_of
+
+ACKNOWLEDGED_AT = 32 << 10  # bytes; the service waits after 128 KiB that were not acknowledged
+INPUT_PIECE = 64 << 10  # bytes
+MOST_MESSAGE = 16 << 20  # bytes
+MOST_WAITING = 64 << 10  # bytes of input that are kept while there is no connection
+LEAVE_SECONDS = 1.0
+PATIENCE = 600.0  # seconds: so long a terminal outlives its connection
+FIRST_WAIT, LONGEST_WAIT = 0.25, 5.0
+TOKEN_ENDED, GOING_AWAY = 4401, 1001
+REFUSED = {"terminal_not_found": "The terminal does not exist any more.", "terminal_ended": "The terminal has ended."}
+
+
+class Left(Exception):
+    """The user left the terminal, which goes on."""
+
+
+class Ended(Exception):
+    """The program of the terminal ended, with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Keyboard:
+    """The descriptors of the terminal here."""
+
+    source: int
+    sink: int
+
+
+def socket_address(url: str, token: str) -> str:
+    """The WebSocket of a sandbox."""
+    parts = urlsplit(url)
+    scheme = "wss" if parts.scheme == "https" else "ws"
+    return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}/ws", urlencode({"token": token}), ""))
+
+
+def open_sandbox_terminal(
+    url: str,
+    token: str,
+    keyboard: Keyboard,
+    *,
+    attach: int | None = None,
+    program: str | None = None,
+    say: Callable[[str], None],
+) -> int:
+    """Run a terminal until its program ends or the user leaves. The exit code of the program, 0 when it was left.
+
+    Raises ApiError, CommandError. The terminal here is as it was before, whatever happens.
+    """
+    made = SandboxTerminal(socket_address(url, token), keyboard, attach, program)
+    try:
+        with raw_mode(keyboard.source):
+            code = asyncio.run(made.run())
+    except Left:
+        if made.id is not None:
+            say(f"Left the terminal, which goes on for ten minutes: ws terminal --attach {made.id}")
+        return 0
+    finally:
+        _write_all(keyboard.sink, RESET)
+    if code is None:
+        raise CommandError(f"No connection for {PATIENCE:.0f} seconds.", "", ExitCode.UNREACHABLE)
+    return code
+
+
+@dataclass
+class SandboxTerminal:
+    """`id` and `received`, the offset of the next byte of output, are what a new connection goes on with."""
+
+    address: str
+    keyboard: Keyboard
+    id: int | None
+    program: str | None
+    received: int = 0
+    _unacknowledged: int = 0
+    _waiting: bytearray = field(default_factory=bytearray)
+    _escapes: EscapeReader = field(default_factory=EscapeReader)
+    _socket: ClientConnection | None = None
+    _is_shown: bool = False
+
+    async def run(self) -> int | None:
+        """The exit code; None where no connection came about any more. Raises Left, ApiError, CommandError."""
+        async with self._keys() as left:
+            showing = asyncio.ensure_future(self._show_output())
+            try:
+                either: list[asyncio.Future[Any]] = [showing, left]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if left.done():
+                    await self._send_rest()
+                    raise Left
+                return await showing
+            finally:
+                showing.cancel()
+                await asyncio.wait([showing])
+
+    @asynccontextmanager
+    async def _keys(self) -> AsyncIterator[asyncio.Future[None]]:
+        """Reads keys and the size of the window; the future is done when the user leaves."""
+        loop = asyncio.get_running_loop()
+        left: asyncio.Future[None] = loop.create_future()
+
+        def leave() -> None:
+            if not left.done():
+                left.set_result(None)
+
+        def read() -> None:
+            try:
+                data = os.read(self.keyboard.source, INPUT_PIECE)
+            except OSError:
+                data = b""
+            passed, leaves = self._escapes.passed_on(data)
+            if leaves or not data or (self._socket is None and b"\x03" in passed):
+                leave()  # Ctrl-C while there is no connection, too
+            elif len(self._waiting) + len(passed) <= MOST_WAITING:
+                self._waiting += passed
+                self._wake_sender()
+
+        self._sending = asyncio.Event()
+        loop.add_reader(self.keyboard.source, read)
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(name, leave)
+        loop.add_signal_handler(signal.SIGWINCH, self._wake_sender)
+        try:
+            yield left
+        finally:
+            loop.remove_reader(self.keyboard.source)
+            for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
+                loop.remove_signal_handler(name)
+
+    async def _send_rest(self) -> None:
+        """What was typed before the user left, while there is a connection."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while self._waiting and self._socket is not None:
+                    await asyncio.sleep(0.01)
+
+    def _wake_sender(self) -> None:
+        self._sending.set()
+
+    async def _show_output(self) -> int | None:
+        loop = asyncio.get_running_loop()
+        wait, deadline = FIRST_WAIT, loop.time() + PATIENCE
+        while loop.time() < deadline:
+            try:
+                async with connect(self.address, max_size=MOST_MESSAGE, compression=None, open_timeout=15) as socket:
+                    wait, deadline = FIRST_WAIT, loop.time() + PATIENCE
+                    await self._use_connection(socket)
+            except Ended as ended:
+                return ended.code
+            except InvalidStatus as refused:
+                _raise_for_refusal(refused)
+            except ConnectionClosed as closed:
+                _raise_for_close(closed)
+            except (OSError, InvalidHandshake, TimeoutError) as error:
+                if not self._is_shown:
+                    raise CommandError(f"No connection: {error}", "", ExitCode.UNREACHABLE) from error
+            self._show_note("reconnecting; Ctrl-C leaves")
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+        return None
+
+    async def _use_connection(self, socket: ClientConnection) -> None:
+        """Until it ends. Raises ConnectionClosed, Ended, CommandError."""
+        sender = None
+        try:
+            await self._attach(socket)
+            self._socket, self._is_shown = socket, True
+            sender = asyncio.ensure_future(self._send_input(socket))
+            async for message in socket:
+                await self._take_message(socket, message)
+            raise ConnectionClosed(socket.protocol.close_rcvd, socket.protocol.close_sent)
+        finally:
+            self._socket = None
+            if sender is not None:
+                sender.cancel()
+                with suppress(asyncio.CancelledError, ConnectionClosed):
+                    await sender
+
+    async def _attach(self, socket: ClientConnection) -> None:
+        cols, rows = terminal_size(self.keyboard.sink)
+        if self.id is None:
+            body: dict[str, Any] = {"action": "terminal_create", "cols": cols, "rows": rows}
+            body |= {"command": self.program} if self.program else {}
+        else:
+            body = {"action": "terminal_attach", "id": self.id, "offset": self.received}
+        self._unacknowledged = 0
+        await socket.send(json.dumps({**body, "ack": True, "requestId": "ws"}))
+        while True:
+            message = await socket.recv()
+            if isinstance(message, bytes):
+                await self._take_message(socket, message)
+                continue
+            found = json.loads(message)
+            if found.get("type") in ("terminal_created", "terminal_attached"):
+                await self._take_place(found)
+                break
+            await self._take_message(socket, message)
+        await socket.send(json.dumps({"a": "r", "id": self.id, "cols": cols, "rows": rows}))
+
+    async def _take_place(self, found: dict[str, Any]) -> None:
+        self.id = int(found["terminalId"])
+        if found["type"] == "terminal_attached":
+            self.received, self._unacknowledged = int(found["offset"]), 0
+            if found.get("skipped"):
+                self._show_note(f"{found['skipped']} bytes of output are lost")
+
+    async def _take_message(self, socket: ClientConnection, message: str | bytes) -> None:
+        if isinstance(message, bytes):
+            if message[:1] == bytes([self.id or 0]):
+                await self._write_output(socket, message[1:])
+            return
+        found = json.loads(message)
+        kind = found.get("type")
+        if kind == "terminal_exited" and found.get("terminalId") == self.id:
+            raise Ended(_exit_code(found))
+        if kind == "terminal_attached" and found.get("terminalId") == self.id:
+            await self._take_place(found)
+        if kind == "terminal_error" and found.get("requestId") == "ws":
+            text = REFUSED.get(found.get("code", ""), str(found.get("message", "")))
+            raise CommandError(text, "Open a new one: ws terminal", ExitCode.CONFLICT)
+
+    async def _write_output(self, socket: ClientConnection, data: bytes) -> None:
+        await asyncio.to_thread(_write_all, self.keyboard.sink, data)
+        self.received += len(data)
+        self._unacknowledged += len(data)
+        if self._unacknowledged >= ACKNOWLEDGED_AT:
+            done, self._unacknowledged = self._unacknowledged, 0
+            await socket.send(json.dumps({"a": "k", "id": self.id, "n": done}))
+
+    async def _send_input(self, socket: ClientConnection) -> None:
+        """Keys and sizes, as they come. What a connection took before it was lost may not have arrived."""
+        size = terminal_size(self.keyboard.sink)
+        while True:
+            self._sending.clear()
+            while self._waiting:
+                piece = bytes(self._waiting[:INPUT_PIECE])
+                await socket.send(bytes([self.id or 0]) + piece)
+                del self._waiting[: len(piece)]
+            if (now := terminal_size(self.keyboard.sink)) != size:
+                size = now
+                await socket.send(json.dumps({"a": "r", "id": self.id, "cols": size[0], "rows": size[1]}))
+            if not self._waiting:
+                await self._sending.wait()
+
+    def _show_note(self, text: str) -> None:
+        _write_all(self.keyboard.sink, f"\r\n[ws: {text}]\r\n".encode())
+
+
+def _exit_code(found: dict[str, Any]) -> int:
+    code, name = found.get("exitCode"), found.get("signal")
+    if isinstance(code, int):
+        return code
+    return 128 + getattr(signal, str(name), signal.SIGHUP) if name else 0
+
+
+def _raise_for_refusal(refused: InvalidStatus) -> None:
+    """What passes is tried again: 429 and 5xx, while the platform restarts. Raises ApiError for the rest."""
+    response = refused.response
+    if response.status_code == 429 or response.status_code >= 500:
+        return
+    raise error_of(response.status_code, bytes(response.body or b"")) from refused
+
+
+def _raise_for_close(closed: ConnectionClosed) -> None:
+    """Raises CommandError where the service will not take it again."""
+    code, reason = (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (0, "")
+    if code == TOKEN_ENDED:
+        hint = "Set MICROVM_SANDBOX_TOKEN to the new one."
+        raise CommandError(f"The token of the sandbox has ended: {reason}.", hint, ExitCode.UNAUTHORIZED)
+    if code == GOING_AWAY:
+        raise CommandError(f"The sandbox does not run any more: {reason}.", "`ws start` starts it.", ExitCode.CONFLICT)
+
+
+def _write_all(sink: int, data: bytes) -> None:
+    """A terminal that is stopped (Ctrl-S) is waited for; one that is gone takes nothing."""
+    rest = memoryview(data)
+    with suppress(OSError):
+        while rest:
+            rest = rest[os.write(sink, rest) :]

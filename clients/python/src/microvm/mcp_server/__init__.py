@@ -1,0 +1,1 @@
+"""The MCP server `ws mcp`, an extra of the package: `pip install 'microvm[mcp]'`."""

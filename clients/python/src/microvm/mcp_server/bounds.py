@@ -1,0 +1,38 @@
+"""Outputs of tools are bounded, and say so: a model reads what it is given."""
+
+from __future__ import annotations
+
+import base64
+from typing import Literal
+
+MOST_TEXT = 30_000  # characters of one text
+MOST_ROWS = 200
+MOST_LINE = 2_000  # characters
+
+
+def bounded_text(text: str, most: int = MOST_TEXT) -> tuple[str, bool]:
+    """The beginning and the end of a long text, with what is missing said between; and whether something is."""
+    if len(text) <= most:
+        return text, False
+    head = text[: most // 2]
+    tail = text[-(most - most // 2) :]
+    return f"{head}\n[... {len(text) - most} characters left out ...]\n{tail}", True
+
+
+def text_of(content: bytes, *, has_more: bool) -> tuple[str, Literal["utf-8", "base64"], int]:
+    """A part of a file as text where it is UTF-8, else in base64; and how many of its bytes that are.
+
+    With `has_more` a character that is cut at the end is left to the next part.
+    """
+    for cut in range(4 if has_more and b"\0" not in content else 1):
+        part = content[: len(content) - cut]
+        if (text := _decoded(part)) is not None and (part or not content):
+            return text, "utf-8", len(part)
+    return base64.b64encode(content).decode("ascii"), "base64", len(content)
+
+
+def _decoded(content: bytes) -> str | None:
+    try:
+        return None if b"\0" in content else content.decode()
+    except UnicodeDecodeError:
+        return None

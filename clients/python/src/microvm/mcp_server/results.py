@@ -1,0 +1,185 @@
+"""What tools answer. Fields that a model has no use for are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class WorkspaceSummary(BaseModel):
+    """One workspace."""
+
+    id: str
+    slug: str | None
+    name: str
+    status: str
+    ready: bool
+    namespace: str
+    image: str
+    mode: str
+    cpus: float
+    memory_mb: int
+    disk_size_mb: int
+    error: str | None = Field(description="Why it failed.")
+    public_urls: dict[str, str] = Field(description="Public port: its address.")
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> WorkspaceSummary:
+        error = row["info"]["error"] or row["provisioning"]["error"]
+        fields = {name: row[name] for name in ("id", "slug", "name", "status", "ready", "namespace", "image", "mode")}
+        return cls(
+            **fields,
+            **{name: row["resources"][name] for name in ("cpus", "memory_mb", "disk_size_mb")},
+            error=error["message"] if error else None,
+            public_urls={str(port["port"]): port["url"] for port in row["public_ports"]},
+        )
+
+
+class WorkspaceListing(BaseModel):
+    """Workspaces, newest first."""
+
+    workspaces: list[WorkspaceSummary]
+    truncated: bool = Field(description="There are more; narrow the search.")
+
+
+class Done(BaseModel):
+    """What was done."""
+
+    message: str
+
+
+class CommandResult(BaseModel):
+    """How a command ended, and its output."""
+
+    exit_code: int = Field(description="124 where it was killed at its timeout.")
+    stdout: str
+    stderr: str
+    duration_ms: int
+    timed_out: bool
+    truncated: bool = Field(description="Output was left out: write it to a file and read parts of it.")
+
+
+class Entry(BaseModel):
+    """One entry of a directory."""
+
+    name: str
+    type: str
+    size: int
+    modified: str
+    target: str | None = None
+
+
+class Listing(BaseModel):
+    """A directory, by name."""
+
+    path: str
+    entries: list[Entry]
+    truncated: bool = Field(description="There are more entries than were asked for.")
+
+
+class FilePart(BaseModel):
+    """A part of a file."""
+
+    path: str
+    content: str
+    encoding: Literal["utf-8", "base64"] = Field(description="base64 where the bytes are no text.")
+    offset: int
+    length: int = Field(description="Bytes that were read from `offset` on.")
+    size: int | None = Field(description="Of the whole file in bytes, where it is known.")
+    truncated: bool = Field(description="There is more: go on with `next_offset`.")
+    next_offset: int | None
+
+
+class Written(BaseModel):
+    """A file that was written."""
+
+    path: str
+    size: int
+
+
+class Match(BaseModel):
+    """A line with what was searched for."""
+
+    file: str
+    line: int
+    text: str
+
+
+class Matches(BaseModel):
+    """The lines that were found."""
+
+    matches: list[Match]
+    truncated: bool = Field(description="There are more; narrow the search.")
+
+
+class LogLines(BaseModel):
+    """The last lines of a log."""
+
+    source: str
+    lines: list[str]
+    truncated: bool
+
+
+class PublicPortResult(BaseModel):
+    """A public port."""
+
+    port: int
+    url: str
+    label: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> PublicPortResult:
+        return cls(port=row["port"], url=row["url"], label=row["label"])
+
+
+class PublicPorts(BaseModel):
+    """The public ports of a workspace."""
+
+    ports: list[PublicPortResult]
+
+
+class PageSummary(BaseModel):
+    """A static page."""
+
+    slug: str
+    name: str
+    url: str
+    status: str
+    release: int | None
+    error: str | None
+    source_workspace_id: str
+    exported_path: str
+    skipped: list[str] = Field(default_factory=list, description="Entries of the folder that were left out.")
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], skipped: list[str] | None = None) -> PageSummary:
+        names = ("slug", "name", "url", "status", "release", "source_workspace_id", "exported_path")
+        error = row["deployment"]["error"]
+        return cls(
+            **{name: row[name] for name in names}, error=error["message"] if error else None, skipped=skipped or []
+        )
+
+
+class Pages(BaseModel):
+    """Static pages, newest first."""
+
+    pages: list[PageSummary]
+    truncated: bool
+
+
+class ReleaseSummary(BaseModel):
+    """One release of a page."""
+
+    release: int
+    live: bool
+    files: int
+    bytes: int
+    created_at: str
+
+
+class Releases(BaseModel):
+    """The kept releases of a page, newest first."""
+
+    releases: list[ReleaseSummary]

@@ -1,0 +1,191 @@
+"""Tools for workspaces: creation, power, programs, logs, public ports."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any, cast
+
+from mcp.server.mcpserver import Context
+from pydantic import Field
+
+from microvm.aio.client import AsyncMicrovm
+from microvm.errors import WaitTimeout
+from microvm.mcp_server.bounds import MOST_LINE, MOST_ROWS, bounded_text
+from microvm.mcp_server.results import (
+    CommandResult,
+    Done,
+    LogLines,
+    PublicPortResult,
+    PublicPorts,
+    WorkspaceListing,
+    WorkspaceSummary,
+)
+from microvm.mcp_server.tool_kinds import ADD, CHANGE, DESTROY, READ, RUN, ToolSet
+from microvm.types.workspaces import CreateRequest, Provisioning
+
+Name = Annotated[str, Field(description="Id or slug of the workspace.", min_length=1, max_length=128)]
+PortNumber = Annotated[int, Field(ge=1, le=65535, description="The port of a program in the workspace.")]
+
+
+def add_workspace_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
+    found = WorkspaceTools(client)
+    tools.add(READ, found.list_workspaces, found.show_workspace, found.read_logs, found.list_public_ports)
+    tools.add(ADD, found.create_workspace)
+    tools.add(CHANGE, found.start_workspace, found.wake_workspace, found.publish_port)
+    tools.add(DESTROY, found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.withdraw_port)
+    tools.add(RUN, found.restart_workspace, found.run_command)
+
+
+class WorkspaceTools:
+    """Each docstring is what a model reads of the tool."""
+
+    def __init__(self, client: AsyncMicrovm) -> None:
+        self._client = client
+
+    async def list_workspaces(
+        self,
+        status: Annotated[str | None, Field(description="Only those in this state, as running or stopped.")] = None,
+        search: Annotated[str | None, Field(description="Only those with this text in name or slug.")] = None,
+        limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50,
+    ) -> WorkspaceListing:
+        """List workspaces (micro-VMs) of the account, newest first."""
+        rows: list[WorkspaceSummary] = []
+        async for row in self._client.workspaces.list(
+            status=cast(Any, status), search=search, page_size=min(limit + 1, 100)
+        ):
+            if len(rows) == limit:
+                return WorkspaceListing(workspaces=rows, truncated=True)
+            rows.append(WorkspaceSummary.of(row))
+        return WorkspaceListing(workspaces=rows, truncated=False)
+
+    async def show_workspace(self, workspace: Name) -> WorkspaceSummary:
+        """Show one workspace: its state, sizes, error and public addresses."""
+        return WorkspaceSummary.of(await self._client.workspaces.get(workspace))
+
+    async def create_workspace(
+        self,
+        *,
+        context: Context[Any, Any],
+        name: Annotated[str | None, Field(description="Its name; the slug is made of it.", max_length=255)] = None,
+        image: Annotated[str | None, Field(description="Image of the catalog or a registry; else the default.")] = None,
+        cpus: Annotated[float | None, Field(gt=0)] = None,
+        memory_mb: Annotated[int | None, Field(gt=0)] = None,
+        disk_size_mb: Annotated[int | None, Field(gt=0)] = None,
+        env: Annotated[dict[str, str] | None, Field(description="Environment of its programs.")] = None,
+        permanent: Annotated[
+            bool, Field(description="Keep it until it is deleted; else it has a limited life.")
+        ] = False,
+        wait_seconds: Annotated[float, Field(ge=0, le=600, description="How long to wait until it runs.")] = 300,
+    ) -> WorkspaceSummary:
+        """Create a workspace, a virtual machine from a container image, and wait until it runs.
+
+        Where `ready` is false in the answer it is still being created: look again with show_workspace.
+        """
+        sizes = {"cpus": cpus, "memory_mb": memory_mb, "disk_size_mb": disk_size_mb}
+        config: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
+        if env:
+            config["env"] = [{"key": key, "value": value} for key, value in env.items()]
+        body = {"name": name, "image": image, "config": config or None, "mode": "permanent" if permanent else None}
+        given = cast(CreateRequest, {key: value for key, value in body.items() if value is not None})
+        made = await self._client.workspaces.create(**given)
+        steps: list[Provisioning] = []
+        try:
+            made = await self._client.workspaces.wait_until_ready(
+                made["id"], timeout=wait_seconds, progress=steps.append
+            )
+        except WaitTimeout:
+            made = await self._client.workspaces.get(made["id"])
+        if steps:
+            await context.report_progress(steps[-1]["progress"], 100, steps[-1]["message"])
+        return WorkspaceSummary.of(made)
+
+    async def start_workspace(self, workspace: Name) -> WorkspaceSummary:
+        """Start a stopped workspace; a paused one goes on, a sleeping one wakes."""
+        return WorkspaceSummary.of(await self._client.workspaces.start(workspace))
+
+    async def stop_workspace(self, workspace: Name) -> WorkspaceSummary:
+        """Shut a workspace down. Its files are kept; its programs and memory are not."""
+        return WorkspaceSummary.of(await self._client.workspaces.stop(workspace))
+
+    async def restart_workspace(self, workspace: Name) -> WorkspaceSummary:
+        """Shut a workspace down and start it again. Its programs and memory are lost."""
+        return WorkspaceSummary.of(await self._client.workspaces.restart(workspace))
+
+    async def sleep_workspace(self, workspace: Name) -> WorkspaceSummary:
+        """Put a running workspace to sleep. Its memory is kept on disk, its programs stand still until it wakes."""
+        return WorkspaceSummary.of(await self._client.workspaces.sleep(workspace))
+
+    async def wake_workspace(self, workspace: Name) -> WorkspaceSummary:
+        """Wake a sleeping workspace, or let a paused one go on: its programs go on where they were."""
+        return WorkspaceSummary.of(await self._client.workspaces.resume(workspace))
+
+    async def delete_workspace(self, workspace: Name) -> Done:
+        """Delete a workspace with all its files. This cannot be undone."""
+        await self._client.workspaces.delete(workspace)
+        return Done(message=f"{workspace} is deleted.")
+
+    async def run_command(
+        self,
+        *,
+        workspace: Name,
+        command: Annotated[str, Field(description="Run by sh -c.", min_length=1, max_length=100_000)],
+        working_dir: Annotated[str | None, Field(description="Absolute path.")] = None,
+        env: dict[str, str] | None = None,
+        stdin: Annotated[
+            str | None, Field(description="What it reads from standard input.", max_length=1_000_000)
+        ] = None,
+        user: Annotated[str | None, Field(description="As whom it runs; else as root.")] = None,
+        timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 60,
+    ) -> CommandResult:
+        """Run a shell command in a running workspace to its end, and return its output and exit code.
+
+        What a command starts in the background ends with it at its timeout. Of each stream the beginning and the end
+        are returned, 30,000 characters at most.
+        """
+        given = {"working_dir": working_dir, "env": env, "stdin": stdin, "user": user}
+        body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        result = await self._client.workspaces.exec(workspace, cmd=command, timeout_seconds=timeout_seconds, **body)
+        stdout, is_cut = bounded_text(result["stdout"])
+        stderr, is_cut_too = bounded_text(result["stderr"])
+        return CommandResult(
+            exit_code=result["exit_code"],
+            stdout=stdout,
+            stderr=stderr,
+            duration_ms=result["duration_ms"],
+            timed_out=result["timed_out"],
+            truncated=is_cut or is_cut_too or result["truncated"],
+        )
+
+    async def read_logs(
+        self,
+        workspace: Name,
+        source: Annotated[
+            str, Field(description="boot: the console; cmd: the main program; or a workload's name.")
+        ] = "boot",
+        lines: Annotated[int, Field(ge=1, le=1000, description="The last so many.")] = 100,
+    ) -> LogLines:
+        """Read the last lines of a log of a workspace."""
+        entries = await self._client.logs.list(workspace, source=source, tail_lines=lines)
+        texts = [bounded_text(entry["line"], MOST_LINE)[0] for entry in islice(entries, lines)]
+        whole, is_cut = bounded_text("\n".join(texts))
+        return LogLines(source=source, lines=whole.split("\n") if texts else [], truncated=is_cut)
+
+    async def list_public_ports(self, workspace: Name) -> PublicPorts:
+        """List the public ports of a workspace with their addresses."""
+        rows = (await self._client.ports.list(workspace))["public_ports"]
+        return PublicPorts(ports=[PublicPortResult.of(row) for row in rows[:MOST_ROWS]])
+
+    async def publish_port(
+        self,
+        workspace: Name,
+        port: PortNumber,
+        label: Annotated[str | None, Field(description="What it is for.", max_length=64)] = None,
+    ) -> PublicPortResult:
+        """Give a port of a workspace a public address, which anyone who knows it can reach."""
+        given: Any = {"label": label} if label else {}
+        return PublicPortResult.of((await self._client.ports.publish(workspace, port=port, **given))["public_port"])
+
+    async def withdraw_port(self, workspace: Name, port: PortNumber) -> Done:
+        """Take the public address of a port away; its open connections end."""
+        await self._client.ports.withdraw(workspace, port)
+        return Done(message=f"Port {port} of {workspace} is not public any more.")

@@ -1,0 +1,237 @@
+"""The command line through the real servers, with the fake driver's machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
+from tests.vm.client import Api, until
+from tests.vm.instances import TestInstance
+
+IMAGE = "localhost/tiny:1"
+
+
+@pytest.fixture
+def ws(served: TestInstance, client: Api, tmp_path: Path) -> Ws:
+    """Logged in by the instance's own file."""
+    made = Ws(tmp_path / "config")
+    made.output("login", "--file", served.instance.credentials_file)
+    return made
+
+
+@pytest.fixture
+def made(ws: Ws, client: Api) -> Iterator[str]:
+    """A workspace of the test, the last created one."""
+    slug = f"cli-{os.urandom(4).hex()}"
+    assert ws.output("create", "--name", slug, "--image", IMAGE, "--wait").strip() == slug
+    yield slug
+    client.http.delete(f"/workspace/{slug}")
+
+
+def test_the_last_created_workspace_is_the_one_that_is_meant(ws: Ws, made: str) -> None:
+    shown = ws.json("show")
+    assert (shown["slug"], shown["status"]) == (made, "running")
+    assert ws.output("exec", ".", "sh", "-c", "printf hello").strip() == "hello"
+    assert made in ws.output("list", "--search", made)
+    rows = ws.json("list", "--search", made)
+    assert [row["slug"] for row in rows] == [made]
+
+
+def test_a_workspace_has_the_given_sizes_and_environment(ws: Ws, client: Api) -> None:
+    words = ("--cpu", "0.5", "--ram", "256M", "--disk", "1G", "--env", "COLOUR=blue", "--permanent")
+    made = ws.json("create", "--image", IMAGE, *words, "--wait")
+    assert made["resources"] == {"cpus": 0.5, "memory_mb": 256, "disk_size_mb": 1024}
+    assert made["mode"] == "permanent"
+    assert ws.output("exec", made["id"], "sh", "-c", "echo $COLOUR").strip() == "blue"
+    assert "512 MiB of memory" in ws.output("resize", "--ram", "512M", made["id"])
+    assert "--yes" in ws.fails(2, "rm", made["id"])
+    ws.fails(4, "rm", "-y", made["id"], "absent")
+    assert ws.json("list", "--search", made["slug"]) == []
+
+
+def test_a_program_gets_its_input_and_gives_its_code(ws: Ws, made: str) -> None:
+    found = ws.run("exec", "-i", "-e", "A=1", made, "--", "sh", "-c", "cat; echo $A >&2; exit 7", stdin="typed\n")
+    assert (found.exit_code, found.stdout, found.stderr) == (7, "typed\n", "1\n")
+    result = json.loads(ws.run("exec", "--json", made, "sh", "-c", "exit 3").stdout)
+    assert (result["exit_code"], result["timed_out"]) == (3, False)
+    assert "killed after 1 seconds" in ws.fails(124, "exec", "--timeout", "1", made, "sleep", "20")
+    assert "cut off" in ws.fails(0, "exec", made, "sh", "-c", "yes | head -c 3000000")
+
+
+def test_what_fails_in_ws_itself_is_no_code_of_the_program(ws: Ws, made: str) -> None:
+    assert "no UTF-8" in ws.fails(125, "exec", "-i", made, "cat", stdin=b"\xff\xfe")
+    assert "ws list" in ws.fails(125, "exec", "nothing-of-this-name", "true")
+    ws.output("stop", made)
+    assert "Start it with" in ws.fails(125, "exec", made, "true")
+    error = json.loads(ws.fails(125, "exec", "--json", made, "true"))["error"]
+    assert (error["code"], error["exit_code"]) == ("vm_not_running", 5)
+
+
+def test_files_go_up_and_down(ws: Ws, made: str, tmp_path: Path) -> None:
+    source = tmp_path / "a file"
+    source.write_bytes(bytes(range(256)) * 1000)
+    assert "1 files, 250 KiB" in ws.output("cp", source, f"{made}:/srv/deep/")
+    assert ws.json("cp", f"{made}:/srv/deep/a file", tmp_path / "back")["bytes"] == 256000
+    assert (tmp_path / "back").read_bytes() == source.read_bytes()
+    (tmp_path / "folder").mkdir()
+    ws.output("cp", f"{made}:/srv/deep/a file", tmp_path / "folder")
+    assert (tmp_path / "folder" / "a file").is_file()
+    ws.output("cp", "-", f"{made}:/srv/typed", stdin=b"typed\xff")
+    assert ws.run("cp", f"{made}:/srv/typed", "-").stdout_bytes == b"typed\xff"
+    assert "does not exist" in ws.fails(4, "cp", tmp_path / "absent", ".:/srv/x")
+    ws.fails(4, "cp", ".:/srv/absent", tmp_path / "x")
+    assert "-r" in ws.fails(2, "cp", ".:/srv", tmp_path / "x")
+    assert "absolute" in ws.fails(2, "cp", "box:relative", tmp_path / "x")
+    assert "must be in a workspace" in ws.fails(2, "cp", source, tmp_path / "x")
+
+
+def test_folders_keep_what_can_be_copied_and_name_the_rest(ws: Ws, made: str, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "inner" / "empty").mkdir(parents=True)
+    (tree / "inner" / "one").write_text("1")
+    (tree / "run.sh").write_text("#!/bin/sh\n")
+    (tree / "run.sh").chmod(0o755)
+    (tree / "link").symlink_to("/etc/passwd")
+    assert "symbolic link" in ws.fails(1, "cp", "-r", tree, ".:/srv/")
+    (tree / "link").unlink()
+    ws.output("cp", "-r", tree, ".:/srv/again")
+    found = ws.json("cp", "-r", ".:/srv/again", tmp_path / "back")
+    assert (found["files"], found["skipped"]) == (2, [])
+    assert (tmp_path / "back/inner/one").read_text() == "1"
+    assert (tmp_path / "back/inner/empty").is_dir()
+    assert (tmp_path / "back/run.sh").stat().st_mode & stat.S_IXUSR
+
+
+def test_links_and_odd_names_of_a_guest_stay_within_the_target(ws: Ws, made: str, tmp_path: Path) -> None:
+    names = (
+        "mkdir -p srv/t/sub && cd srv/t && ln -s /etc sub/etc && ln -s / root && mkfifo pipe && echo x >'a\x1b[31mb'"
+    )
+    ws.output("exec", ".", "sh", "-c", f"{names}; printf y >\"$(printf 'bad\\377')\"; echo z >'..hidden'")
+    target = tmp_path / "target"
+    (tmp_path / "outside").mkdir()
+    target.mkdir()
+    (target / "t").mkdir()
+    (target / "t" / "sub").symlink_to(tmp_path / "outside")
+    text = ws.fails(1, "cp", "-r", ".:/srv/t", target)
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert {path.name for path in (target / "t").iterdir()} == {"sub", "a\x1b[31mb", "..hidden"}
+    assert text.count("was left out") == 4
+    assert "\x1b" not in text
+
+
+def test_logs_are_shown_and_followed(ws: Ws, made: str) -> None:
+    assert "ready" in ws.output("logs", made).lower() or ws.json("show")["ready"]
+    process = ws.process("logs", "-f", "--json", made)
+    assert process.stdout is not None
+    assert "line" in json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in output + errors
+
+
+def test_power_goes_by_names(ws: Ws, made: str) -> None:
+    for word, status in (("sleep", "sleeping"), ("wake", "running"), ("stop", "stopped"), ("start", "running")):
+        assert ws.output(word, made).strip() == f"{made} is {status}."
+    assert ws.json("restart")["status"] == "running"
+    assert "make it permanent" in ws.fails(5, "sleep", "--when-idle", "10m")
+
+
+def test_ports_are_published_listed_and_opened(ws: Ws, made: str) -> None:
+    url = ws.output("port", "publish", "8080", "--label", "web").strip()
+    assert url.startswith("http://")
+    assert ws.json("port", "list")[0]["url"] == url
+    assert ws.output("open", "--print").strip() == url
+    ws.output("port", "rm", "8080")
+    assert ws.json("port", "list") == []
+    assert "no such public port" in ws.fails(4, "open", "--print")
+
+
+def test_pages_are_deployed_and_rolled_back(ws: Ws, made: str, tmp_path: Path) -> None:
+    slug = f"page-{os.urandom(3).hex()}"
+    (tmp_path / "index.html").write_text("one")
+    ws.output("cp", tmp_path / "index.html", ".:/srv/site/index.html")
+    assert ws.output("pages", "deploy", slug, ".:/srv/site").startswith("http")
+    ws.output("pages", "deploy", slug)
+    assert [row["release"] for row in ws.json("pages", "releases", slug)] == [2, 1]
+    assert "serves release 1" in ws.output("pages", "rollback", slug)
+    assert "no earlier release" in ws.fails(5, "pages", "rollback", slug)
+    assert slug in ws.output("pages", "list")
+    assert ws.json("pages", "show", slug)["release"] == 1
+    ws.output("pages", "disable", slug)
+    ws.output("pages", "enable", slug)
+    assert "--yes" in ws.fails(2, "pages", "rm", slug)
+    ws.output("pages", "rm", "-y", slug)
+    ws.fails(4, "pages", "show", slug)
+
+
+def test_credits_and_sandboxes_are_listed(ws: Ws) -> None:
+    assert isinstance(ws.json("credits"), list)
+    assert ws.json("credits", "default")["namespace"] == "default"
+    made = ws.json("create", "--sandbox", "--name", "agent", "--image", IMAGE)
+    assert made["id"] in ws.output("list", "--sandboxes")
+    assert ws.output("exec", ".", "echo", "in").strip() == "in"
+    assert "WebSocket" not in ws.fails(125, "terminal", "agent")
+    ws.output("rm", "-y", "agent")
+    assert ws.json("list", "--sandboxes") == []
+
+
+def test_a_creation_that_fails_says_why(ws: Ws) -> None:
+    text = ws.fails(1, "create", "--image", "registry.invalid/missing:1", "--wait")
+    assert "Error: " in text
+    assert "ws rm" in text
+    ws.output("rm", "-y", ".")
+    assert "memory_mb" in ws.fails(2, "create", "--image", IMAGE, "--ram", "1M")
+
+
+def test_a_wrong_secret_is_not_saved(ws: Ws, served: TestInstance) -> None:
+    url = served.settings.base_url
+    words = ("--url", url, "--client-id", "cl_unknown", "--secret-stdin")
+    text = ws.fails(3, "login", "other", *words, stdin="wrong\n")
+    assert "wrong" not in text
+    assert [row["name"] for row in ws.json("profiles")] == ["default"]
+    ws.variables = {"MICROVM_CLIENT_SECRET": "wrong"}
+    ws.fails(3, "list")
+    assert ws.run("list", "--profile", "default").exit_code == 0
+
+
+def test_names_of_workspaces_are_completed(ws: Ws, made: str) -> None:
+    words = {"_WS_COMPLETE": "complete_bash", "COMP_WORDS": f"ws show {made[:6]}", "COMP_CWORD": "2"}
+    command = [PROGRAM[0], "-c", "import sys; sys.argv[0] = 'ws'; from microvm.cli.entry import main; main()"]
+    found = subprocess.run(command, env={**ws.environment, **words}, capture_output=True, text=True, check=False)
+    assert made in found.stdout.split()
+
+
+def test_a_creation_shows_its_progress_on_a_terminal_and_ends_by_ctrl_c(
+    ws: Ws, served: TestInstance, client: Api
+) -> None:
+    with served.held("create.wait_ready"):
+        command = [*PROGRAM, "create", "--image", IMAGE, "--name", "held-back", "--wait"]
+        with TerminalProcess(command, ws.environment) as terminal:
+            terminal.read_until("%")
+            terminal.write("\x03")
+            assert terminal.wait() == 130
+            assert b"Traceback" not in terminal.seen
+            assert terminal.is_restored()
+    assert ws.json("show")["name"] == "held-back"
+    until(lambda: ws.json("show")["ready"], 60, "its creation goes on")
+    ws.output("rm", "-y", ".")
+
+
+def test_a_service_that_goes_away_is_one_sentence(ws: Ws, served: TestInstance) -> None:
+    begun = time.monotonic()
+    ws.variables = {"MICROVM_URL": "http://127.0.0.1:9"}
+    text = ws.fails(7, "list")
+    assert "cannot be reached" in text
+    assert time.monotonic() - begun < 30
+    error = json.loads(ws.fails(7, "list", "--json"))["error"]
+    assert (error["code"], error["exit_code"]) == ("unreachable", 7)
