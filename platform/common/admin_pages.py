@@ -158,11 +158,6 @@ class PageMixin:
         context = {**(extra_context or {}), **self._page(request, object_id)}
         return super().change_view(request, object_id, form_url, context)  # type: ignore[misc]
 
-    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        if "page_tabs" in context:  # the buttons have a line of their own: there may be more than fit into the header
-            context["page_buttons"] = context.pop("actions_detail", [])
-        return super().render_change_form(request, context, *args, **kwargs)  # type: ignore[misc]
-
     def _page(self, request: HttpRequest, object_id: str) -> dict[str, Any]:
         model = self.model._meta.label  # type: ignore[attr-defined]
         form = _forms.get(model.lower())
