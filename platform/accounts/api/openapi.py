@@ -11,7 +11,6 @@ class AccountScheme(OpenApiAuthenticationExtension):
     """Client id and secret together, or an access token."""
 
     target_class = "accounts.authentication.AccountAuthentication"
-    match_subclasses = True
     name = ["clientId", "clientSecret", "accessToken"]
 
     def get_security_definition(self, auto_schema: Any) -> list[dict[str, str]]:
