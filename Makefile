@@ -117,6 +117,9 @@ examples: setup-test ## send the examples of the API's description and write wha
 chaos: setup-test ## kill and stop everything under load and check what must hold: make chaos ARGS="--minutes 30 --seed 7"
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.chaos $(ARGS)
 
+console-pictures: setup-test ## pictures of the console for docs/console.md, taken in Chromium
+	CONSOLE_PICTURES=docs/console PYTHONPATH=.:platform $(PYTHON) -m pytest tests/dashboard/test_screens.py -q
+
 lint: setup-lint ## formatting, lint, types, layers, dependencies, layout
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .

@@ -8,6 +8,8 @@ from django.http import HttpRequest
 from assist import services
 from assist.models import ApiKey, Call, DayCount, KeyEvent
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
+from common.admin_columns import id_column, link_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
 
@@ -18,9 +20,15 @@ def _revoke(act: Act) -> None:
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(DeletedByActionMixin, ServiceModelAdmin):
-    list_display = ("key_prefix", "name", "account", "namespace", "last_used_at", "created_at")
+    list_display = (
+        "key_prefix", "name", link_column("account", text="name"), link_column("namespace", text="slug"),
+        time_column("last_used_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account", "namespace")
-    search_fields = ("key_prefix", "name", "account__name", "account__id")
+    search_fields = ("=key_prefix", "name", "account__name")
+    search_ids = ("account__id", "namespace__id")
+    ordering = ("-pk",)
     autocomplete_fields = ("account",)
     readonly_fields = ("key_prefix", "namespace", "last_used_at", "created_at")
     fields = ("account", "name", *readonly_fields)
@@ -48,20 +56,29 @@ class ApiKeyAdmin(DeletedByActionMixin, ServiceModelAdmin):
 
 @admin.register(DayCount)
 class DayCountAdmin(ReadOnlyAdmin):
-    list_display = ("day", "account", "used")
-    list_filter = ("day",)
+    list_display = ("day", link_column("account", text="name"), "used")
+    list_filter = ("day", ("account", IdFilter))
     list_select_related = ("account",)
-    search_fields = ("account__name", "account__id")
+    search_fields = ("account__name",)
+    search_ids = ("account__id",)
+    keyset = ("-pk",)
 
 
 @admin.register(Call)
 class CallAdmin(ReadOnlyAdmin):
-    list_display = ("id", "account", "namespace_id", "created_at", "expires_at")
+    list_display = (
+        "id", link_column("account", text="name"), id_column("namespace_id", "namespaces.Namespace"),
+        time_column("created_at"), time_column("expires_at"),
+    )  # fmt: skip
+    list_filter = (("account", IdFilter),)
     list_select_related = ("account",)
-    search_fields = ("account__name", "account__id")
+    search_fields = ("account__name",)
+    search_ids = ("account__id",)
 
 
 @admin.register(KeyEvent)
 class KeyEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "key_id", "action", "actor", "ip_address")
-    search_fields = ("key_id", "actor")
+    list_display = (time_column("created_at", "When"), "key_id", "action", text_column("actor"), "ip_address")
+    list_filter = (("action", IdFilter), ("key_id", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=key_id", "=actor")
+    keyset = ("-id",)

@@ -10,6 +10,8 @@ from cdn.models import File, FileEvent, NamespaceQuota, Permit, PlanLimits, Pool
 from cdn.services import files, limits
 from cdn.states import FileStatus
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
+from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 
@@ -31,7 +33,7 @@ def _purge(act: Act) -> None:
 class PlanLimitsAdmin(ServiceModelAdmin):
     """The ceilings. `policy`: see docs/operations.md, CDN."""
 
-    list_display = ("plan", "max_bytes", "monthly_bytes", "policy")
+    list_display = ("plan", bytes_column("max_bytes"), bytes_column("monthly_bytes"), "policy")
     list_select_related = ("plan",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: PlanLimits | None = None) -> tuple[str, ...]:
@@ -46,10 +48,18 @@ class PlanLimitsAdmin(ServiceModelAdmin):
 
 @admin.register(File)
 class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("id", "filename", "account", "namespace", "status", "kind", "size", "footprint", "created_at")
-    list_filter = ("status", "kind")
+    list_display = (
+        "id", text_column("filename", length=40), link_column("account", text="name"),
+        link_column("namespace", text="slug"), state_column("status"), "kind", bytes_column("size"),
+        bytes_column("footprint"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("status", "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account", "namespace")
-    search_fields = ("id", "filename", "account__id")
+    # Metadata is the owner's, and may hold what staff need not know.
+    exclude = ("metadata", "claim")
+    search_fields = ("filename",)
+    search_ids = ("id", "account__id", "namespace__id")
+    keyset = ("-id",)
     staff_actions = (
         StaffAction(
             name="trash", label="Move to the trash", call=_trash, icon="delete", harms=True,
@@ -71,46 +81,56 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
 
 @admin.register(Template)
 class TemplateAdmin(ReadOnlyAdmin):
-    list_display = ("account", "cdn_max_bytes", "cdn_monthly_bytes", "policy")
+    list_display = ("account", bytes_column("cdn_max_bytes"), bytes_column("cdn_monthly_bytes"), "policy")
     list_select_related = ("account",)
-    search_fields = ("account__id", "account__name")
+    search_fields = ("account__name",)
+    search_ids = ("account__id",)
 
 
 @admin.register(NamespaceQuota)
 class NamespaceQuotaAdmin(ReadOnlyAdmin):
-    list_display = ("namespace", "cdn_max_bytes", "cdn_monthly_bytes", "policy")
+    list_display = ("namespace", bytes_column("cdn_max_bytes"), bytes_column("cdn_monthly_bytes"), "policy")
     list_select_related = ("namespace",)
-    search_fields = ("namespace__slug", "namespace__account__id")
+    search_fields = ("namespace__slug",)
+    search_ids = ("namespace__id", "namespace__account__id")
 
 
 @admin.register(Pool)
 class PoolAdmin(ReadOnlyAdmin):
     list_display = (
-        "owner",
-        "kind",
-        "account",
-        "stored_bytes",
-        "trashed_bytes",
-        "reserved_bytes",
-        "month",
-        "month_bytes",
-    )
-    list_filter = ("kind",)
-    list_select_related = ("account",)
-    search_fields = ("owner", "account__id")
+        "owner", "kind", link_column("account", text="name"), link_column("namespace", text="slug"),
+        bytes_column("stored_bytes"), bytes_column("trashed_bytes"), bytes_column("reserved_bytes"), "month",
+        bytes_column("month_bytes"),
+    )  # fmt: skip
+    list_filter = ("kind", ("account", IdFilter), ("namespace", IdFilter))
+    list_select_related = ("account", "namespace")
+    search_fields = ("=owner",)
+    search_ids = ("owner", "account__id", "namespace__id")
 
 
 @admin.register(Permit)
 class PermitAdmin(ReadOnlyAdmin):
-    list_display = ("file", "state", "size", "reserved_bytes", "received_bytes", "created_at", "expires_at")
-    list_filter = ("state",)
+    list_display = (
+        "file", state_column("state"), bytes_column("size"), bytes_column("reserved_bytes"),
+        bytes_column("received_bytes"), time_column("created_at"), time_column("expires_at"),
+    )  # fmt: skip
+    list_filter = ("state", ("created_at", AgeFilter))
     list_select_related = ("file",)
-    search_fields = ("file__id", "file__account__id")
+    search_fields = ("=file__id",)
+    search_ids = ("file__id", "file__account__id")
+    keyset = ("-pk",)
     exclude = ("token_hash",)
 
 
 @admin.register(FileEvent)
 class FileEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "account", "file_id", "action", "actor", "ip_address", "detail")
+    list_display = (
+        time_column("created_at", "When"), link_column("account", text="name"), id_column("file_id", "cdn.File"),
+        "action", text_column("actor"), "ip_address", text_column("detail", length=80),
+    )  # fmt: skip
+    list_display_links = ("action",)
     list_select_related = ("account",)
-    search_fields = ("file_id", "account__id", "actor")
+    list_filter = (("action", IdFilter), ("file_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=actor", "=action")
+    search_ids = ("file_id", "account__id")
+    keyset = ("-id",)

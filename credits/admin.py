@@ -10,12 +10,25 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import IntegerField, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
+from common.admin_columns import (
+    BAD,
+    BUSY,
+    badge,
+    credits_column,
+    id_column,
+    link_column,
+    text_column,
+    time_column,
+)
+from common.admin_lists import AgeFilter, IdFilter
 from credits import services
+from credits.admin_columns import NearLimitFilter, quota_use
 from credits.amounts import MAX_CREDITS
 from credits.ledger import quota_raise, quota_reset
 from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, Service, WaitingCharge
@@ -29,7 +42,7 @@ NIGHTLY_WITHIN = timedelta(days=2)
 
 @admin.register(Rate)
 class RateAdmin(ServiceModelAdmin):
-    list_display = ("unit", "credits", "effective_from")
+    list_display = ("unit", "credits", time_column("effective_from"))
     list_filter = ("unit",)
     actions = None  # the bulk deletion does not check permissions for each row
 
@@ -78,9 +91,18 @@ def _namespace(act: Act) -> Namespace:
 
 @admin.register(Balance)
 class BalanceAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("namespace_id", "service", "used", "held", "quota_limit", "overdraft", "last_threshold_fired")
-    list_filter = ("service",)
-    search_fields = ("namespace_id", "account_id")
+    list_display = (
+        "id", id_column("namespace_id", "namespaces.Namespace"), id_column("account_id", "accounts.Account"), "service",
+        quota_use, credits_column("used"), credits_column("held"), credits_column("quota_limit"),
+        credits_column("overdraft"),
+    )  # fmt: skip
+    list_filter = (
+        NearLimitFilter, "service", ("namespace_id", IdFilter), ("account_id", IdFilter), "on_overdraft_action",
+    )  # fmt: skip
+    search_fields = ("=namespace_id",)
+    search_ids = ("namespace_id", "account_id")
+    search_help_text = "Id of a namespace or account"
+    keyset = ("-id",)
     staff_actions = (
         StaffAction(
             name="reset", label="Reset", call=_reset, icon="restart_alt", harms=True,
@@ -98,60 +120,92 @@ class BalanceAdmin(StaffActionsMixin, ReadOnlyAdmin):
 
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "balance", "kind", "amount", "balance_after", "workspace_id", "description")
-    list_filter = ("kind", "balance__service")
+    list_display = (
+        "id", time_column("created_at", "When"), link_column("balance"), "kind", credits_column("amount"),
+        credits_column("balance_after"), id_column("workspace_id", "workspaces.Workspace"),
+        text_column("description", length=48),
+    )  # fmt: skip
+    list_filter = (
+        "kind", "balance__service", ("balance", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("balance",)
-    search_fields = ("balance__namespace_id", "workspace_id", "key")
+    search_fields = ("=balance__namespace_id",)
+    search_ids = ("balance__namespace_id", "balance__account_id")
+    search_help_text = "Id of a namespace or account"
+    keyset = ("-id",)
 
 
 @admin.register(Hold)
 class HoldAdmin(ReadOnlyAdmin):
-    list_display = ("key", "balance", "amount", "expires_at")
+    list_display = ("key", link_column("balance"), credits_column("amount"), time_column("expires_at"))
     list_select_related = ("balance",)
-    search_fields = ("key", "balance__namespace_id")
+    search_fields = ("=key",)
+    search_ids = ("balance__namespace_id",)
+    keyset = ("-id",)
 
 
 @admin.register(WaitingCharge)
 class WaitingChargeAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "balance", "workspace_id", "amount")
+    list_display = (
+        time_column("created_at", "Since"), link_column("balance"), id_column("workspace_id", "workspaces.Workspace"),
+        credits_column("amount"),
+    )  # fmt: skip
     list_select_related = ("balance",)
-    search_fields = ("balance__namespace_id", "workspace_id")
+    search_fields = ("=workspace_id",)
+    search_ids = ("balance__namespace_id", "workspace_id")
+    keyset = ("-id",)
 
 
 @admin.register(QuotaDefault)
 class QuotaDefaultAdmin(ReadOnlyAdmin):
-    list_display = ("account_id", "service", "quota_limit", "overdraft", "auto_apply")
-    list_filter = ("service", "auto_apply")
-    search_fields = ("account_id",)
+    list_display = (
+        "id", id_column("account_id", "accounts.Account"), "service", credits_column("quota_limit"),
+        credits_column("overdraft"), "auto_apply",
+    )  # fmt: skip
+    list_filter = ("service", "auto_apply", ("account_id", IdFilter))
+    search_fields = ("=account_id",)
 
 
 @admin.register(LedgerCheck)
 class LedgerCheckAdmin(ReadOnlyAdmin):
-    list_display = ("started_at", "result", "is_full", "seconds", "entries", "records", "balances")
+    list_display = (time_column("started_at", "When"), "result", "is_full", "seconds", "entries", "records", "balances")
     list_filter = (("night", admin.EmptyFieldListFilter),)
 
     @admin.display(description="Result")
     def result(self, obj: LedgerCheck) -> str:
         if obj.differences is None:
-            return "failed" if obj.finished_at else "running"
-        return f"{obj.differences} differences" if obj.differences else "agrees"
+            return badge("failed") if obj.finished_at else badge("running", BUSY)
+        return badge(f"{obj.differences} differences", BAD) if obj.differences else badge("agrees")
 
 
 def ledger_warning(request: HttpRequest) -> list[str] | None:
     """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where charges wait for room in a
-    balance, where the newest finished check found differences or failed, or none has finished for two days. Two
-    queries.
+    balance, where the newest finished check found differences or failed, or none has finished for two days. One
+    query.
     """
     if not request.user.is_staff:
         return None
-    if WaitingCharge.objects.exists():
+    found = {what: (since, differences) for what, since, differences in _ledger_facts()}
+    if "waits" in found:
         return ["A balance is full: charges wait for its reset", "danger"]
-    newest = LedgerCheck.objects.exclude(finished_at=None).first()
-    if newest is None:
+    if "check" not in found:
         return None
-    if newest.differences is None:
+    started_at, differences = found["check"]
+    if differences is None:
         return ["The check of the ledger failed", "danger"]
-    if newest.differences:
-        return [f"The ledger has {newest.differences} differences", "danger"]
-    late = timezone.now() - newest.started_at > NIGHTLY_WITHIN
+    if differences:
+        return [f"The ledger has {differences} differences", "danger"]
+    late = timezone.now() - started_at > NIGHTLY_WITHIN
     return ["The ledger was not checked for two days", "warning"] if late else None
+
+
+def _ledger_facts() -> Any:
+    """Of the newest finished check and of one charge that waits, as far as there are any: `check` or `waits`, its time,
+    and the differences that were found."""
+    newest = LedgerCheck.objects.exclude(finished_at=None).order_by("-id").values("pk")[:1]
+    waiting = WaitingCharge.objects.order_by("id").values("pk")[:1]
+    checks = LedgerCheck.objects.filter(pk__in=newest).order_by()
+    charges = WaitingCharge.objects.filter(pk__in=waiting).order_by()
+    nothing = Value(None, IntegerField())
+    found = charges.values_list(Value("waits"), "created_at", nothing)
+    return checks.values_list(Value("check"), "started_at", "differences").union(found, all=True)

@@ -150,6 +150,7 @@ class Spending(models.Model):
 
     class Meta:
         verbose_name_plural = "spending"
+        indexes = [models.Index(fields=["day"], name="spending_by_day")]
         constraints = [models.UniqueConstraint(fields=["balance", "day"], name="spending_of_a_day")]
 
     def __str__(self) -> str:

@@ -12,6 +12,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, staff_label
+from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from namespaces import services
 from namespaces.models import Namespace, NamespaceActivity, Status
@@ -58,11 +60,17 @@ def _by(service: Callable[..., object]) -> Callable[[Act], object]:
 @admin.register(Namespace)
 class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
     form = NamespaceForm
-    list_display = ("slug", "account", "status", "type", "is_default", "created_at")
-    list_filter = ("status", "type")
-    search_fields = ("slug", "name", "account__name", "account__id")
-    autocomplete_fields = ("account",)
+    list_display = (
+        "slug", "name", link_column("account", text="name"), state_column("status"), "type", "is_default",
+        time_column("last_active_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("status", "type", ("account", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account",)
+    search_fields = ("slug", "name", "account__name")
+    search_ids = ("id", "account__id")
+    search_help_text = "Id, slug, name, account"
+    ordering = ("-id",)
+    autocomplete_fields = ("account",)
     readonly_fields = ("created_at", "updated_at", "last_active_at", "deleted_at")
 
     staff_actions = (
@@ -104,6 +112,11 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
 
 @admin.register(NamespaceActivity)
 class NamespaceActivityAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "namespace_id", "action", "user_id", "ip_address", "description")
-    list_filter = ("action",)
-    search_fields = ("namespace_id", "user_id", "account__id")
+    list_display = (
+        time_column("created_at", "When"), id_column("namespace_id", "namespaces.Namespace"), "action",
+        text_column("user_id", "Who"), "ip_address", text_column("description", length=80),
+    )  # fmt: skip
+    list_filter = (("action", IdFilter), ("namespace_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=user_id", "=action")
+    search_ids = ("namespace_id", "account__id")
+    keyset = ("-id",)

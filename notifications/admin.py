@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import Q
 
 from common.admin import ReadOnlyAdmin
+from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from notifications import devices, tokens
 from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
 from staff.action_admin import StaffActionsMixin
@@ -25,10 +28,15 @@ def _delete_device(act: Act) -> None:
 
 @admin.register(SendToken)
 class SendTokenAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("id", "name", "account", "workspace_id", "token_prefix", "status", "last_used_at", "created_at")
-    list_filter = ("status",)
+    list_display = (
+        "token_prefix", "name", link_column("account", text="name"), id_column("workspace_id", "workspaces.Workspace"),
+        state_column("status"), time_column("last_used_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("status", ("account", IdFilter), ("workspace", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account",)
-    search_fields = ("name", "token_prefix", "account__name", "account__id", "=workspace__id")
+    search_fields = ("name", "=token_prefix", "account__name")
+    search_ids = ("account__id", "workspace__id")
+    keyset = ("-id",)
     # Metadata is the owner's, and may hold what staff need not know.
     exclude = ("metadata", "token_hash")
     raw_id_fields = ("workspace",)
@@ -47,10 +55,15 @@ class SendTokenAdmin(StaffActionsMixin, ReadOnlyAdmin):
 
 @admin.register(Device)
 class DeviceAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("device_id", "account", "platform", "provider", "created_at", "updated_at")
-    list_filter = ("platform", "provider")
+    list_display = (
+        "device_id", link_column("account", text="name"), "platform", "provider", time_column("created_at"),
+        time_column("updated_at"),
+    )  # fmt: skip
+    list_filter = ("platform", "provider", ("account", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account",)
-    search_fields = ("device_id", "account__name", "account__id")
+    search_fields = ("=device_id", "account__name")
+    search_ids = ("account__id",)
+    keyset = ("-id",)
     exclude = ("address", "address_hash")
 
     staff_actions = (
@@ -61,19 +74,34 @@ class DeviceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     )  # fmt: skip
 
 
+class LiveFilter(ConditionFilter):
+    title = "progress"
+    parameter_name = "live"
+    conditions = {"1": ("In flight", lambda: Q(state__in=("queued", "running")))}
+
+
 @admin.register(Send)
 class SendAdmin(ReadOnlyAdmin):
     """For a day. Never what was sent."""
 
-    list_display = ("created_at", "id", "account_id", "workspace_id", "state", "devices", "delivered", "failed")
-    list_filter = ("state",)
-    search_fields = ("=id", "=account_id", "=workspace_id")
+    list_display = (
+        "id", id_column("account_id", "accounts.Account"), id_column("workspace_id", "workspaces.Workspace"),
+        state_column("state"), "devices", "delivered", "failed", time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (LiveFilter, "state", ("account_id", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=id",)
+    search_ids = ("id", "account_id", "workspace_id")
     exclude = ("content", "claim")
-    show_full_result_count = False
+    keyset = ("-id",)
 
 
 @admin.register(NotificationEvent)
 class NotificationEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "subject", "action", "actor", "detail", "ip_address")
-    list_filter = ("action",)
-    search_fields = ("subject", "actor", "account__id")
+    list_display = (
+        time_column("created_at", "When"), "subject", "action", text_column("actor"), text_column("detail", length=80),
+        "ip_address",
+    )  # fmt: skip
+    list_filter = (("action", IdFilter), ("subject", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=subject", "=actor")
+    search_ids = ("account__id", "subject")
+    keyset = ("-id",)

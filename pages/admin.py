@@ -3,38 +3,82 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import Q
 
 from common.admin import ReadOnlyAdmin
+from common.admin_columns import (
+    bytes_column,
+    id_column,
+    link_column,
+    state_column,
+    text_column,
+    time_column,
+)
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
 from pages.staff_actions import ACTIONS
+from pages.states import LIVE
 from staff.action_admin import StaffActionsMixin
 
 
 @admin.register(Page)
 class PageAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("slug", "name", "account", "namespace", "status", "release", "deployment_state", "created_at")
-    list_filter = ("status", "deployment_state")
+    list_display = (
+        "slug", "name", link_column("account", text="name"), link_column("namespace", text="slug"),
+        state_column("status"), "release", state_column("deployment_state", "Last deploy", reason="deployment_error"),
+        bytes_column("kept_bytes", "Files"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (
+        "status", "deployment_state", ("account", IdFilter), ("namespace", IdFilter),
+        ("source_workspace_id", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("account", "namespace")
-    search_fields = ("slug", "name", "account__name", "account__id")
+    search_fields = ("slug", "name", "account__name")
+    search_ids = ("id", "account__id", "namespace__id", "source_workspace_id")
+    ordering = ("-id",)
     staff_actions = ACTIONS
 
 
 @admin.register(PageRelease)
 class PageReleaseAdmin(ReadOnlyAdmin):
-    list_display = ("page", "number", "files", "bytes", "skipped_count", "actor", "created_at")
+    list_display = (
+        "number", link_column("page", text="slug"), "files", bytes_column("bytes"), "skipped_count",
+        text_column("actor"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (("page", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("page",)
-    search_fields = ("page__slug", "page__account__id")
+    search_fields = ("page__slug",)
+    search_ids = ("page__id", "page__account__id")
+    keyset = ("-id",)
+
+
+class LiveFilter(ConditionFilter):
+    title = "progress"
+    parameter_name = "live"
+    conditions = {"1": ("In flight", lambda: Q(state__in=LIVE))}
 
 
 @admin.register(PageDeploy)
 class PageDeployAdmin(ReadOnlyAdmin):
-    list_display = ("page", "state", "step", "attempt", "workspace_id", "error_code", "created_at", "finished_at")
-    list_filter = ("state",)
+    list_display = (
+        "id", link_column("page", text="slug"), state_column("state", reason="error_message"), "step", "attempt",
+        id_column("workspace_id", "workspaces.Workspace"), "error_code", time_column("created_at"),
+        time_column("finished_at"),
+    )  # fmt: skip
+    list_filter = (LiveFilter, "state", ("page", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("page",)
-    search_fields = ("page__slug", "page__account__id", "workspace_id")
+    search_fields = ("page__slug",)
+    search_ids = ("id", "page__id", "page__account__id", "workspace_id")
+    keyset = ("-id",)
 
 
 @admin.register(PageEvent)
 class PageEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "page_id", "action", "actor", "ip_address", "detail")
-    search_fields = ("page_id", "actor")
+    list_display = (
+        time_column("created_at", "When"), id_column("page_id", "pages.Page"), "action", text_column("actor"),
+        "ip_address", text_column("detail", length=80),
+    )  # fmt: skip
+    list_filter = (("action", IdFilter), ("page_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=actor", "=action")
+    search_ids = ("page_id", "account__id")
+    keyset = ("-id",)

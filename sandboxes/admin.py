@@ -7,6 +7,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin
+from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from sandboxes.models import Sandbox, SandboxEvent
 from sandboxes.staff_actions import ACTIONS
 from staff.action_admin import StaffActionsMixin
@@ -15,10 +17,20 @@ from staff.subjects import Subject
 
 @admin.register(Sandbox)
 class SandboxAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("id", "name", "account", "namespace", "status", "token_changed_at", "created_at")
-    list_filter = ("workspace__status",)
+    list_display = (
+        "id", link_column("workspace", text="name"), link_column("workspace__account", text="name"),
+        link_column("workspace__namespace", text="slug"), state_column("workspace__status", "Status"),
+        time_column("token_changed_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (
+        "workspace__status", ("workspace__account", IdFilter), ("workspace__namespace", IdFilter),
+        ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("workspace__account", "workspace__namespace")
-    search_fields = ("id", "workspace__name", "workspace__account__name", "workspace__account__id")
+    search_fields = ("workspace__name", "workspace__account__name")
+    search_ids = ("id", "workspace__id", "workspace__account__id")
+    search_ips = ("workspace__ip",)
+    ordering = ("-id",)
     exclude = ("token_hash",)
     staff_actions = ACTIONS
 
@@ -33,24 +45,14 @@ class SandboxAdmin(StaffActionsMixin, ReadOnlyAdmin):
         # The secrets of the machines are not decrypted for a list.
         return super().get_queryset(request).defer("workspace__env", "workspace__workloads")
 
-    @admin.display(ordering="workspace__name")
-    def name(self, row: Sandbox) -> str:
-        return row.workspace.name
-
-    @admin.display(ordering="workspace__account")
-    def account(self, row: Sandbox) -> str:
-        return str(row.workspace.account)
-
-    @admin.display(ordering="workspace__namespace")
-    def namespace(self, row: Sandbox) -> str:
-        return str(row.workspace.namespace)
-
-    @admin.display(ordering="workspace__status")
-    def status(self, row: Sandbox) -> str:
-        return row.workspace.status
-
 
 @admin.register(SandboxEvent)
 class SandboxEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "sandbox_id", "action", "actor", "ip_address")
-    search_fields = ("sandbox_id", "actor")
+    list_display = (
+        time_column("created_at", "When"), id_column("sandbox_id", "sandboxes.Sandbox"), "action", text_column("actor"),
+        "ip_address",
+    )  # fmt: skip
+    list_filter = (("action", IdFilter), ("sandbox_id", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=actor", "=action")
+    search_ids = ("sandbox_id",)
+    keyset = ("-id",)

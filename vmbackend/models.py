@@ -31,6 +31,8 @@ class Host(models.Model):
     snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
+    load = models.FloatField(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")
+    version = models.CharField(max_length=40, blank=True, default="", help_text="Of the platform on the host.")
     problem = models.TextField(
         blank=True, default="", help_text="Why the hypervisor does not answer; empty if it does."
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from django.conf import settings
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
@@ -9,7 +12,7 @@ from vmbackend.models import Host
 
 
 def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
-    """Store that the host's vmhost is alive and its hypervisor answers; creates the row of a new host."""
+    """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host."""
     Host.objects.update_or_create(
         name=name,
         defaults={
@@ -22,6 +25,8 @@ def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
             "disk_mb": capacity.disk_mb,
             "disk_free_mb": capacity.disk_free_mb,
             "snapshots": capacity.snapshots,
+            "load": round(os.getloadavg()[0], 2),
+            "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
             "last_seen_at": timezone.now(),
             "problem": "",
         },

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin
+from common.admin_columns import (
+    bytes_column,
+    credits_column,
+    id_column,
+    link_column,
+    state_column,
+    text_column,
+    time_column,
+)
+from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.subjects import Subject
+from workspaces.admin_columns import (
+    EndedFilter,
+    MeteredWorkspaceFilter,
+    cpu_time_of,
+    duration_of,
+    metered_numbers,
+    metered_workspace,
+    size_of,
+)
 from workspaces.images.admin import CatalogEntryAdmin
+from workspaces.live_views import live_access
 from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
 from workspaces.staff_actions import ACTIONS
 
@@ -18,12 +40,28 @@ __all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdm
 
 @admin.register(Workspace)
 class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("id", "name", "account", "namespace", "status", "ready", "image", "host", "created_at")
-    list_filter = ("status", "mode", "kind", "host")
+    list_display = (
+        "name", state_column("status", reason="error_message"), link_column("account", text="name"),
+        link_column("namespace", text="slug"), size_of, link_column("host"), "ip",
+        time_column("created_at"), "id",
+    )  # fmt: skip
+    list_filter = (
+        "status", "mode", "kind", ("account", IdFilter), ("namespace", IdFilter), ("host", IdFilter),
+        ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("account", "namespace", "host")
-    search_fields = ("id", "name", "slug", "account__name", "account__id")
-    exclude = ("env", "workloads")  # secrets of the owner
+    search_fields = ("name", "slug", "account__name")
+    search_ids, search_ips = ("id", "account__id", "namespace__id"), ("ip",)
+    search_help_text = "Id, name, slug, IP, account"
+    ordering = ("-id",)
+    # Secrets of the owner, and what may hold some.
+    exclude = ("env", "workloads", "cmd", "metadata")
     staff_actions = ACTIONS
+    custom_urls = (("<path:object_id>/live/", "workspaces_workspace_live", live_access),)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
+        # What is encrypted is shown nowhere, and costs more than the rest of a row.
+        return super().get_queryset(request).defer("env", "workloads")
 
     def staff_rows(self, request: HttpRequest) -> QuerySet[Workspace]:
         return self.get_queryset(request).select_related("account__plan", "host", "namespace")
@@ -35,54 +73,82 @@ class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
     list_display = (
-        "id",
-        "kind",
-        "workspace",
-        "state",
-        "step",
-        "attempt",
-        "actor",
-        "created_at",
-        "finished_at",
-    )
-    list_filter = ("state", "kind", "queue")
+        "id", "kind", state_column("state"), link_column("workspace", text="name"), "step", "attempt",
+        text_column("actor", length=24), text_column("error_message", "Why", length=48), time_column("created_at"),
+        duration_of,
+    )  # fmt: skip
+    list_filter = (
+        EndedFilter, "state", "kind", ("queue", IdFilter), ("workspace", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("workspace",)
-    search_fields = ("id", "workspace__id", "workspace__name")
+    search_fields = ("workspace__name",)
+    search_ids = ("id", "workspace__id")
+    search_help_text = "Id of an operation or workspace, name of a workspace"
+    # Arguments may hold what the owner keeps secret.
+    exclude = ("params", "claim")
+    keyset = ("-id",)
 
 
 @admin.register(PublicPort)
 class PublicPortAdmin(ReadOnlyAdmin):
-    list_display = ("workspace", "port", "hash", "slug", "label", "created_at")
+    list_display = (link_column("workspace", text="name"), "port", "hash", "slug", "label", time_column("created_at"))
+    list_display_links = ("port", "hash")
+    list_filter = (("workspace", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("workspace",)
-    search_fields = ("workspace__id", "workspace__name", "hash", "slug")
+    search_fields = ("=hash", "slug", "label")
+    search_ids = ("workspace__id",)
+    keyset = ("-id",)
 
 
 @admin.register(Activity)
 class ActivityAdmin(ReadOnlyAdmin):
-    list_display = ("at", "workspace_id", "event", "actor", "detail")
-    list_filter = ("event",)
-    search_fields = ("workspace_id", "actor")
+    list_display = (
+        time_column("at", "When"), id_column("workspace_id", "workspaces.Workspace"), "event", text_column("actor"),
+        text_column("detail", length=80),
+    )  # fmt: skip
+    list_filter = (("event", IdFilter), ("workspace_id", IdFilter), ("account", IdFilter), ("at", AgeFilter))
+    search_fields = ("=event", "=actor")
+    search_ids = ("workspace_id", "account__id")
+    search_help_text = "Id of a workspace or account, event, actor"
+    keyset = ("-id",)
 
 
 @admin.register(Usage)
 class UsageAdmin(ReadOnlyAdmin):
-    list_display = ("workspace_id", "tracking", "total_cpu_time_ns", "total_disk_read", "total_disk_write",
-                    "total_net_rx", "total_net_tx")  # fmt: skip
+    list_display = (
+        id_column("workspace_id", "workspaces.Workspace"), "tracking", cpu_time_of, bytes_column("total_disk_read"),
+        bytes_column("total_disk_write"), bytes_column("total_net_rx"), bytes_column("total_net_tx"),
+    )  # fmt: skip
+    list_display_links = ("tracking",)
     list_filter = ("tracking",)
-    search_fields = ("workspace__id", "workspace__name")
+    search_fields = ("workspace__name",)
+    search_ids = ("workspace__id",)
+    keyset = ("-id",)
 
 
 @admin.register(MeterRecord)
 class MeterRecordAdmin(ReadOnlyAdmin):
-    list_display = ("tick_id", "metered", "period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
+    list_display = (
+        "tick_id", metered_workspace, "period_ms", "cpu_time_ns", "memory_mb_ms", bytes_column("disk_bytes"),
+        bytes_column("network_bytes"),
+    )  # fmt: skip
+    list_filter = (MeteredWorkspaceFilter,)
     list_select_related = ("metered",)
-    search_fields = ("metered__workspace_id", "metered__namespace_id", "metered__account_id")
-    show_full_result_count = False
+    search_help_text = "Id of a workspace, namespace or account"
+    search_fields = ("=metered__workspace_id",)
+    keyset = ("-id",)
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[MeterRecord], search_term: str) -> Any:
+        """By an exact id; the numbers of what it names are looked up first, as the table has no index of names."""
+        if not search_term.strip():
+            return queryset, False
+        return queryset.filter(metered__in=metered_numbers(search_term.strip())), False
 
 
 @admin.register(BillingCycle)
 class BillingCycleAdmin(ReadOnlyAdmin):
-    list_display = ("__str__", "seconds", "workspaces", "credits", "closed_at")
+    list_display = ("__str__", "seconds", "workspaces", credits_column("credits"), time_column("closed_at"))
+    keyset = ("-id",)
 
     @admin.display(description="Seconds")
     def seconds(self, obj: BillingCycle) -> int:

@@ -11,6 +11,8 @@ from accounts import services
 from accounts.models import Account, Credential, Plan
 from accounts.scopes import Scope, ScopeBinding
 from common.admin import ServiceModelAdmin, replace_fields
+from common.admin_columns import id_column, link_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
 from staff.subjects import Subject
@@ -41,10 +43,15 @@ class PlanAdmin(ServiceModelAdmin):
 
 @admin.register(Account)
 class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
-    list_display = ("id", "name", "plan", "is_active", "created_at")
-    list_filter = ("plan", "is_active")
-    search_fields = ("id", "name")
+    list_display = (
+        "name", "id", link_column("plan"), "is_active", "workspace_count", time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (("plan", IdFilter), "is_active", ("created_at", AgeFilter))
     list_select_related = ("plan",)
+    search_fields = ("name",)
+    search_ids = ("id",)
+    search_help_text = "Id or name"
+    ordering = ("-id",)
     readonly_fields = ("created_at", "updated_at")
     staff_actions = (
         StaffAction(
@@ -84,9 +91,15 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
 
 @admin.register(Credential)
 class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
-    list_display = ("client_id", "account", "name", "scope", "namespace_slug", "workspace_id", "last_used_at")
-    list_filter = ("scope",)
-    search_fields = ("client_id", "name", "account__name", "account__id")
+    list_display = (
+        "client_id", link_column("account", text="name"), "name", "scope", "namespace_slug",
+        id_column("workspace_id", "workspaces.Workspace"), time_column("last_used_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("scope", ("account", IdFilter), ("created_at", AgeFilter))
+    list_select_related = ("account",)
+    search_fields = ("=client_id", "name", "account__name")
+    search_ids = ("id", "account__id", "workspace_id", "namespace_id")
+    ordering = ("-id",)
     autocomplete_fields = ("account",)
     readonly_fields = (
         "client_id",
@@ -97,7 +110,6 @@ class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
         "created_at",
     )
     fields = ("account", "name", "scope", *readonly_fields)
-    list_select_related = ("account",)
     staff_actions = (
         StaffAction(
             name="end_tokens", label="Replace the secret", call=lambda act: services.credential_end(act.row),

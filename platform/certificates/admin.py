@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
 from certificates import services
 from certificates.models import AcmeAccount, Certificate
 from common.admin import ReadOnlyAdmin
+from common.admin_columns import state_column, text_column, time_column
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 
@@ -17,12 +22,27 @@ def _renew(act: Act) -> None:
     services.certificate_renew([act.row.name])
 
 
+class BrokenFilter(ConditionFilter):
+    title = "trouble"
+    parameter_name = "broken"
+    conditions = {
+        "1": ("Failed or expired", lambda: Q(wanted=True, status__in=("failed", "expired"))),
+        "ending": (
+            "Active, and ends within a week",
+            lambda: Q(wanted=True, status="active", expires_at__lt=timezone.now() + timedelta(days=7)),
+        ),
+    }
+
+
 @admin.register(Certificate)
 class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("name", "status", "expires_at", "next_attempt_at", "failures", "error")
-    list_filter = ("status",)
+    list_display = (
+        "name", state_column("status", reason="error"), time_column("expires_at"), time_column("next_attempt_at"),
+        "failures", text_column("error", length=60), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (BrokenFilter, "status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
-    exclude = ("key", "order_key", "lease_owner")
+    exclude = ("key", "order_key", "challenge_token", "lease_owner")
     staff_actions = (
         StaffAction(
             name="renew", label="Renew now", call=_renew, icon="autorenew", allowed=lambda row: bool(row.chain),
@@ -40,7 +60,7 @@ class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
 
 @admin.register(AcmeAccount)
 class AcmeAccountAdmin(ReadOnlyAdmin):
-    list_display = ("directory", "url", "paused_until", "created_at")
+    list_display = ("directory", "url", time_column("paused_until"), time_column("created_at"))
     exclude = ("key",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AcmeAccount]:

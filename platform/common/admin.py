@@ -13,6 +13,8 @@ from django.db.models.deletion import Collector
 from django.http import HttpRequest, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 
+from common.admin_lists import ListMixin
+from common.admin_pages import PageMixin
 from common.errors import DomainError
 from common.hooks import Hook
 
@@ -39,7 +41,7 @@ class AuditedFormsMixin:
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 
 
-class ServiceModelAdmin(AuditedFormsMixin, ModelAdmin):
+class ServiceModelAdmin(AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
     """Saves and deletes by `save_by_service` and `delete_by_service`, which call services.
 
     What a service refuses is shown as an error message, and nothing is written.
@@ -88,7 +90,7 @@ class ServiceModelAdmin(AuditedFormsMixin, ModelAdmin):
         return _shown_refusal(request, super().changelist_view, *args, **kwargs)
 
 
-class ReadOnlyAdmin(ModelAdmin):
+class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):
     """Shows rows that no form may change: audit entries, ledgers, what only services write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -31,6 +31,7 @@ APPS = [
     "certificates",
     "console",
     "credits",
+    "dashboard",
     "domains",
     "edge",
     "namespaces",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 
 from config.app_list import APPS, app_modules
 from config.database import HOOKS_LOCK_SECONDS, database
@@ -35,6 +36,7 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 INSTALLED_APPS = [
     "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -194,6 +196,9 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "LOGIN": {"form": "accounts.login.LoginForm"},
     "ENVIRONMENT": "credits.admin.ledger_warning",
+    "DASHBOARD_CALLBACK": "dashboard.page.page_context",
+    "STYLES": [lambda request: static("dashboard/console.css")],
+    "SCRIPTS": [lambda request: static("dashboard/console.js")],
     "ACCOUNT": {
         "navigation": [{"title": "Second factor", "link": "/admin/second-factor/setup/"}]
         if ENV.admin_second_factor != "off"

@@ -12,6 +12,7 @@ from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from vmbackend import services
 from vmbackend.models import Host
+from workspaces.host_columns import HostColumns
 
 
 def _drain(act: Act) -> None:
@@ -27,8 +28,7 @@ def _delete(act: Act) -> None:
 
 
 @admin.register(Host)
-class HostAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("name", "accepts_new", "accelerated", "cpus", "memory_free_mb", "disk_free_mb", "last_seen_at")
+class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
             name="drain", label="Drain", call=_drain, icon="output", allowed=lambda row: row.accepts_new,

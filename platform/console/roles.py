@@ -62,6 +62,7 @@ def role_permissions(known: set[str]) -> dict[str, set[str]]:
     views = {name for name in own if name.partition(".")[2].startswith("view_")}
     operated = {_permission("change", label) for label in _OPERATED}
     operated |= {_permission("delete", label) for label in _OPERATED - _NOT_DELETED}
+    operated.add("workspaces.add_streamtoken")  # live numbers and the console of a workspace
     billing = {_permission("view", label) for label in _BILLING_VIEWS}
     billing |= {name for name in views if name.startswith("credits.")} | _BILLING_WRITES
     administered = {name for name in own if not name.startswith("staff.")} | _STAFF | _USERS

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.contrib import admin
 
 from common.admin import ReadOnlyAdmin
+from common.admin_columns import link_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from common.errors import Conflict
 from domains import services
 from domains.check import domain_check
@@ -29,10 +31,14 @@ def _disconnect(act: Act) -> None:
 
 @admin.register(CustomDomain)
 class CustomDomainAdmin(StaffActionsMixin, ReadOnlyAdmin):
-    list_display = ("name", "account", "target_kind", "target_id", "port", "include_www", "proven_at", "created_at")
-    list_filter = ("target_kind",)
+    list_display = (
+        "name", link_column("account", text="name"), "target_kind", "target_id", "port", "include_www",
+        time_column("proven_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("target_kind", ("account", IdFilter), ("target_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account",)
-    search_fields = ("name", "target_id", "account__name", "account__id")
+    search_fields = ("name", "account__name")
+    search_ids = ("target_id", "account__id")
     staff_actions = (
         StaffAction(
             name="check_records", label="Check the DNS records", call=_check, icon="dns", permission="view",
@@ -48,6 +54,6 @@ class CustomDomainAdmin(StaffActionsMixin, ReadOnlyAdmin):
 
 @admin.register(DomainName)
 class DomainNameAdmin(ReadOnlyAdmin):
-    list_display = ("name", "domain", "is_stale")
+    list_display = ("name", link_column("domain"), "is_stale")
     list_select_related = ("domain",)
     search_fields = ("name",)

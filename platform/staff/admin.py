@@ -13,6 +13,8 @@ from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from common.admin import AuditedFormsMixin, ReadOnlyAdmin
+from common.admin_columns import state_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.models import Authenticator, StaffEntry
@@ -24,10 +26,17 @@ admin.site.unregister(Group)
 
 @admin.register(StaffEntry)
 class StaffEntryAdmin(ReadOnlyAdmin):
-    list_display = ("at", "user_name", "action", "object_label", "outcome", "reason", "detail", "ip_address")
-    list_filter = ("outcome", "object_type")
-    search_fields = ("=user_name", "=object_id", "=account_id", "=action")
-    show_full_result_count = False
+    list_display = (
+        time_column("at", "When"), "user_name", "action", text_column("object_label", "What", 40),
+        state_column("outcome"), text_column("reason", length=48), text_column("detail", length=48), "ip_address",
+    )  # fmt: skip
+    list_filter = (
+        "outcome", ("action", IdFilter), ("user_name", IdFilter), ("object_type", IdFilter), ("object_id", IdFilter),
+        ("account_id", IdFilter), ("at", AgeFilter),
+    )  # fmt: skip
+    search_fields = ("=user_name", "=object_id", "=action")
+    search_ids = ("object_id", "account_id")
+    keyset = ("-id",)
     actions = None
 
 

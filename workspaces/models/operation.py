@@ -89,6 +89,8 @@ class Operation(models.Model):
     # Past it the worker fails the operation, whichever process owns the claim.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
+    # When it ended, of one that failed or took more than half of its time: what staff look at.
+    attention_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         ordering = ["-created_at"]
@@ -107,6 +109,9 @@ class Operation(models.Model):
         indexes = [
             models.Index(fields=["queue", "state"], condition=Q(state__in=LIVE), name="operation_live"),
             models.Index(fields=["deadline_at"], condition=Q(state__in=LIVE), name="operation_deadline"),
+            # Conditions without a value: SQLite uses an index with one for literals alone.
+            models.Index(fields=["created_at"], condition=Q(finished_at__isnull=True), name="operation_unfinished"),
+            models.Index(fields=["attention_at"], condition=Q(attention_at__isnull=False), name="operation_attention"),
         ]
 
     def __str__(self) -> str:

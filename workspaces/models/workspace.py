@@ -220,6 +220,8 @@ class Workspace(models.Model):
                 name="workspace_pools",
             ),
             models.Index(fields=["host", "status", "applied_memory_mb"], name="workspace_host"),
+            # Of the admin: counts by status, and lists of one, newest first.
+            models.Index(fields=["status", "-id"], name="workspace_status"),
             # Partial: rows for which the sweep has nothing to do are not in the index.
             *(
                 models.Index(fields=[column], condition=Q(**{f"{column}__isnull": False}), name=f"workspace_{column}")

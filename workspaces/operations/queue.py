@@ -154,14 +154,26 @@ def is_cancelled(operation: Operation) -> bool:
 
 def finish_operation(operation: Operation, state: OperationState, *, code: str = "", message: str = "") -> None:
     """End a claimed operation, in the transaction of its workspace's transition. Raises Preempted; roll back then."""
+    now = timezone.now()
     changed = _claimed(operation).update(
-        state=state, finished_at=timezone.now(), error_code=code, error_message=message
+        state=state,
+        finished_at=now,
+        error_code=code,
+        error_message=message,
+        attention_at=now if _wants_attention(operation, state, now) else None,
     )
     if not changed:
         raise Preempted(operation.pk)
     operation.state, operation.error_code, operation.error_message = state, code, message
     _count_on_commit(operation)
     announce_on_commit(operation)
+
+
+def _wants_attention(operation: Operation, state: OperationState, now: datetime) -> bool:
+    """Whether staff should look at it: it failed, or took more than half of the time that it had."""
+    if state == OperationState.FAILED:
+        return True
+    return now - operation.created_at > (operation.deadline_at - operation.created_at) / 2
 
 
 def _count_on_commit(operation: Operation) -> None:

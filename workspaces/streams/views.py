@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.authentication import BaseAuthentication
 
+from accounts.actors import Actor
 from accounts.authentication import ApiRequest
 from common.async_views import AsyncViewSet, in_request_thread
 from common.openapi import refused
@@ -17,9 +21,16 @@ from workspaces.logs.follow import SEED_LINES
 from workspaces.logs.guest_address import guest_log_address
 from workspaces.logs.serializers import StreamQuery
 from workspaces.logs.sources import find_source
+from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.streams.grants import grant_of, revoked_grants
 from workspaces.streams.sources import boot_source, guest_source, stats_channel, stats_source
+from workspaces.streams.staff_tokens import (
+    VIA,
+    StreamAuthentication,
+    revoked_staff_grants,
+    staff_grant_of,
+)
 
 EVENTS = "text/event-stream"
 LAST_ID = OpenApiParameter(
@@ -36,9 +47,14 @@ FRAMES = (
 
 
 class StreamsViewSet(AsyncViewSet):
-    """Event streams of one workspace."""
+    """Event streams of one workspace. Staff open them by tokens of their own."""
 
     http_method_names = ["get"]
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        """Tokens of staff are no part of the API's description."""
+        is_described: bool = getattr(self, "swagger_fake_view", False)
+        return super().get_authenticators() if is_described else [StreamAuthentication()]
 
     @extend_schema(
         parameters=[LAST_ID],
@@ -71,12 +87,17 @@ def _stats_reader(request: ApiRequest, workspace_id: str) -> Reader:
     return Reader(
         channel=stats_channel(workspace.pk),
         source=stats_source(workspace.pk),
-        grant=grant_of(request.user, workspace),
-        revoked=revoked_grants,
         after=last_event_id(request),
-        owner=request.user.account.pk,
+        **_authorized_by(request.user, workspace),
         tail=1,
     )
+
+
+def _authorized_by(actor: Actor, workspace: Workspace) -> dict[str, Any]:
+    """What ends a stream, and whose limit it counts in: staff take nothing of the account's."""
+    if actor.via == VIA:
+        return {"grant": staff_grant_of(actor), "revoked": revoked_staff_grants, "owner": actor.label}
+    return {"grant": grant_of(actor, workspace), "revoked": revoked_grants, "owner": actor.account.pk}
 
 
 def _log_reader(request: ApiRequest, workspace_id: str, name: str) -> Reader:
@@ -88,9 +109,7 @@ def _log_reader(request: ApiRequest, workspace_id: str, name: str) -> Reader:
     return Reader(
         channel=log_channel(workspace.pk, source.name),
         source=boot_source(workspace.pk) if source.is_console else guest_source(workspace.pk, source),
-        grant=grant_of(request.user, workspace),
-        revoked=revoked_grants,
         after=last_event_id(request),
-        owner=request.user.account.pk,
+        **_authorized_by(request.user, workspace),
         tail=min(lines, SEED_LINES),
     )

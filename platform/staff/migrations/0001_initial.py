@@ -7,42 +7,57 @@ from staff.models import AUDIT
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='StaffEntry',
+            name="StaffEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
-                ('user_id', models.PositiveBigIntegerField(null=True)),
-                ('user_name', models.CharField(max_length=150)),
-                ('ip_address', models.CharField(blank=True, default='', max_length=45)),
-                ('user_agent', models.CharField(blank=True, default='', max_length=255)),
-                ('action', models.CharField(max_length=60)),
-                ('object_type', models.CharField(blank=True, default='', max_length=80)),
-                ('object_id', models.CharField(blank=True, default='', max_length=255)),
-                ('object_label', models.CharField(blank=True, default='', max_length=200)),
-                ('account_id', models.CharField(blank=True, default='', max_length=24)),
-                ('reason', models.CharField(blank=True, default='', max_length=300)),
-                ('outcome', models.CharField(choices=[('done', 'Done'), ('refused', 'Refused'), ('begun', 'Begun')], default='done', max_length=8)),
-                ('detail', models.CharField(blank=True, default='', max_length=500)),
-                ('submission', models.CharField(blank=True, default='', editable=False, max_length=32)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
+                ("user_id", models.PositiveBigIntegerField(null=True)),
+                ("user_name", models.CharField(max_length=150)),
+                ("ip_address", models.CharField(blank=True, default="", max_length=45)),
+                ("user_agent", models.CharField(blank=True, default="", max_length=255)),
+                ("action", models.CharField(max_length=60)),
+                ("object_type", models.CharField(blank=True, default="", max_length=80)),
+                ("object_id", models.CharField(blank=True, default="", max_length=255)),
+                ("object_label", models.CharField(blank=True, default="", max_length=200)),
+                ("account_id", models.CharField(blank=True, default="", max_length=24)),
+                ("reason", models.CharField(blank=True, default="", max_length=300)),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[("done", "Done"), ("refused", "Refused"), ("begun", "Begun")],
+                        default="done",
+                        max_length=8,
+                    ),
+                ),
+                ("detail", models.CharField(blank=True, default="", max_length=500)),
+                ("submission", models.CharField(blank=True, default="", editable=False, max_length=32)),
             ],
             options={
-                'verbose_name': 'audit entry',
+                "verbose_name": "audit entry",
                 "verbose_name_plural": "audit entries",
                 "permissions": [
                     ("open_terminal", "Can open a terminal in a customer's machine"),
                     ("reset_second_factor", "Can reset the second factor of another user"),
                 ],
-                'ordering': ['-at', '-id'],
-                'indexes': [models.Index(fields=['object_type', 'object_id', 'at'], name='staff_entry_by_object'), models.Index(fields=['user_name', 'at'], name='staff_entry_by_user'), models.Index(fields=['account_id', 'at'], name='staff_entry_by_account')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('submission', ''), _negated=True), fields=('submission', 'object_id'), name='staff_entry_once')],
+                "ordering": ["-at", "-id"],
+                "indexes": [
+                    models.Index(fields=["object_type", "object_id", "at"], name="staff_entry_by_object"),
+                    models.Index(fields=["user_name", "at"], name="staff_entry_by_user"),
+                    models.Index(fields=["account_id", "at"], name="staff_entry_by_account"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("submission", ""), _negated=True),
+                        fields=("submission", "object_id"),
+                        name="staff_entry_once",
+                    )
+                ],
             },
         ),
         migrations.RunPython(AUDIT.protect, AUDIT.unprotect),

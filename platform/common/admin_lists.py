@@ -1,0 +1,257 @@
+"""Lists of the admin: pages without a count, filters without huge choices, and columns that can be read at a glance.
+
+A list costs the same whatever its table holds: a page reads its rows and one more, which tells whether there is a next
+one. Tables that grow without end are paged by key (`keyset`), so that the last page costs as much as the first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import reduce
+from ipaddress import AddressValueError, IPv4Address
+from operator import or_
+from typing import Any
+
+from django.contrib.admin import FieldListFilter, ShowFacets, SimpleListFilter
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from unfold.contrib.filters.forms import SearchForm
+from unfold.views import ChangeList
+
+AFTER, BEFORE = "_after", "_before"
+ROWS = 50
+# As `common.ids.new_id` makes them.
+_ID = re.compile(r"[a-z]{2,5}_[a-z0-9]{16}")
+
+
+class Paging:
+    """What the list's template shows in place of numbered pages: links, each empty where it leads nowhere."""
+
+    template_name = "dashboard/list_pages.html"
+    per_page = ROWS
+
+    def __init__(self, shown: str, before: str, after: str) -> None:
+        self.shown, self.before, self.after = shown, before, after
+        self.count = self.num_pages = 0
+
+
+class UncountedChangeList(ChangeList):
+    """A page of rows, found by its number, or by key where the admin class has a `keyset`."""
+
+    page_num: int
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        for name in (AFTER, BEFORE):
+            self.params.pop(name, None)
+            self.filter_params.pop(name, None)
+        return super().get_queryset(request, exclude_parameters)
+
+    def get_results(self, request: HttpRequest) -> None:
+        keyset = self.model_admin.keyset
+        rows = self._rows_by_key(request, keyset) if keyset else self._rows_by_number()
+        self.result_list = rows
+        self.result_count = len(rows)
+        # Nothing is known of the rows on other pages; unfold says something where the two differ.
+        self.full_result_count = self.result_count
+        self.show_full_result_count = self.can_show_all = self.multi_page = False
+        self.show_admin_actions = True
+
+    def _rows_by_number(self) -> list[Any]:
+        number = self.page_num = max(1, self.page_num)
+        start = (number - 1) * self.list_per_page
+        found = list(self.queryset[start : start + self.list_per_page + 1])
+        rows = found[: self.list_per_page]
+        before = self.get_query_string({"p": number - 1}) if number > 1 else ""
+        after = self.get_query_string({"p": number + 1}) if len(found) > len(rows) else ""
+        self.paginator = Paging(_range(start, len(rows)), before, after)
+        return rows
+
+    def _rows_by_key(self, request: HttpRequest, keyset: Sequence[str]) -> list[Any]:
+        backwards = BEFORE in request.GET
+        values = _cursor_values(request.GET.get(BEFORE if backwards else AFTER, ""), len(keyset))
+        order = [_reversed(name) for name in keyset] if backwards else list(keyset)
+        queryset = self.queryset.order_by(*order)
+        found = list((queryset.filter(_beyond(order, values)) if values else queryset)[: self.list_per_page + 1])
+        rows = found[: self.list_per_page]
+        more = len(found) > len(rows)
+        if backwards:
+            rows.reverse()
+        before, after = (more, True) if backwards else (bool(values), more)
+        self.paginator = Paging(
+            "",
+            self.get_query_string({BEFORE: _cursor(rows[0], keyset)}) if rows and before else "",
+            self.get_query_string({AFTER: _cursor(rows[-1], keyset)}) if rows and after else "",
+        )
+        return rows
+
+
+def _range(start: int, count: int) -> str:
+    return f"{start + 1} to {start + count}" if count else "none"
+
+
+def _reversed(name: str) -> str:
+    return name[1:] if name.startswith("-") else f"-{name}"
+
+
+def _cursor(row: Model, keyset: Sequence[str]) -> str:
+    values = [getattr(row, name.lstrip("-")) for name in keyset]
+    text = json.dumps([value.isoformat() if isinstance(value, datetime) else value for value in values])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _cursor_values(cursor: str, length: int) -> list[Any]:
+    """The values of a cursor; empty for what is none, which shows the first page."""
+    try:
+        values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error):
+        return []
+    if not isinstance(values, list) or len(values) != length or not all(isinstance(v, str | int) for v in values):
+        return []
+    return values
+
+
+def _beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
+    """Rows that come after these values. The first condition is one that an index can begin with."""
+    found, equal = Q(), Q()
+    for name, value in zip(order, values, strict=True):
+        column = name.lstrip("-")
+        found |= equal & Q(**{f"{column}__{'lt' if name.startswith('-') else 'gt'}": _typed(value)})
+        equal &= Q(**{column: _typed(value)})
+    first = order[0].lstrip("-")
+    return Q(**{f"{first}__{'lte' if order[0].startswith('-') else 'gte'}": _typed(values[0])}) & found
+
+
+def _typed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_datetime(value) or value
+    except ValueError:
+        return value
+
+
+class ListMixin:
+    """For admin classes: lists as described above.
+
+    `keyset`: the order of a table that grows without end, as of `order_by`, whose columns are never null and are
+    together unique; such a list has no other order. `search_ids`, `search_ips`: columns in which an id or an address
+    is looked up exactly, in place of a search for a part of a word in `search_fields`.
+    """
+
+    keyset: tuple[str, ...] = ()
+    search_ids: tuple[str, ...] = ()
+    search_ips: tuple[str, ...] = ()
+    list_per_page = ROWS
+    list_max_show_all = 0
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    list_filter_submit = True
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return UncountedChangeList
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        return () if self.keyset else super().get_sortable_by(request)  # type: ignore[misc]
+
+    def get_ordering(self, request: HttpRequest) -> Any:
+        return self.keyset or super().get_ordering(request)  # type: ignore[misc]
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        columns = self._exact_columns(search_term.strip())
+        if not columns:
+            return super().get_search_results(request, queryset, search_term)  # type: ignore[misc]
+        return queryset.filter(reduce(or_, (Q(**{name: search_term.strip()}) for name in columns))), False
+
+    def _exact_columns(self, term: str) -> tuple[str, ...]:
+        if _ID.fullmatch(term):
+            return self.search_ids
+        return self.search_ips if self.search_ips and _is_ip(term) else ()
+
+
+def _is_ip(term: str) -> bool:
+    try:
+        return bool(IPv4Address(term))
+    except AddressValueError:
+        return False
+
+
+class IdFilter(FieldListFilter):
+    """A field for an exact id or word: no list of all that exist is read, and nothing is searched for a part of it."""
+
+    template = "unfold/filters/filters_field.html"
+
+    def __init__(self, field: Any, *args: Any, field_path: str) -> None:
+        self.column = getattr(field, "attname", field_path) if "__" not in field_path else field_path
+        self.parameter = f"by_{field_path}"
+        super().__init__(field, *args, field_path=field_path)  # type: ignore[misc]  # five others
+        found = self.used_parameters.get(self.parameter)
+        self.value = str(found[-1] if isinstance(found, list) else found or "").strip()
+
+    def expected_parameters(self) -> list[str | None]:
+        return [self.parameter]
+
+    def has_output(self) -> bool:
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(**{self.column: self.value}) if self.value else queryset
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        label = f"By {self.title} (exact)"
+        yield {"form": SearchForm(name=self.parameter, label=label, data={self.parameter: self.value})}
+
+
+class ConditionFilter(SimpleListFilter):
+    """Choices of which each is a condition. `conditions`: value to label and condition, made when it is used."""
+
+    conditions: Mapping[str, tuple[str, Callable[[], Q]]] = {}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(value, label) for value, (label, _) in self.conditions.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.conditions.get(self.value() or "")
+        return queryset.filter(chosen[1]()) if chosen else queryset
+
+
+class AgeFilter(FieldListFilter):
+    """Rows of the last hour, day, week or month, or those that are older than a month."""
+
+    AGES = (
+        ("hour", "Last hour", timedelta(hours=1)),
+        ("day", "Last day", timedelta(days=1)),
+        ("week", "Last week", timedelta(days=7)),
+        ("month", "Last 30 days", timedelta(days=30)),
+    )
+    OLDER = "older"
+
+    def __init__(self, *args: Any, field_path: str) -> None:
+        self.parameter = f"age_{field_path}"
+        super().__init__(*args, field_path=field_path)  # type: ignore[misc]  # five others
+        found = self.used_parameters.get(self.parameter)
+        self.value = str(found[-1] if isinstance(found, list) else found or "")
+
+    def expected_parameters(self) -> list[str | None]:
+        return [self.parameter]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        now = timezone.now()
+        if self.value == self.OLDER:
+            return queryset.filter(**{f"{self.field_path}__lt": now - self.AGES[-1][2]})
+        for name, _, age in self.AGES:
+            if name == self.value:
+                return queryset.filter(**{f"{self.field_path}__gte": now - age})
+        return queryset
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        rows = [("", "Any time"), *((name, text) for name, text, _ in self.AGES), (self.OLDER, "Older than 30 days")]
+        for name, text in rows:
+            query = changelist.get_query_string({self.parameter: name or None})
+            yield {"selected": self.value == name, "query_string": query, "display": text}

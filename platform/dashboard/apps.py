@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class DashboardConfig(AppConfig):
+    name = "dashboard"
+
+    def ready(self) -> None:
+        from django.contrib import admin
+
+        from dashboard import panels  # noqa: F401  # registers what pages show
+
+        admin.site.index_template = "dashboard/index.html"
+        admin.site.index_title = "Dashboard"

@@ -1,0 +1,83 @@
+"""Columns and filters of this app's lists in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from common.admin_columns import change_url, duration_text, link, mebibytes_text, taken
+from workspaces.models import Metered, MeterRecord, Operation, Usage, Workspace
+from workspaces.models.operation import OperationState
+
+FEW = 500
+
+
+@admin.display(description="Size")
+def size_of(row: Workspace) -> SafeString:
+    sizes = f"{row.cpus} CPU, {mebibytes_text(row.memory_mb)}"
+    disk = f"Disk: {mebibytes_text(row.disk_size_mb)}"
+    return format_html('<span class="mvm-number" title="{}">{}</span>', disk, sizes)
+
+
+@admin.display(description="Took")
+def duration_of(row: Operation) -> str:
+    return taken(row.created_at, row.finished_at)
+
+
+@admin.display(description="CPU time", ordering="total_cpu_time_ns")
+def cpu_time_of(row: Usage) -> str:
+    return duration_text(row.total_cpu_time_ns / 1e9)
+
+
+@admin.display(description="Workspace")
+def metered_workspace(row: MeterRecord) -> SafeString | str:
+    return link(row.metered.workspace_id, change_url("workspaces.Workspace", row.metered.workspace_id))
+
+
+def metered_numbers(identifier: str) -> list[int]:
+    """What was metered of a workspace, namespace or account, some hundred at most."""
+    owner = Q(workspace_id=identifier) | Q(namespace_id=identifier) | Q(account_id=identifier)
+    return list(Metered.objects.filter(owner).values_list("pk", flat=True)[:FEW])
+
+
+class EndedFilter(admin.SimpleListFilter):
+    """What the dashboard shows: what is in flight, and what went wrong in the last day (`Operation.attention_at`)."""
+
+    title = "attention"
+    parameter_name = "attention"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [
+            ("live", "In flight"),
+            ("failed", "Failed in the last day"),
+            ("slow", "Slow in the last day"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Operation]) -> QuerySet[Operation]:
+        if self.value() == "live":
+            return queryset.filter(finished_at=None)
+        recent = queryset.filter(attention_at__gte=timezone.now() - timedelta(days=1))
+        if self.value() == "failed":
+            return recent.filter(state=OperationState.FAILED)
+        return recent.exclude(state=OperationState.FAILED) if self.value() == "slow" else queryset
+
+
+class MeteredWorkspaceFilter(admin.SimpleListFilter):
+    """Records of one workspace, by a link from its page."""
+
+    title = "workspace"
+    parameter_name = "of_workspace"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterator[tuple[str, str]]:
+        yield ("", "any: links of workspaces choose one")
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[MeterRecord]) -> QuerySet[MeterRecord]:
+        return queryset.filter(metered__in=metered_numbers(self.value() or "")) if self.value() else queryset

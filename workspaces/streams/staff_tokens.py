@@ -1,0 +1,104 @@
+"""How staff read the event streams of a workspace: a token of their own, short-lived and audited, for one workspace and
+for its streams alone. The streams end with it, within a second."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import DatabaseError, transaction
+from django.utils import timezone
+from rest_framework.request import Request
+
+from accounts.actors import Actor
+from accounts.authentication import AccountAuthentication
+from accounts.scopes import Scope
+from common.errors import NotFound, Unauthorized
+from common.secrets_at_rest import keyed_hash, keyed_hashes, new_secret
+from workspaces.audit import record_activity
+from workspaces.models import StreamToken, Workspace
+from workspaces.selectors import NOT_FOUND_MESSAGE
+from workspaces.states import Status
+from workspaces.streams.grants import batches
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "wst_"
+LIFE = timedelta(minutes=15)
+VIA = "staff"
+ENDED = "the time of this view is over"
+# Its user may still sign in to the admin.
+_LIVE = {"user__is_active": True, "user__is_staff": True}
+
+
+@dataclass(frozen=True, slots=True)
+class StaffStreamGrant:
+    """The token that opened a stream, by its hash."""
+
+    workspace_id: str
+    token_hash: str
+
+
+@transaction.atomic
+def stream_token_create(*, workspace: Workspace, user: User, actor: str) -> str:
+    """A token by which `user`, of the staff, reads the workspace's streams for LIFE. The owner reads of it in the
+    activity. Raises NotFound (deleted, or being deleted); nothing is left then. Expired tokens are removed.
+    """
+    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).exists():
+        raise NotFound(NOT_FOUND_MESSAGE)
+    now, token = timezone.now(), new_secret(PREFIX)
+    StreamToken.objects.filter(expires_at__lt=now).delete()
+    StreamToken.objects.create(token_hash=keyed_hash(token), workspace=workspace, user=user, expires_at=now + LIFE)
+    minutes = int(LIFE.total_seconds() // 60)
+    record_activity(
+        workspace, "staff_view", f"Staff may read its live numbers and console for {minutes} minutes.", actor=actor
+    )
+    return token
+
+
+class StreamAuthentication(AccountAuthentication):
+    """For the stream views: as for others, and by a token of staff an actor that reaches one workspace."""
+
+    def authenticate(self, request: Request) -> tuple[Actor, None] | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip().startswith(PREFIX):
+            return super().authenticate(request)
+        rows = StreamToken.objects.filter(token_hash__in=keyed_hashes(token.strip()), expires_at__gt=timezone.now())
+        found = rows.filter(**_LIVE).select_related("workspace__account").only("token_hash", "user_id", *_READ).first()
+        if found is None:
+            raise Unauthorized
+        workspace = found.workspace
+        actor = Actor(
+            account=workspace.account,
+            scope=Scope.WORKSPACE,
+            credential_id=found.token_hash,
+            label=f"staff {found.user_id}",
+            workspace_id=workspace.pk,
+            via=VIA,
+        )
+        return actor, None
+
+
+_READ = ("workspace__account__id", "workspace__account__name", "workspace__account__is_active")
+
+
+def staff_grant_of(actor: Actor) -> StaffStreamGrant:
+    return StaffStreamGrant(actor.workspace_id, actor.credential_id)
+
+
+def revoked_staff_grants(grants: Sequence[StaffStreamGrant]) -> dict[StaffStreamGrant, str]:
+    """The revoked grants, each with a reason. While the database does not answer, none is."""
+    live = StreamToken.objects.filter(expires_at__gt=timezone.now(), **_LIVE)
+    try:
+        known = {
+            key
+            for ids in batches({grant.token_hash for grant in grants})
+            for key in live.filter(pk__in=ids).values_list("pk", flat=True)
+        }
+    except DatabaseError as exc:
+        logger.warning("the tokens of staff cannot be checked: %s", exc)
+        return {}
+    return {grant: ENDED for grant in grants if grant.token_hash not in known}
