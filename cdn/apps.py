@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 class CdnConfig(AppConfig):
     name = "cdn"
+    verbose_name = "CDN"
 
     def ready(self) -> None:
         from cdn.hooks import bytes_withdrawn, file_received

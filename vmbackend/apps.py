@@ -3,3 +3,4 @@ from django.apps import AppConfig
 
 class VmbackendConfig(AppConfig):
     name = "vmbackend"
+    verbose_name = "Hosts"

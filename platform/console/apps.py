@@ -4,7 +4,7 @@ from django.db.models.signals import post_migrate
 
 class ConsoleConfig(AppConfig):
     name = "console"
-    verbose_name = "console"
+    verbose_name = "Console"
 
     def ready(self) -> None:
         from console.roles import after_migrate

@@ -3,7 +3,7 @@ from django.apps import AppConfig
 
 class StaffConfig(AppConfig):
     name = "staff"
-    verbose_name = "staff"
+    verbose_name = "Staff"
 
     def ready(self) -> None:
         from common.admin import row_written
