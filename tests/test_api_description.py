@@ -13,16 +13,13 @@ import pytest
 from django.test import Client
 from django.urls import get_resolver
 
-from assist.services import api_key_create
 from common.openapi_errors import declared_codes, error_of, known_errors
 from config.api_groups import GROUPS
-from tests.notifications.rows import send_token
+from tests.credential_kinds import KINDS, headers_by_kind
 from tests.openapi import document
-from tests.routes import DOCUMENTED, VALUES
-from tests.sandboxes.rows import make_sandbox
+from tests.routes import DOCUMENTED
 from tests.test_routes import routes_below
 from tests.world import World
-from workspaces.states import Status
 
 # What is for the platform's own processes, for browsers, or for monitoring.
 INTERNAL = {
@@ -112,30 +109,14 @@ def test_scopes_and_limits_are_shown() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("kind", ["none", "clientId", "accessToken", "apiKey", "sandboxToken", "sendToken"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_credential_of_another_kind_is_refused_by_every_route(world: World, kind: str) -> None:
     """All kinds at all routes, those of sandboxes, send tokens and API keys included."""
-    before, client, (headers, ids) = world.stored(), Client(), credential(world, kind)
+    before, client, (given, ids) = world.stored(), Client(), headers_by_kind(world)
     for method, path, operation in operations():
         accepted = {name for option in operation.get("security", []) for name in option}
         if not accepted or kind in accepted:
             continue
-        answer = client.generic(method, path.format(**ids), "{}", content_type="application/json", headers=headers)
+        answer = client.generic(method, path.format(**ids), "{}", content_type="application/json", headers=given[kind])
         assert answer.status_code in (401, 403), (method, path, answer.content)
     assert world.stored() == before
-
-
-def credential(world: World, kind: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The headers of a valid credential, and what paths name: things that its account has."""
-    account = world.owner.account
-    sandbox, sandbox_token = make_sandbox(account, status=Status.STOPPED, slug="of-a-holder")
-    bearers = {
-        "accessToken": world.token(),
-        "apiKey": api_key_create(account=account, name="other", namespace=None, actor="test").key,
-        "sandboxToken": sandbox_token,
-        "sendToken": send_token(world.workspace)[1],
-    }
-    ids = VALUES | world.ids | {"sandbox_id": sandbox.pk, "token": "x"}
-    if kind == "clientId":
-        return world.owner.headers, ids
-    return ({"Authorization": f"Bearer {bearers[kind]}"} if kind in bearers else {}), ids

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from accounts.scopes import Scope
 from namespaces.models import Namespace
 from sandboxes.level.urls import urlpatterns as level_urls
 from tests.callers import Caller
 from tests.route import Route
 from tests.routes import ROUTES
 from tests.sandboxes.rows import make_sandbox
+from tests.workspaces.rows import make_workspace
 from tests.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -88,17 +90,40 @@ def outsider(stranger: Caller) -> Caller:
     return stranger
 
 
+@pytest.fixture(params=[Scope.NAMESPACE, Scope.WORKSPACE])
+def bound(request: pytest.FixtureRequest, theirs: World, scoped: Callable[..., Caller]) -> Caller:
+    """A caller of the same account, bound to another namespace of it, or to a workspace there."""
+    account = theirs.owner.account
+    elsewhere = Namespace.objects.create(account=account, name="Other", slug="other")
+    binding = {"namespace_id": elsewhere.pk, "namespace_slug": "other"}
+    if request.param == Scope.WORKSPACE:
+        binding["workspace_id"] = make_workspace(account, namespace=elsewhere).pk
+    caller = scoped(theirs.owner, request.param, **binding)
+    assert caller.get("/workspace").status_code == 200
+    return caller
+
+
 @pytest.mark.parametrize("first", FIRST)
 def test_an_address_of_another_account_is_as_one_of_nothing(theirs: World, outsider: Caller, first: str) -> None:
+    assert_as_nothing(theirs, outsider, first, BODIES)
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_an_address_outside_of_a_binding_is_as_one_of_nothing(theirs: World, bound: Caller, first: str) -> None:
+    assert_as_nothing(theirs, bound, first, BODIES[2:3])
+
+
+def assert_as_nothing(theirs: World, caller: Caller, first: str, bodies: list[str]) -> None:
+    """What the world has below `/first` is answered to the caller as what nobody has."""
     for route in (route for route in ADDRESSED if route.path.startswith(f"{first}/")):
         for name, identifier in addressed_things(theirs, route):
-            for body in BODIES if route.reads else [""]:
+            for body in bodies if route.reads else [""]:
                 foreign, absent = (
-                    asked(outsider, route.method, route.at(**theirs.ids | {name: one}), body, one)
+                    asked(caller, route.method, route.at(**theirs.ids | {name: one}), body, one)
                     for one in (identifier, absent_like(identifier))
                 )
                 assert foreign == absent, (route, identifier, body)
-                assert 400 <= foreign[0] < 500
+                assert 400 <= foreign[0] < 500, (route, foreign)
 
 
 def addressed_things(world: World, route: Route) -> Iterator[tuple[str, str]]:
@@ -147,6 +172,20 @@ def test_a_reference_to_another_accounts_thing_is_as_one_to_nothing(
         )
         assert foreign == absent, identifier
         assert foreign[0] in ((200, 400, 404) if method == "GET" else (400, 404)), foreign
+
+
+@pytest.mark.parametrize("line", REFERENCES, ids=lambda line: f"{line[0]} {line[1]}")
+def test_a_reference_outside_of_a_binding_is_as_one_to_nothing(
+    theirs: World, bound: Caller, line: tuple[str, str, dict[str, Any]]
+) -> None:
+    request, name, body = line
+    method, path = request.split()
+    for identifier in identifiers(theirs, name):
+        foreign, absent = (
+            asked(bound, method, path.replace("ID", one), with_identifier(body, one), one)
+            for one in (identifier, absent_like(identifier))
+        )
+        assert foreign == absent, identifier
 
 
 def with_identifier(body: dict[str, Any], identifier: str) -> dict[str, Any] | None:

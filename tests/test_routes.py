@@ -10,7 +10,7 @@ import pytest
 from django.core import signing
 from django.urls import URLPattern, URLResolver, get_resolver, resolve
 
-from accounts.scopes import Scope
+from accounts.scopes import Scope, ScopeBinding
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.route import BILLING, NAMESPACE, WORKSPACE, Route, braced
@@ -110,6 +110,9 @@ def test_a_credential_of_the_wrong_level_is_forbidden(
         "namespace_slug": world.workspace.namespace.slug,
         "workspace_id": world.workspace.pk,
     }
+    if scope not in route.scopes or not route.tokens:
+        minted = world.token(scope=scope, binding=ScopeBinding(**binding))
+        assert_error(world.send(route, {"Authorization": f"Bearer {minted}"}), 403, "forbidden")
     answer = world.send(route, scoped(world.owner, scope, **binding).headers)
     if scope in route.scopes:
         assert answer.status_code not in (401, 403)

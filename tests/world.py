@@ -54,8 +54,9 @@ class World:
         binding = binding or ScopeBinding()
         return Actor(self.owner.account, scope, credential.pk, "t", binding.namespace_id, binding.namespace_slug)
 
-    def token(self, *, ttl: int = 900, scope: Scope = ACCOUNT) -> str:
-        return tokens.mint_token(actor=self.actor(), scope=scope, binding=ScopeBinding(), ttl=ttl, label="").token
+    def token(self, *, ttl: int = 900, scope: Scope = ACCOUNT, binding: ScopeBinding | None = None) -> str:
+        binding = binding or ScopeBinding()
+        return tokens.mint_token(actor=self.actor(), scope=scope, binding=binding, ttl=ttl, label="").token
 
 
 def assert_error(answer: Any, status: int, code: str | None = None) -> None:

@@ -76,9 +76,11 @@ def _permit(token: str) -> Permit:
 
 
 def _find(token: str) -> Permit | None:
+    """As with other credentials, none of an inactive account."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     hashes = [keyed_hash(token, key) for key in keys]
-    return Permit.objects.select_related("file__account", "file__namespace").filter(token_hash__in=hashes).first()
+    rows = Permit.objects.select_related("file__account", "file__namespace")
+    return rows.filter(token_hash__in=hashes, file__account__is_active=True).first()
 
 
 def _require_policy(permit: Permit) -> None:

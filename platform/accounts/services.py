@@ -198,11 +198,17 @@ def token_mint(
 ) -> tokens.Minted:
     """An access token that reaches no further than the credential that mints it.
 
-    Raises Forbidden (wider than the credential), BindingMissing, NotFound. Nothing is stored: the token is signed, and
-    ends with its credential or its expiry.
+    Raises Forbidden (wider than the credential), BindingMissing, NotFound (for a credential of the whole account: to
+    others what does not exist is outside, too, so that they learn no names). Nothing is stored: the token is signed,
+    and ends with its credential or its expiry.
     """
-    binding = binding_of(actor.account, scope, namespace, workspace)
-    if not _within(actor, scope, binding):
+    try:
+        binding = binding_of(actor.account, scope, namespace, workspace)
+    except NotFound:
+        if actor.scope is Scope.ACCOUNT:
+            raise
+        binding = None
+    if binding is None or not _within(actor, scope, binding):
         raise Forbidden("A token cannot reach further than the credential that mints it.")
     return tokens.mint_token(actor=actor, scope=scope, binding=binding, ttl=ttl, label=label)
 

@@ -24,6 +24,7 @@ from tests.cdn.edge_files import HOST, CdnEdge, files_clear, open_cdn_edge, stor
 pytestmark = pytest.mark.django_db(transaction=True)
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 80
 SCRIPT = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+OWN = {"date", "x-request-id"}  # of each answer
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
@@ -154,6 +155,27 @@ def test_a_withdrawn_file_is_gone_by_the_next_request(edge: CdnEdge, api: Caller
     assert file.pk not in list(links_list())
     File.objects.filter(pk=file.pk).update(status=FileStatus.ACTIVE)
     assert {edge.file(url).status for url in urls} == {200}
+
+
+def test_what_is_gone_is_as_what_never_was(edge: CdnEdge, api: Caller, stranger: Caller) -> None:
+    """Whoever had it, and whatever an address says of it."""
+    files = [stored_file(caller.account, PICTURE, "image/png") for caller in (api, stranger, api)]
+    urls = [file_url(file) for file in files]
+    assert edge.file(urls[0]).status == 200
+    for file in files[:2]:
+        with transaction.atomic():
+            File.objects.filter(pk=file.pk).update(status=FileStatus.TRASHED)
+            links_withdraw(file)
+    wrong = urls[2].replace(files[2].sha256[:32], "0" * 32)
+    absent = urls[2].replace(files[2].pk, "file_2222222222222222")
+    answers = [edge.file(url) for url in (absent, wrong, *urls[:2])]
+    seen = []
+    for answer in answers:
+        headers = {name: value for name, value in answer.headers.items() if name not in OWN}
+        body = answer.body.replace(answer.headers.get("x-request-id", "-").encode(), b"REQUEST")
+        seen.append((answer.status, headers, body))
+    assert all(each == seen[0] for each in seen)
+    assert seen[0][0] == 404
 
 
 def test_without_credits_only_what_was_delivered_is_delivered(edge: CdnEdge, api: Caller) -> None:

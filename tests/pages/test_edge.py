@@ -147,7 +147,7 @@ def test_other_hosts_are_not_found(edge: Edge, host: str) -> None:
 def test_an_unknown_name_and_an_unknown_page_are_the_same_answer(edge: Edge) -> None:
     answers = [
         edge.ask(host, "/x.js")
-        for host in (f"gone.{DOMAIN}", f"UPPER.{DOMAIN}", f"gone--r1.{DOMAIN}", f"bare.{DOMAIN}")
+        for host in (f"gone.{DOMAIN}", f"UPPER.{DOMAIN}", f"gone--r1.{DOMAIN}", f"site--r99.{DOMAIN}", f"bare.{DOMAIN}")
     ]
     for answer in answers:
         answer.headers.pop("date")

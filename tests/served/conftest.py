@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.commands.conftest import free_port
+from tests.vm.browser import Browser, browser
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 
@@ -27,6 +28,13 @@ def served(hook_port: int) -> Iterator[TestInstance]:
     settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_PRIVATE_RECEIVERS": f"127.0.0.1:{hook_port}"}
     with new_instance(images=False, PLATFORM_HOST_NAME="served", **settings) as made:
         made.start()
+        yield made
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Each test opens a page of its own."""
+    with browser() as made:
         yield made
 
 

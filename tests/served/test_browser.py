@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -15,7 +14,7 @@ from django_otp.oath import totp
 from config.page_policies import ADMIN_PERMISSIONS
 from supervise.files import read_env_file
 from tests.served.conftest import TestInstance
-from tests.vm.browser import Browser, Page, browser
+from tests.vm.browser import Browser, Page
 
 SHOWN_SECONDS = 30.0
 # Reported by the browser for whatever the policy kept from being loaded or run.
@@ -26,12 +25,6 @@ document.addEventListener("securitypolicyviolation", event => {
     window.violations.push(event.violatedDirective + " " + event.blockedURI);
 });
 """
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as made:
-        yield made
 
 
 def opened(chromium: Browser, url: str) -> Page:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.served.test_browser import VIOLATIONS, logged_in, shows
-from tests.vm.browser import Browser, browser
+from tests.vm.browser import Browser
 from tests.vm.instances import TestInstance
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as made:
-        yield made
 
 
 def test_staff_watch_a_workspace_live(served: TestInstance, chromium: Browser, box: str) -> None:

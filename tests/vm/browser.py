@@ -17,6 +17,8 @@ from typing import Any
 PROGRAM = "chromium"
 ANSWER_SECONDS = 60.0
 END_SECONDS = 10.0
+# Kept for `Page.events`; the browser sends them once their domain is enabled.
+KEPT = {"Network.requestWillBeSent", "Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"}
 OPTIONS = (
     *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update"),
@@ -32,6 +34,7 @@ class Browser:
         self._number, self._rest = 0, b""
         self._loaded: set[str] = set()
         self._registrations: dict[str, str] = {}
+        self._kept: list[dict[str, Any]] = []
 
     def open(self, url: str) -> Page:
         """A tab of its own with the page, loaded: its scripts have run."""
@@ -69,6 +72,11 @@ class Browser:
             self._message()
         return self._registrations[scope]
 
+    def kept(self, session: str, method: str) -> list[dict[str, Any]]:
+        """What the events of one kind and page said, in their order."""
+        events = [event for event in self._kept if (event["sessionId"], event["method"]) == (session, method)]
+        return [event["params"] for event in events]
+
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
             more = os.read(self._back, 1 << 16)
@@ -81,6 +89,8 @@ class Browser:
             self._loaded.add(params["loaderId"])
         if message.get("method") == "ServiceWorker.workerRegistrationUpdated":
             self._registrations |= {each["scopeURL"]: each["registrationId"] for each in params["registrations"]}
+        if message.get("method") in KEPT:
+            self._kept.append(message)
         return message
 
 
@@ -98,6 +108,27 @@ class Page:
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def record(self) -> None:
+        """From now on requests and what is written to the console are kept."""
+        for domain in ("Network", "Log", "Runtime"):
+            self.call(f"{domain}.enable")
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Of `record`: each with `url`, `method` and `headers`. No data: URLs."""
+        sent = [event["request"] for event in self._browser.kept(self._session, "Network.requestWillBeSent")]
+        return [request for request in sent if not request["url"].startswith("data:")]
+
+    def complaints(self) -> list[Any]:
+        """Of `record`: errors and warnings, of the page's scripts and of the browser (files, policies)."""
+        of = self._browser.kept
+        logged = [event["entry"] for event in of(self._session, "Log.entryAdded")]
+        called = of(self._session, "Runtime.consoleAPICalled")
+        return [
+            *(entry for entry in logged if entry["level"] in ("error", "warning")),
+            *(event["args"] for event in called if event["type"] in ("error", "warning", "assert")),
+            *of(self._session, "Runtime.exceptionThrown"),
+        ]
 
 
 @contextmanager

@@ -63,10 +63,16 @@ def test_a_token_of_staff_is_refused_by_every_other_route(api: Caller, row: Work
         assert answer.status_code == 401, path
 
 
-def test_a_token_is_for_no_other_workspace(api: Caller, token: str) -> None:
-    other = make_workspace(api.account)
-    answer = api.client.get(f"/workspace/{other.pk}/stats/stream", headers={"Authorization": f"Bearer {token}"})
-    assert answer.status_code == 404
+@pytest.mark.parametrize("path", ["stats/stream", "logs/stream/boot", "logs/stream/cmd"])
+def test_another_workspace_is_as_none(api: Caller, stranger: Caller, token: str, path: str) -> None:
+    others = [make_workspace(caller.account, slug="beside") for caller in (api, stranger)]
+    answers = []
+    for identifier in ("ws_2222222222222222", "beside", *(other.pk for other in others)):
+        headers = {"Authorization": f"Bearer {token}", "X-Request-ID": "same"}
+        answer = api.client.get(f"/workspace/{identifier}/{path}", headers=headers)
+        answers.append((answer.status_code, dict(answer.items()), answer.content))
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0][0] == 404
 
 
 def expire() -> None:

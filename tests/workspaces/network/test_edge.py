@@ -101,6 +101,24 @@ def test_only_the_exact_name_decides(public: Callable[..., PublicPort], name: st
     assert page["Cache-Control"] == "no-store"
 
 
+def test_what_is_not_public_is_as_what_never_was(public: Callable[..., PublicPort]) -> None:
+    """Equal answers for ports that are closed, withdrawn, or named wrongly, to programs and to browsers."""
+    withdrawn, shut, closed = public(), public(public_access=False), public(ingress_ports=[80])
+    asleep = public(public_access=False, status=Status.SLEEPING)
+    withdrawn_hash = withdrawn.hash
+    withdrawn.delete()
+    labels = [withdrawn_hash, shut.hash, closed.hash, asleep.hash, f"wrong-{public().hash}"]
+    for path in (PORT, WAKE):
+        for accept in ("*/*", "text/html"):
+            answers = [
+                ask(f"{label}.localhost", path, Accept=accept, X_Request_ID="same")
+                for label in ("aaaaaaaaaaaaaaaaaaaa", *labels)
+            ]
+            seen = [(answer.status_code, dict(answer.items()), answer.content) for answer in answers]
+            assert all(each == seen[0] for each in seen)
+            assert seen[0][0] == 404
+
+
 def test_a_slug_may_be_left_out_and_must_not_lie(public: Callable[..., PublicPort]) -> None:
     found = public()
     PublicPort.objects.filter(pk=found.pk).update(slug="my-app")
