@@ -155,7 +155,7 @@ def stream_tokens_of_staff(api: Caller, stranger: Caller) -> Kind:
 
 
 def upload_addresses(api: Caller, stranger: Caller) -> Kind:
-    expired, cancelled, inactive = made = [make_permit(caller.account) for caller in (api, api, stranger)]
+    expired, cancelled, _ = made = [make_permit(caller.account) for caller in (api, api, stranger)]
     kind = Kind(lambda token: Client().head(f"/cdn/uploads/{token}"), [each.token for each in made])
     Permit.objects.filter(pk=expired.permit.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     api.delete(f"/cdn/files/{cancelled.file.pk}")

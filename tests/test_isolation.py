@@ -193,8 +193,9 @@ def with_identifier(body: dict[str, Any], identifier: str) -> dict[str, Any] | N
 
 
 def test_a_token_of_another_sandbox_is_as_one_for_nothing(theirs: World, stranger: Caller) -> None:
-    _, token = make_sandbox(stranger.account, slug="own-sandbox")
+    own, token = make_sandbox(stranger.account, slug="own-sandbox", status="stopped")
     holder, sandbox = TokenHolder(stranger.client, token), theirs.ids["sandbox_id"]
+    assert holder.send("POST", f"/s/{own.pk}/files/list", {}).status_code not in (401, 403, 404)
     for pattern in level_urls:
         foreign, absent = (
             asked(holder, "POST", f"/s/{one}/{pattern.pattern}", {"path": "/x", "command": "true"}, one)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +18,50 @@ from django.test import Client
 from requests import Request as Sent
 
 import edge
+from cdn.delivery import file_url
 from common.edge_header import edge_secret
 from config.metrics_token import metrics_token
+from edge.cdn_address import cdn_address
 from edge.certificate_sites import GETTER_USER, getter_secret
 from tests.api_cases.wsgi import answer_of
 from tests.asgi import Request
+from tests.cdn.edge_files import files_clear, stored_file
 from tests.credential_kinds import headers_by_kind
 from tests.routes import OPEN
+from tests.workspaces.rows import make_workspace
 from tests.world import World
+from workspaces.models import PublicPort
 
+pytestmark = pytest.mark.one_database
 EDGE_PATHS = [
     f"/internal/edge/{name}" for name in ("port", "wake", "certificate", "cdn", "page-headers", "page-redirect")
 ]
-# What a request of the edge says beside its secret.
-ASKED = {"X-Cdn-Path": "/f/file_x/0.png", "X-Page-Path": "/x"}
 
 
-def forgeries() -> list[dict[str, str]]:
+RULES = EDGE_PATHS[-2:]
+
+
+def forgeries(host: str) -> list[dict[str, str]]:
     right = edge_secret(settings.SECRET_KEY)
     others = ["", "lie", "l\u00fcge", right[:-1], edge_secret("another key"), metrics_token(settings.SECRET_KEY)]
-    facts = [f"{word} a.localhost 192.0.2.1 {word}".strip() for word in others]
-    facts += [right, f"{right} a.localhost 192.0.2.1", f"a.localhost 192.0.2.1 {right}", f"{right} x {right},y"]
+    facts = [f"{word} {host} 192.0.2.1 {word}".strip() for word in others]
+    facts += [right, f"{right} {host} 192.0.2.1", f"{host} 192.0.2.1 {right}", f"{right} {host} {right},y"]
     basic = [("edge", ""), (GETTER_USER, "wrong"), ("", getter_secret(settings.SECRET_KEY))]
     return [
         *({"X-Edge": value} for value in facts),
-        *({"Authorization": Sent("GET", "http://x", auth=pair).prepare().headers["Authorization"]} for pair in basic),
+        *({"Authorization": basic_value(*pair)} for pair in basic),
         {"Authorization": f"Bearer {right}"},
     ]
 
 
-def asked(path: str, headers: dict[str, str]) -> tuple[int, bytes]:
+def basic_value(user: str, password: str) -> str:
+    return str(Sent("GET", "http://x", auth=(user, password)).prepare().headers["Authorization"])
+
+
+def asked(path: str, headers: dict[str, str], file: str = "") -> tuple[int, bytes]:
     """By the whole application of the api, with what runs before Django. Without what names the request."""
-    request = Sent("GET", f"http://testserver{path}?server_name=a.example.org", headers=ASKED | headers).prepare()
-    answer = answer_of(request)
+    given = {"X-Cdn-Path": file, "X-Page-Path": "/x"} | headers
+    answer = answer_of(Sent("GET", f"http://testserver{path}?server_name=a.example.org", headers=given).prepare())
     return answer.status_code, answer.content.replace(answer.get("x-request-id", "-").encode(), b"REQUEST")
 
 
@@ -59,22 +71,36 @@ def test_the_paths_of_the_edge_are_those_that_its_templates_ask() -> None:
     assert found == set(EDGE_PATHS)
 
 
+@pytest.fixture
+def host(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name for which the edge itself gets an answer: that of a running workspace's port, or that of the CDN."""
+    row = make_workspace(world.owner.account, ip="10.200.0.9", public_access=True, published_ports=1, slug="public")
+    port = PublicPort.objects.create(workspace=row, port=8080)
+    cdn = cdn_address(settings.ENV.cdn_url).host
+    yield cdn if request.node.callspec.params["path"].endswith("cdn") else f"{port.hash}.localhost"
+    files_clear()
+
+
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.one_database
 @pytest.mark.parametrize("path", EDGE_PATHS)
-def test_a_route_of_the_edge_does_not_exist_for_others(world: World, path: str) -> None:
-    credentials = headers_by_kind(world)[0].values()
-    known = asked(path, {})
+def test_a_route_of_the_edge_does_not_exist_for_others(world: World, host: str, path: str) -> None:
+    file = "/" + file_url(stored_file(world.owner.account, b"x", "image/png")).split("/", 3)[3]
+    known = asked(path, {}, file)
     assert known[0] == 404
-    for headers in (*forgeries(), *credentials, {"Authorization": f"Bearer {metrics_token(settings.SECRET_KEY)}"}):
-        assert asked(path, headers) == known, headers
+    for headers in (*forgeries(host), *headers_by_kind(world)[0].values()):
+        assert asked(path, headers, file) == known, headers
+    secret = edge_secret(settings.SECRET_KEY)
+    right = {"X-Edge": f"{secret} {host} 192.0.2.1 {secret}"}
+    if path.endswith("certificate"):
+        right = {"Authorization": basic_value(GETTER_USER, getter_secret(settings.SECRET_KEY))}
+    # Rules of pages are asked where there is a release: tests/pages/test_edge_rules.py.
+    assert path in RULES or asked(path, right, file)[0] in (200, 204)
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.one_database
 @pytest.mark.parametrize("path", EDGE_PATHS)
-def test_nor_in_the_process_of_streams(path: str) -> None:
-    for headers in forgeries():
+def test_nor_in_the_process_of_streams(host: str, path: str) -> None:
+    for headers in forgeries(host):
         request = Request(path, headers)
         asyncio.run(request.run())
         assert request.status == 404, request.body
@@ -84,7 +110,11 @@ def test_nor_in_the_process_of_streams(path: str) -> None:
 @pytest.mark.parametrize("path", sorted(OPEN))
 def test_an_open_route_answers_everybody_alike(world: World, path: str) -> None:
     """Nothing of an account, no cookie, and no error by a credential that is bad."""
-    given = [*headers_by_kind(world)[0].values(), {"X-Client-ID": "cli_unknown", "X-Client-Secret": "wrong"}, {"Authorization": "Bearer nonsense"}]
+    given = [
+        *headers_by_kind(world)[0].values(),
+        {"X-Client-ID": "cli_unknown", "X-Client-Secret": "wrong"},
+        {"Authorization": "Bearer nonsense"},
+    ]
     answers = [shown(Client().get(f"/{path}", headers=headers)) for headers in given]
     assert all(answer == answers[0] for answer in answers)
     for secret in (world.owner.account.pk, world.owner.client_id, world.workspace.pk):

@@ -64,7 +64,10 @@ def test_a_token_of_staff_is_refused_by_every_other_route(api: Caller, row: Work
 
 
 @pytest.mark.parametrize("path", ["stats/stream", "logs/stream/boot", "logs/stream/cmd"])
-def test_another_workspace_is_as_none(api: Caller, stranger: Caller, token: str, path: str) -> None:
+def test_another_workspace_is_as_none(api: Caller, stranger: Caller, row: Workspace, token: str, path: str) -> None:
+    Workspace.objects.filter(pk=row.pk).update(status="stopped", ready=False)
+    own = api.client.get(f"/workspace/{row.pk}/logs/stream/cmd", headers={"Authorization": f"Bearer {token}"})
+    assert own.json()["code"] == "vm_not_running"
     others = [make_workspace(caller.account, slug="beside") for caller in (api, stranger)]
     answers = []
     for identifier in ("ws_2222222222222222", "beside", *(other.pk for other in others)):
