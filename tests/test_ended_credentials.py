@@ -5,6 +5,7 @@ Where the specification demands another answer for a former one (sandbox tokens:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -175,8 +176,8 @@ KINDS: dict[Callable[[Caller, Caller], Kind], int] = {
 
 
 def shown(answer: Any) -> tuple[int, dict[str, str], str]:
-    """What the caller sees, without what names the request."""
-    headers = {name: value for name, value in answer.items() if name not in OWN_HEADERS}
+    """What the caller sees, without what names the request or the second."""
+    headers = {name: re.sub(r"t=\d+", "t=", value) for name, value in answer.items() if name not in OWN_HEADERS}
     return answer.status_code, headers, answer.content.decode().replace(answer["X-Request-ID"], "REQUEST")
 
 
