@@ -32,10 +32,16 @@ def served(hook_port: int) -> Iterator[TestInstance]:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """Each test opens a page of its own."""
+def shared_chromium() -> Iterator[Browser]:
     with browser() as made:
         yield made
+
+
+@pytest.fixture
+def chromium(shared_chromium: Browser) -> Iterator[Browser]:
+    """Its pages are the test's own; cookies are not."""
+    yield shared_chromium
+    shared_chromium.close_pages()
 
 
 @pytest.fixture(scope="session")
