@@ -36,7 +36,7 @@ GROUPS = [
     Group(
         "Lifecycle and power",
         "Start, stop, pause, sleep, reinstall; idle time and time to live.",
-        rf"{_W}/(start|stop|restart|pause|resume|reinstall|ping|lifecycle(/.*)?)",
+        rf"{_W}/(start|stop|restart|pause|resume|sleep|reinstall|ping|lifecycle(/.*)?)",
     ),
     Group("Workloads", "Programs of a running workspace, changed while it runs.", rf"{_W}/workloads(/.*)?"),
     Group("Commands", "Commands in a running workspace.", rf"{_W}/exec"),

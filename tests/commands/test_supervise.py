@@ -78,6 +78,7 @@ def test_processes_end_at_once_after_the_edge_and_before_redis(
     # Each of the others waits for all of them to be asked.
     count = f"open({str(log)!r}, 'a').write('asked '); "
     wait = count + f"[time.sleep(0.05) for _ in range(100) if open({str(log)!r}).read().count('asked') < 3]"
+    wait += "; time.sleep(1)"  # so that all are there when what stops is shown
     codes = {name: slow.format(wait=wait, name=name) for name in ("a", "b", "c")}
     codes |= {name: slow.format(wait="pass", name=name) for name in ("redis", "edge")}
     start(instance, monkeypatch, *(sleeping_process(name, code) for name, code in codes.items()))

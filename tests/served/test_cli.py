@@ -182,7 +182,7 @@ def test_credits_and_sandboxes_are_listed(ws: Ws) -> None:
     assert ws.output("exec", ".", "echo", "in").strip() == "in"
     assert "WebSocket" not in ws.fails(125, "terminal", "agent")
     ws.output("rm", "-y", "agent")
-    assert ws.json("list", "--sandboxes") == []
+    assert made["id"] not in ws.output("list", "--sandboxes")  # other files have some in this instance, too
 
 
 def test_a_creation_that_fails_says_why(ws: Ws) -> None:

@@ -106,6 +106,15 @@ class TerminalProcess:
     def write(self, text: str) -> None:
         os.write(self.outer, text.encode())
 
+    def interrupt(self, seconds: float = SECONDS) -> None:
+        """Ctrl-C until the process ends: one that comes right before the process reads is not seen by Python."""
+        until = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < until:
+            self.write("\x03")
+            again = time.monotonic() + 3
+            while self.process.poll() is None and time.monotonic() < again:
+                self._read(0.05)
+
     def read_until(self, wanted: str, seconds: float = SECONDS) -> str:
         """What came so far, once it has the wanted text; what comes later is looked for from there."""
         until = time.monotonic() + seconds

@@ -151,7 +151,7 @@ def test_a_removal_asks_on_a_terminal_and_takes_no_for_an_answer(server: Script,
         assert terminal.wait() == 1
     with TerminalProcess([*PROGRAM, "rm", "box"], ws.environment) as terminal:
         terminal.read_until("Delete box with all data?")
-        terminal.write("\x03")
+        terminal.interrupt()
         assert terminal.wait() == 130
     assert server.seen == []
 
