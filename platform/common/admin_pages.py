@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.admin.utils import unquote
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from common.admin_columns import badge
+from common.admin_input import checked_value, given_id
 
 ROWS = 10  # of a table on a page
 
@@ -151,6 +153,14 @@ class PageMixin:
     """For admin classes: the page of a row has the panels that are registered for its model. The form is a tab."""
 
     change_form_template = "dashboard/object.html"
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        key = given_id(object_id)
+        try:
+            checked_value(self.model._meta.pk, key)  # type: ignore[attr-defined]
+        except ValidationError:
+            return None
+        return super().get_object(request, key, from_field)  # type: ignore[misc]
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

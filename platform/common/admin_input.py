@@ -1,0 +1,63 @@
+"""What a browser sends to the admin, checked before a query takes it: databases refuse some values by an error of their
+own, which no page shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.core.paginator import InvalidPage
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse
+
+# As `common.ids.new_id` makes them.
+ID = re.compile(r"[a-z]{2,5}_[a-z0-9]{16}")
+# Of `django.contrib.admin.utils.unquote`: `_22` and the like, which begin some ids, stand for these.
+_UNQUOTED = re.compile(r'["#$%&@]')
+
+
+def checked_value(field: Any, value: Any) -> Any:
+    """The value as the column has it. Raises ValidationError for one that it cannot have."""
+    while field.remote_field is not None:
+        field = field.target_field
+    if isinstance(value, str) and ("\0" in value or not value.isascii() and not _is_unicode(value)):
+        raise ValidationError("No database stores this text.")
+    found = field.to_python(value)
+    field.run_validators(found)
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Half of a pair of surrogates is none."""
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def possible_keys(model: type[Model], keys: Iterable[str]) -> list[Any]:
+    """Of these primary keys those that a row could have."""
+    found = []
+    for key in keys:
+        with suppress(ValidationError):
+            found.append(checked_value(model._meta.pk, key))
+    return found
+
+
+def given_id(key: str) -> str:
+    """The id that was in an address: the admin has unquoted it, and with it what begins some of our ids."""
+    quoted = _UNQUOTED.sub(lambda found: f"_{ord(found[0]):02X}", key)
+    return quoted if ID.fullmatch(quoted) else key
+
+
+def search_page(request: HttpRequest) -> HttpResponse:
+    """The search of the navigation, by unfold. Raises Http404 for a page that it does not have."""
+    try:
+        found: HttpResponse = admin.site.search(request)  # type: ignore[attr-defined]  # unfold's site
+    except (InvalidPage, ValueError) as exc:
+        raise Http404("There is no such page.") from exc
+    return found
