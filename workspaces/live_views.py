@@ -19,7 +19,8 @@ from workspaces.streams.staff_tokens import LIFE, PERMISSION, stream_token_creat
 
 @require_POST
 def live_access(request: HttpRequest, object_id: str, model_admin: Any) -> JsonResponse:
-    """A new token with the addresses that it reads. Needs PERMISSION and to view the workspace; what was asked for is in both audit logs.
+    """A new token with the addresses that it reads. Needs PERMISSION, and to view the workspace; what was asked for is
+    in both audit logs.
 
     404 for a workspace that is not there (any more).
     """

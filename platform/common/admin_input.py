@@ -24,7 +24,7 @@ def checked_value(field: Any, value: Any) -> Any:
     """The value as the column has it. Raises ValidationError for one that it cannot have."""
     while field.remote_field is not None:
         field = field.target_field
-    if isinstance(value, str) and ("\0" in value or not value.isascii() and not _is_unicode(value)):
+    if isinstance(value, str) and ("\0" in value or not _is_unicode(value)):
         raise ValidationError("No database stores this text.")
     found = field.to_python(value)
     field.run_validators(found)
@@ -34,9 +34,10 @@ def checked_value(field: Any, value: Any) -> Any:
 def _is_unicode(text: str) -> bool:
     """Half of a pair of surrogates is none."""
     try:
-        return bool(text.encode())
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return True
 
 
 def possible_keys(model: type[Model], keys: Iterable[str]) -> list[Any]:

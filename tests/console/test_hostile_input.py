@@ -157,7 +157,7 @@ def test_what_accounts_and_rows_are_called_is_text_on_every_page(staff: Client, 
     api.account.refresh_from_db()
     pages = [
         page("workspaces.workspace"), page("workspaces.workspace", "change", row.pk), page("accounts.account"),
-        page("accounts.account", "change", api.account.pk), action_url("workspaces/workspace", "stop", row.pk), "/admin/",
+        page("accounts.account", "change", api.account.pk), action_url("workspaces/workspace", "stop", row.pk),
     ]  # fmt: skip
     for path in pages:
         text = staff.get(path).content.decode()

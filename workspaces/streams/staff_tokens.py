@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import DatabaseError, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 from rest_framework.request import Request
 
@@ -87,10 +87,8 @@ _READ = ("workspace__account__id", "workspace__account__name", "workspace__accou
 
 def _live_tokens() -> QuerySet[StreamToken]:
     """Those that have not expired, and whose user may still sign in to the admin and get another."""
-    users = User.objects.filter(pk=OuterRef("user"), is_active=True, is_staff=True)
-    given = Permission.objects.filter(codename=PERMISSION.partition(".")[2], content_type__app_label="workspaces")
-    permitted = Q(is_superuser=True) | Q(user_permissions__in=given) | Q(groups__permissions__in=given)
-    return StreamToken.objects.filter(Exists(users.filter(permitted)), expires_at__gt=timezone.now())
+    users = User.objects.with_perm(PERMISSION).filter(is_staff=True)
+    return StreamToken.objects.filter(expires_at__gt=timezone.now(), user__in=users)
 
 
 def staff_grant_of(actor: Actor) -> StaffStreamGrant:

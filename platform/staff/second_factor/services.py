@@ -68,9 +68,11 @@ def factor_begin(user_id: int, begun: int | None = None) -> Authenticator:
 
 
 def factor_confirm(member: StaffMember, code: str, begun: int) -> list[str]:
-    """Make the authenticator with the key `begun` the user's second factor, after a right code of it. Returns the
-    recovery codes, which are available only here. Raises WrongCode, RateLimited, NotFound (another has been begun since,
-    or one is confirmed)."""
+    """Make the authenticator with the key `begun` the user's second factor, after a right code of it.
+
+    Returns the recovery codes, which are available only here. Raises WrongCode, RateLimited, NotFound (another has been
+    begun since, or one is confirmed).
+    """
     _require_right(member, code, confirmed=False, key=begun)
     with transaction.atomic():
         rows = Authenticator.objects.filter(user_id=member.user_id, confirmed=False, pk=begun)
