@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from io import StringIO
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
@@ -345,3 +347,28 @@ def test_a_page_that_is_loaded_again_shows_the_same_key(client: Client, user: Us
     secret = secret_of(user)
     assert secret in client.get(SETUP).content.decode()
     assert secret in client.post(SETUP, {"code": "000000x"}).content.decode()
+
+
+def _addresses(patterns: Any, prefix: str) -> Iterator[str]:
+    """Every address of the admin, with something for each of its parameters."""
+    for each in patterns:
+        route = str(each.pattern)
+        if hasattr(each, "url_patterns"):
+            yield from _addresses(each.url_patterns, prefix + route)
+        elif not route.startswith(("(?P", "^")):
+            yield prefix + re.sub(r"<[^>]+>", "1", route)
+
+
+def test_no_address_of_the_admin_is_open_before_the_code(client: Client, recovery: list[str]) -> None:
+    found = {*_addresses(admin.site.urls[0], "/admin/"), "/admin/anything", "/admin"}
+    assert len(found) > 250
+    for path in found - {"/admin/logout/"}:
+        answers = [client.get(path), client.post(path)]
+        assert {(one.status_code, one["Location"].partition("?")[0]) for one in answers} == {(302, VERIFY)}, path
+
+
+@pytest.mark.parametrize("path", [VERIFY, SETUP, "/admin/workspaces/workspace/ws_1/live/", "/admin/logout/"])
+def test_a_post_without_the_csrf_token_is_refused(user: User, path: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(user)
+    assert client.post(path, {"code": "000000"}).status_code == 403
