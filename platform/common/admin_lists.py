@@ -173,13 +173,13 @@ class CheckedListMixin:
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return FilteredChangeList
 
-    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+    def response_action(self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any) -> Any:
         """Rows whose keys no row can have are not looked for."""
         keys = possible_keys(self.model, request.POST.getlist(ACTION_CHECKBOX_NAME))
         sent = request.POST.copy()
         sent.setlist(ACTION_CHECKBOX_NAME, [str(key) for key in keys])
         request.POST = sent  # type: ignore[assignment]  # a copy of it
-        return super().response_action(request, queryset)  # type: ignore[misc]
+        return super().response_action(request, queryset, *args, **kwargs)  # type: ignore[misc]
 
 
 class ListMixin(CheckedListMixin):

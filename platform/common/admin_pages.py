@@ -173,7 +173,7 @@ class PageMixin:
         form = _forms.get(model.lower())
         if request.method != "GET" or form is None:
             return {}
-        row = self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        row = self.get_object(request, unquote(object_id))
         if row is None or not self.has_view_or_change_permission(request, row):  # type: ignore[attr-defined]
             return {}
         tabs = tabs_of(request, model, row, form.tabs)

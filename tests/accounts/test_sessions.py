@@ -49,7 +49,7 @@ def test_a_secret_that_waits_to_be_shown_is_not_readable_in_the_database(staff: 
     secret = str(SessionStore(key).load()["_messages"]).partition("secret ")[2].partition(";")[0]
     assert secret.startswith("sec_")
     with pytest.raises(signing.BadSignature):
-        signing.loads(data, salt=SessionStore.key_salt, serializer=SessionStore().serializer)
+        signing.loads(data, salt=SessionStore().key_salt, serializer=SessionStore().serializer)
     assert secret not in data
     assert secret in staff.get(made["Location"]).content.decode()
 

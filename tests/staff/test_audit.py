@@ -49,7 +49,7 @@ def test_the_database_refuses_it_too(entry: StaffEntry, statement: str) -> None:
 
 def test_no_entry_takes_the_place_of_another_of_the_same_page(entry: StaffEntry) -> None:
     record_entry(StaffMember(1, "root"), "workspace.stop", Target(object_id="ws_2"), submission="a" * 32)
-    columns = [field.column for field in StaffEntry._meta.concrete_fields if field.column != "id"]
+    columns = [field.attname for field in StaffEntry._meta.concrete_fields if field.attname != "id"]
     names, values = ", ".join(columns), ", ".join(column.replace("reason", "'x'") for column in columns)
     verb = "INSERT" if connection.vendor == "postgresql" else "INSERT OR REPLACE"
     statement = f"{verb} INTO staff_staffentry ({names}) SELECT {values} FROM staff_staffentry WHERE submission <> ''"

@@ -129,5 +129,5 @@ def test_a_workspace_that_is_being_deleted_gets_none(row: Workspace) -> None:
 
 def test_expired_tokens_are_removed_with_the_next_one(row: Workspace, token: str) -> None:
     expire()
-    stream_token_create(workspace=row, user=get_user_model().objects.get(), actor="x")  # type: ignore[arg-type]
+    stream_token_create(workspace=row, user=get_user_model().objects.get(), actor="x")
     assert StreamToken.objects.count() == 1
