@@ -3,21 +3,54 @@ own, which no page shows."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.core.paginator import InvalidPage
 from django.db.models import Model
+from django.forms.fields import InvalidJSONInput
 from django.http import Http404, HttpRequest, HttpResponse
 
 # As `common.ids.new_id` makes them.
 ID = re.compile(r"[a-z]{2,5}_[a-z0-9]{16}")
 # Of `django.contrib.admin.utils.unquote`: `_22` and the like, which begin some ids, stand for these.
 _UNQUOTED = re.compile(r'["#$%&@]')
+
+
+# In a text of JSON: one that is no escaped backslash and "u0000".
+_NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class CheckedJSONField(forms.JSONField):
+    """Refuses what PostgreSQL's JSON has not: null characters, halves of surrogate pairs, NaN, infinity; and what is
+    nested too deeply to be read."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            found = super().to_python(value)
+            text = json.dumps(found, allow_nan=False, ensure_ascii=False)
+        except (RecursionError, ValueError) as exc:
+            raise self._refusal(value) from exc
+        if _NULL.search(text) or not _is_unicode(text):
+            raise self._refusal(value)
+        return found
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What was sent, as it was where it is refused."""
+        try:
+            self.to_python(data)
+        except forms.ValidationError:
+            return InvalidJSONInput(data or "")
+        return super().bound_data(data, initial)
+
+    def _refusal(self, value: Any) -> forms.ValidationError:
+        return forms.ValidationError(self.error_messages["invalid"], code="invalid", params={"value": value})
 
 
 def checked_value(field: Any, value: Any) -> Any:

@@ -14,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Account
+from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.staff.pages import action_url, shown
 from tests.workspaces.rows import make_workspace
@@ -101,7 +102,7 @@ def test_a_filter_by_what_no_row_has_finds_none(staff: Client, value: str) -> No
 def test_keys_that_no_row_can_have_are_no_rows(staff: Client, label: str) -> None:
     action = MODELS[label].staff_actions[0].name  # type: ignore[attr-defined]
     url = action_url(label.replace(".", "/"), action)
-    for key in ("x", "", "a\0b", HUGE, f"-{HUGE}", "1.5"):
+    for key in ("x", "", HUGE, f"-{HUGE}", "1.5"):
         assert staff.post(url, {"row": [key]}).status_code == 302, key
         chosen = {"action": action, "_selected_action": [key]}
         assert staff.post(page(label), chosen, follow=True).status_code == 200, key
@@ -118,7 +119,37 @@ def test_an_address_with_a_null_character_is_refused(staff: Client, api: Caller)
     for path in ("/admin/workspaces/workspace/%00/change/", "/admin/workspaces/workspace/?by_account=%00"):
         assert staff.get(path).status_code == 400
     assert staff.post("/admin/workspaces/workspace/a%00/live/").status_code == 400
+    assert staff.post(action_url("workspaces/workspace", "stop"), {"row": ["a\0b"]}).status_code == 400
+    assert staff.post(page("accounts.credential", "add"), {"account": "\0", "name": "x"}).status_code == 400
     assert staff.get(page("workspaces.workspace", "change", row.pk)).status_code == 200
+
+
+WRONG_JSON = ['{"a": "\\u0000"}', '["\\ud800"]', '{"\\u0000": 1}', "NaN", "1e400", "[" * 5000, "{"]
+
+
+@pytest.mark.parametrize("wrong", WRONG_JSON, ids=range(len(WRONG_JSON)))
+def test_json_that_the_database_cannot_store_is_an_error_of_its_field(staff: Client, api: Caller, wrong: str) -> None:
+    namespace = Namespace.objects.get(account=api.account)
+    for url, name in (
+        (page("namespaces.namespace", "change", namespace.pk), "metadata"),
+        (page("workspaces.catalogentry", "add"), "env"),
+        (page("cdn.planlimits", "add"), "policy"),
+    ):
+        answer = staff.post(url, {name: wrong, "name": "renamed", "is_default": "on"})
+        assert answer.status_code == 200, url
+        assert name in answer.context["adminform"].form.errors, url
+    namespace.refresh_from_db()
+    assert namespace.name != "renamed"
+
+
+def test_json_with_a_backslash_before_u0000_is_text(staff: Client, api: Caller) -> None:
+    namespace = Namespace.objects.get(account=api.account)
+    sent = {"name": "x", "type": "default", "is_default": "on", "tags": "[]", "resource_limits": "{}"}
+    text = '{"a": "\\\\u0000"}'
+    url = page("namespaces.namespace", "change", namespace.pk)
+    assert staff.post(url, {**sent, "metadata": text}).status_code == 302
+    namespace.refresh_from_db()
+    assert namespace.metadata == {"a": "\\u0000"}
 
 
 @pytest.mark.parametrize("number", ["0", "9", "x", HUGE])
