@@ -71,7 +71,10 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
     search_help_text = "Id, slug, name, account"
     ordering = ("-id",)
     autocomplete_fields = ("account",)
-    readonly_fields = ("created_at", "updated_at", "last_active_at", "deleted_at")
+    # It is suspended and activated by actions, which take a reason; by a quota through its balance.
+    readonly_fields = (
+        "status", "suspended_by_hand", "suspended_by_quota", "created_at", "updated_at", "last_active_at", "deleted_at",
+    )  # fmt: skip
 
     staff_actions = (
         StaffAction(

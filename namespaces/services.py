@@ -247,12 +247,11 @@ def namespace_used(namespace: Namespace) -> None:
 
 @transaction.atomic
 def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str] | None = None) -> Namespace:
-    """Create a namespace or change it, on behalf of staff, who may also suspend the default one.
+    """Create a namespace or change it, on behalf of staff.
 
-    `changed`: the columns to write of one that exists, default: all; others stay as they are in the locked row.
-    `status` and the two reasons for a suspension are made consistent: suspended exactly while there is a reason. A
-    namespace marked as default replaces the account's former one. Raises ValidationError where a default would be left
-    without a successor, InvalidState for one that is being deleted.
+    `changed`: the columns to write of one that exists, default: all but its status and the reasons for it; others stay
+    as they are in the locked row. A namespace marked as default replaces the account's former one. Raises
+    ValidationError where a default would be left without a successor, InvalidState for one that is being deleted.
     """
     account = account_lock(namespace.account)
     former = Namespace.objects.select_for_update(no_key=True).filter(pk=namespace.pk).first()
@@ -261,7 +260,6 @@ def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str]
             raise InvalidState("The namespace is being deleted.")
         for name in _kept_columns(changed):
             setattr(namespace, name, getattr(former, name))
-    before = _apply_suspension(namespace, former)
     others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
@@ -269,30 +267,15 @@ def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str]
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
     record_activity(namespace, "saved", actor=actor)
-    status_change_publish(StatusChange(namespace, before, Reason.MANUAL))
     return namespace
 
 
 def _kept_columns(changed: Collection[str] | None) -> set[str]:
-    """What stays as it is in the row. No form has the first two: charges and requests write them."""
-    kept = {"quota_stops_workspaces", "last_active_at"}
+    """What stays as it is in the row. No form has the first ones: quotas, requests and actions write them."""
+    kept = {"status", "suspended_by_hand", "suspended_by_quota", "quota_stops_workspaces", "last_active_at"}
     if changed is not None:
         kept |= {field.name for field in Namespace._meta.concrete_fields} - {*changed}
     return kept
-
-
-def _apply_suspension(namespace: Namespace, former: Namespace | None) -> str:
-    """Returns the status before."""
-    was_suspended = former is not None and former.status == Status.SUSPENDED
-    if namespace.status == Status.SUSPENDED and not was_suspended and not namespace.suspended_by_quota:
-        namespace.suspended_by_hand = True
-    if was_suspended and namespace.status != Status.SUSPENDED:
-        namespace.suspended_by_hand = namespace.suspended_by_quota = False
-    if namespace.suspended_by_hand or namespace.suspended_by_quota:
-        namespace.status = Status.SUSPENDED
-    elif namespace.status == Status.SUSPENDED:
-        namespace.status = Status.ACTIVE
-    return former.status if former else Status.ACTIVE
 
 
 def _live(account: Account) -> Any:

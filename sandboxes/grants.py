@@ -15,11 +15,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from django.db import DatabaseError
-from django.utils import timezone
 
 from common.sse.watched_grants import watched_grant
-from sandboxes.models import Sandbox, StaffToken
-from sandboxes.tokens import LIVE_STAFF, TokenHolder
+from sandboxes.models import Sandbox
+from sandboxes.tokens import TokenHolder, live_staff_tokens
 from workspaces.states import Status
 from workspaces.streams.grants import batches
 
@@ -73,7 +72,7 @@ def revoked_grants(grants: Sequence[SandboxGrant]) -> dict[SandboxGrant, str]:
 
 def _live_staff(hashes: set[str]) -> set[str]:
     """Those of these tokens that have not ended. One query, where there are any."""
-    live = StaffToken.objects.filter(expires_at__gt=timezone.now(), **LIVE_STAFF).order_by()
+    live = live_staff_tokens()
     return {found for some in batches(hashes) for found in live.filter(pk__in=some).values_list("pk", flat=True)}
 
 

@@ -11,6 +11,7 @@ from django.contrib.auth import get_user_model
 from edge.sandbox_address import sandbox_address
 from sandboxes import services
 from sandboxes.models import Sandbox
+from sandboxes.tokens import STAFF_PERMISSION
 from staff.actions import Act, StaffAction
 from workspaces.power.services import RUNS, STARTABLE, STOPPABLE
 from workspaces.states import Status
@@ -46,7 +47,7 @@ def _address(row: Sandbox) -> str:
 ACTIONS = (
     StaffAction(
         name="terminal", label="Open a terminal", call=_open_terminal, icon="terminal", harms=True, most=1,
-        permission="staff.open_terminal", leads_away=True,
+        permission=STAFF_PERMISSION, leads_away=True,
         allowed=lambda row: row.workspace.status != Status.DELETING,
         will="This opens a terminal with all rights inside the machine. One that sleeps is woken. The activity of the "
         f"machine, which its owner reads, names you. The address that opens is valid for {MINUTES} minutes.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
@@ -31,8 +32,8 @@ COLUMNS = (
 NAMESPACE_COLUMNS = (
     "account_id", "slug", "status", "suspended_by_hand", "suspended_by_quota", "quota_stops_workspaces", "deleted_at",
 )  # fmt: skip
-# Of a token of staff: its user may still sign in to the admin.
-LIVE_STAFF = {"user__is_active": True, "user__is_staff": True}
+# For tokens of staff.
+STAFF_PERMISSION = "staff.open_terminal"
 UNKNOWN = "The sandbox token is missing or unknown."
 ENDED = "This sandbox token was replaced by another one."
 OF_ANOTHER = "This token is that of another sandbox."
@@ -83,15 +84,21 @@ def require_socket_holder(sandbox_id: str, token: str) -> TokenHolder:
     """As `require_holder`, for WebSockets, which staff open with tokens of their own. One query."""
     if not token.startswith(STAFF_PREFIX):
         return require_holder(sandbox_id, token)
-    rows = StaffToken.objects.select_related("sandbox__workspace__namespace").order_by()
+    rows = live_staff_tokens().select_related("sandbox__workspace__namespace")
     rows = rows.only("token_hash", *(f"sandbox__{name}" for name in _LOADED))
-    live = rows.filter(token_hash__in=_hashes(token), expires_at__gt=timezone.now(), **LIVE_STAFF)
+    live = rows.filter(token_hash__in=_hashes(token))
     found = live.exclude(sandbox__workspace__status=Status.DELETING).first()
     if found is None:
         raise Unauthorized(UNKNOWN)
     if found.sandbox_id != sandbox_id:
         raise Forbidden(OF_ANOTHER)
     return TokenHolder(found.sandbox, found.token_hash)
+
+
+def live_staff_tokens() -> QuerySet[StaffToken]:
+    """Those that have not expired, and whose user may still sign in to the admin and get another."""
+    users = get_user_model().objects.with_perm(STAFF_PERMISSION).filter(is_staff=True)
+    return StaffToken.objects.filter(expires_at__gt=timezone.now(), user__in=users).order_by()
 
 
 def require_holder(sandbox_id: str, token: str) -> TokenHolder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
@@ -51,9 +52,11 @@ def host_update(*, name: str, accepts_new: bool) -> None:
     Host.objects.filter(name=name).update(accepts_new=accepts_new)
 
 
+@transaction.atomic
 def host_delete(*, name: str) -> None:
     """Delete a host that is gone; one that is alive makes its row again.
 
-    Raises ProtectedError while it has workspaces.
+    Raises ProtectedError while it has workspaces, also one that is being placed there: placement locks the row, too.
     """
-    Host.objects.filter(name=name).delete()
+    for host in Host.objects.select_for_update().filter(name=name):
+        host.delete()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -13,20 +14,19 @@ from django.views.decorators.http import require_POST
 from common.errors import NotFound
 from staff.audit import StaffMember, Target, record_entry
 from workspaces.models import Workspace
-from workspaces.streams.staff_tokens import LIFE, stream_token_create
-
-PERMISSION = "workspaces.add_streamtoken"
+from workspaces.streams.staff_tokens import LIFE, PERMISSION, stream_token_create
 
 
 @require_POST
 def live_access(request: HttpRequest, object_id: str, model_admin: Any) -> JsonResponse:
-    """A new token with the addresses that it reads. Needs PERMISSION; what was asked for is in both audit logs.
+    """A new token with the addresses that it reads. Needs PERMISSION, and to view the workspace; what was asked for is
+    in both audit logs.
 
     404 for a workspace that is not there (any more).
     """
-    if not request.user.has_perm(PERMISSION):
+    row: Workspace | None = model_admin.get_object(request, unquote(object_id))
+    if not request.user.has_perm(PERMISSION) or not model_admin.has_view_permission(request, row):
         raise PermissionDenied
-    row = Workspace.objects.only("id", "name", "account_id").filter(pk=object_id).first()
     assert isinstance(request.user, User)  # noqa: S101  # the admin lets in no other
     if row is None:
         raise Http404

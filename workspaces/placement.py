@@ -47,7 +47,8 @@ def place_on_host(wanted: Amount) -> Host:
             },
         )
     chosen = max(with_disk, key=lambda host: with_memory[host])
-    require_host_memory(chosen, wanted)
+    if not require_host_memory(chosen, wanted).accepts_new:  # drained before it was locked
+        return place_on_host(wanted)
     return chosen
 
 
@@ -65,17 +66,20 @@ def require_host_disk(host: Host) -> None:
         raise VMUnavailable("The host's disk is nearly full; try again later.", details={"resource": "disk_size_mb"})
 
 
-def require_host_memory(host: Host, wanted: Amount) -> None:
+def require_host_memory(host: Host, wanted: Amount) -> Host:
     """Whether the host can start a machine of that size. In a transaction, after the account's lock.
 
     Locks the host's row to the end of the transaction and sums again under the lock, so that two accounts never both
-    take the last of its memory. Raises VMUnavailable.
+    take the last of its memory. Returns the row as it is under the lock. Raises VMUnavailable.
     """
     if not host.is_alive:
         raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
-    Host.objects.select_for_update(no_key=True).filter(pk=host.pk).first()
+    locked = Host.objects.select_for_update(no_key=True).filter(pk=host.pk).first()
+    if locked is None:
+        raise VMUnavailable("The host of this workspace has been removed.")
     if free_memory(host) < wanted.memory_mb:
         raise VMUnavailable(f"The host has no {wanted.memory_mb} MiB of memory to spare; try again later.")
+    return locked
 
 
 def _living_hosts() -> list[tuple[Host, int]]:

@@ -18,16 +18,12 @@ from staff.actions import Act, StaffAction
 from staff.subjects import Subject
 
 
-def _set_active(act: Act, is_active: bool) -> None:
-    services.account_update(act.row, name=act.row.name, plan=act.row.plan, is_active=is_active)
-
-
 def _deactivate(act: Act) -> None:
-    _set_active(act, False)
+    services.account_switch(act.row, is_active=False)
 
 
 def _activate(act: Act) -> None:
-    _set_active(act, True)
+    services.account_switch(act.row, is_active=True)
 
 
 @admin.register(Plan)
@@ -80,11 +76,11 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
 
     def save_by_service(self, request: HttpRequest, obj: Account, *, change: bool) -> None:
         if change:
-            services.account_update(obj, name=obj.name, plan=obj.plan, is_active=obj.is_active)
+            services.account_update(obj, name=obj.name, plan=obj.plan)
             return
         account, issued = services.account_create(name=obj.name, plan=obj.plan_id)
         if not obj.is_active:
-            services.account_update(account, name=account.name, plan=account.plan, is_active=False)
+            services.account_switch(account, is_active=False)
         replace_fields(obj, account)
         _show_secret(request, issued)
 

@@ -53,10 +53,18 @@ def account_create(*, name: str, plan: str) -> tuple[Account, NewCredential]:
     return account, credential_issue(account=account, name="first", scope=Scope.ACCOUNT, binding=ScopeBinding())
 
 
-def account_update(account: Account, *, name: str, plan: Plan, is_active: bool) -> Account:
-    """Change what staff may change. While inactive, the account's credentials and tokens are refused."""
-    account.name, account.plan, account.is_active = name, plan, is_active
-    account.save(update_fields=["name", "plan", "is_active", "updated_at"])
+def account_update(account: Account, *, name: str, plan: Plan) -> Account:
+    """Change the name and the plan."""
+    account.name, account.plan = name, plan
+    account.save(update_fields=["name", "plan", "updated_at"])
+    return account
+
+
+def account_switch(account: Account, *, is_active: bool) -> Account:
+    """Activate or deactivate. While inactive, the account's credentials and tokens are refused. What else was changed
+    since `account` was read stays."""
+    account.is_active = is_active
+    account.save(update_fields=["is_active", "updated_at"])
     return account
 
 

@@ -1,7 +1,7 @@
 """Sessions of the admin in the database, under a hash of their key: who reads the table cannot use what it holds.
 
 A key has 165 random bits, so a plain hash is enough, and one without the secret key outlives its rotation. Data is
-signed by Django.
+signed by Django, and encrypted: a new credential's secret is in it until the page that shows it once has been read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import hashlib
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from cryptography.fernet import InvalidToken
 from django.contrib.sessions.backends import db
 from django.utils import timezone
+
+from common.secrets_at_rest import decrypted_text, encrypted_text
 
 # Of Django's column.
 KEY_LENGTH = 40
@@ -23,7 +26,18 @@ def stored_key(session_key: str) -> str:
 
 
 class SessionStore(db.SessionStore):
-    """Django's, but for the key under which a row is stored and found."""
+    """Django's, but for the key under which a row is stored and found, and for its data."""
+
+    def encode(self, session_dict: dict[str, Any]) -> str:
+        return encrypted_text(super().encode(session_dict))
+
+    def decode(self, session_data: bytes | str) -> dict[str, Any]:
+        """Empty for what is none: the session is signed out then."""
+        try:
+            data = decrypted_text(session_data if isinstance(session_data, str) else session_data.decode())
+        except (InvalidToken, UnicodeError):
+            return {}
+        return super().decode(data)
 
     def exists(self, session_key: str) -> bool:
         return super().exists(stored_key(session_key))

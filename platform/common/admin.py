@@ -8,11 +8,12 @@ from typing import Any
 
 from django.contrib import messages
 from django.db import router, transaction
-from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
+from django.db.models import JSONField, Model, ProtectedError, QuerySet, RestrictedError
 from django.db.models.deletion import Collector
 from django.http import HttpRequest, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 
+from common.admin_input import CheckedJSONField
 from common.admin_lists import ListMixin
 from common.admin_pages import PageMixin
 from common.errors import DomainError
@@ -46,6 +47,11 @@ class ServiceModelAdmin(AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
 
     What a service refuses is shown as an error message, and nothing is written.
     """
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if isinstance(db_field, JSONField):
+            kwargs["form_class"] = CheckedJSONField
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def save_by_service(self, request: HttpRequest, obj: Any, *, change: bool) -> None:
         """Write a new or changed row. May set `obj.pk`."""

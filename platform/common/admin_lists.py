@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
@@ -17,18 +16,25 @@ from ipaddress import AddressValueError, IPv4Address
 from operator import or_
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin import FieldListFilter, ShowFacets, SimpleListFilter
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import ValidationError
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from unfold.contrib.filters.forms import SearchForm
 from unfold.views import ChangeList
 
+from common.admin_input import ID, checked_value, possible_keys
+
 AFTER, BEFORE = "_after", "_before"
 ROWS = 50
-# As `common.ids.new_id` makes them.
-_ID = re.compile(r"[a-z]{2,5}_[a-z0-9]{16}")
+# Beyond it no list has a page; databases refuse numbers that are much larger.
+MOST_PAGES = 10**6
+# A cursor has a key or two. JSON that is nested deeply takes the whole stack.
+CURSOR_LENGTH = 200
 
 
 class Paging:
@@ -42,7 +48,28 @@ class Paging:
         self.count = self.num_pages = 0
 
 
-class UncountedChangeList(ChangeList):
+class FilteredChangeList(ChangeList):
+    """A list that its filters alone choose from.
+
+    Django's own takes any lookup of any column of the table (`?token_hash__startswith=a`): what is shown on no page
+    could be guessed letter by letter.
+    """
+
+    def __init__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().__init__(request, *args, **kwargs)
+        except OverflowError as exc:  # the number of a row, in a filter
+            raise IncorrectLookupParameters(exc) from exc
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        specs, has_filters, left, *others = super().get_filters(request)
+        if left:
+            messages.error(request, f"This list has no filter {', '.join(sorted(left))}; all of it is shown.")
+            raise IncorrectLookupParameters(f"no filters: {sorted(left)}")
+        return specs, has_filters, left, *others
+
+
+class UncountedChangeList(FilteredChangeList):
     """A page of rows, found by its number, or by key where the admin class has a `keyset`."""
 
     page_num: int
@@ -64,7 +91,7 @@ class UncountedChangeList(ChangeList):
         self.show_admin_actions = True
 
     def _rows_by_number(self) -> list[Any]:
-        number = self.page_num = max(1, self.page_num)
+        number = self.page_num = min(max(1, self.page_num), MOST_PAGES)
         start = (number - 1) * self.list_per_page
         found = list(self.queryset[start : start + self.list_per_page + 1])
         rows = found[: self.list_per_page]
@@ -75,7 +102,7 @@ class UncountedChangeList(ChangeList):
 
     def _rows_by_key(self, request: HttpRequest, keyset: Sequence[str]) -> list[Any]:
         backwards = BEFORE in request.GET
-        values = _cursor_values(request.GET.get(BEFORE if backwards else AFTER, ""), len(keyset))
+        values = _cursor_values(self.model, request.GET.get(BEFORE if backwards else AFTER, ""), keyset)
         order = [_reversed(name) for name in keyset] if backwards else list(keyset)
         queryset = self.queryset.order_by(*order)
         found = list((queryset.filter(_beyond(order, values)) if values else queryset)[: self.list_per_page + 1])
@@ -106,15 +133,25 @@ def _cursor(row: Model, keyset: Sequence[str]) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _cursor_values(cursor: str, length: int) -> list[Any]:
+def _cursor_values(model: type[Model], cursor: str, keyset: Sequence[str]) -> list[Any]:
     """The values of a cursor; empty for what is none, which shows the first page."""
+    if len(cursor) > CURSOR_LENGTH:
+        return []
     try:
         values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
         return []
-    if not isinstance(values, list) or len(values) != length or not all(isinstance(v, str | int) for v in values):
+    if not isinstance(values, list) or len(values) != len(keyset) or not all(isinstance(v, str | int) for v in values):
         return []
-    return values
+    try:
+        return [checked_value(_column(model, name), value) for name, value in zip(keyset, values, strict=True)]
+    except ValidationError:
+        return []
+
+
+def _column(model: type[Model], name: str) -> Any:
+    plain = name.lstrip("-")
+    return model._meta.pk if plain == "pk" else model._meta.get_field(plain)
 
 
 def _beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
@@ -122,22 +159,30 @@ def _beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
     found, equal = Q(), Q()
     for name, value in zip(order, values, strict=True):
         column = name.lstrip("-")
-        found |= equal & Q(**{f"{column}__{'lt' if name.startswith('-') else 'gt'}": _typed(value)})
-        equal &= Q(**{column: _typed(value)})
+        found |= equal & Q(**{f"{column}__{'lt' if name.startswith('-') else 'gt'}": value})
+        equal &= Q(**{column: value})
     first = order[0].lstrip("-")
-    return Q(**{f"{first}__{'lte' if order[0].startswith('-') else 'gte'}": _typed(values[0])}) & found
+    return Q(**{f"{first}__{'lte' if order[0].startswith('-') else 'gte'}": values[0]}) & found
 
 
-def _typed(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_datetime(value) or value
-    except ValueError:
-        return value
+class CheckedListMixin:
+    """For admin classes: a list that takes nothing but its filters, and keys that a row can have."""
+
+    model: Any
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return FilteredChangeList
+
+    def response_action(self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Rows whose keys no row can have are not looked for."""
+        keys = possible_keys(self.model, request.POST.getlist(ACTION_CHECKBOX_NAME))
+        sent = request.POST.copy()
+        sent.setlist(ACTION_CHECKBOX_NAME, [str(key) for key in keys])
+        request.POST = sent  # type: ignore[assignment]  # a copy of it
+        return super().response_action(request, queryset, *args, **kwargs)  # type: ignore[misc]
 
 
-class ListMixin:
+class ListMixin(CheckedListMixin):
     """For admin classes: lists as described above.
 
     `keyset`: the order of a table that grows without end, as of `order_by`, whose columns are never null and are
@@ -170,7 +215,7 @@ class ListMixin:
         return queryset.filter(reduce(or_, (Q(**{name: search_term.strip()}) for name in columns))), False
 
     def _exact_columns(self, term: str) -> tuple[str, ...]:
-        if _ID.fullmatch(term):
+        if ID.fullmatch(term):
             return self.search_ids
         return self.search_ips if self.search_ips and _is_ip(term) else ()
 
@@ -188,6 +233,7 @@ class IdFilter(FieldListFilter):
     template = "unfold/filters/filters_field.html"
 
     def __init__(self, field: Any, *args: Any, field_path: str) -> None:
+        self.field_of_column = field
         self.column = getattr(field, "attname", field_path) if "__" not in field_path else field_path
         self.parameter = f"by_{field_path}"
         super().__init__(field, *args, field_path=field_path)  # type: ignore[misc]  # five others
@@ -201,7 +247,12 @@ class IdFilter(FieldListFilter):
         return True
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(**{self.column: self.value}) if self.value else queryset
+        if not self.value:
+            return queryset
+        try:
+            return queryset.filter(**{self.column: checked_value(self.field_of_column, self.value)})
+        except ValidationError:  # no row has it
+            return queryset.none()
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         label = f"By {self.title} (exact)"

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.admin.utils import unquote
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from common.admin_columns import badge
+from common.admin_input import checked_value, given_id
 
 ROWS = 10  # of a table on a page
 
@@ -152,6 +154,14 @@ class PageMixin:
 
     change_form_template = "dashboard/object.html"
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        key = given_id(object_id)
+        try:
+            checked_value(self.model._meta.pk, key)  # type: ignore[attr-defined]
+        except ValidationError:
+            return None
+        return super().get_object(request, key, from_field)  # type: ignore[misc]
+
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> Any:
@@ -163,7 +173,7 @@ class PageMixin:
         form = _forms.get(model.lower())
         if request.method != "GET" or form is None:
             return {}
-        row = self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        row = self.get_object(request, unquote(object_id))
         if row is None or not self.has_view_or_change_permission(request, row):  # type: ignore[attr-defined]
             return {}
         tabs = tabs_of(request, model, row, form.tabs)

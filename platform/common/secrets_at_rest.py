@@ -44,6 +44,15 @@ def _fernet() -> MultiFernet:
     )
 
 
+def encrypted_text(text: str) -> str:
+    return _fernet().encrypt(text.encode()).decode()
+
+
+def decrypted_text(text: str) -> str:
+    """Under the present key or one that it replaced. Raises `cryptography.fernet.InvalidToken` for anything else."""
+    return _fernet().decrypt(text.encode()).decode()
+
+
 if TYPE_CHECKING:
     _AnyTextField = models.TextField[Any, Any]
 else:
@@ -54,12 +63,12 @@ class EncryptedJSONField(_AnyTextField):
     """A JSON value that is encrypted in the database. Cannot be queried."""
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
-        return None if value is None else json.loads(_fernet().decrypt(value.encode()))
+        return None if value is None else json.loads(decrypted_text(value))
 
     def get_prep_value(self, value: Any) -> str | None:
         if value is None:
             return None
-        return _fernet().encrypt(json.dumps(value, separators=(",", ":")).encode()).decode()
+        return encrypted_text(json.dumps(value, separators=(",", ":")))
 
     def to_python(self, value: Any) -> Any:
         return value

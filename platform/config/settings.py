@@ -58,6 +58,7 @@ MIDDLEWARE = [
 ]
 # Sessions, CSRF and messages serve the admin alone; API requests do not pay for them.
 ADMIN_MIDDLEWARE = [
+    "config.middleware.refuse_null_characters",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
+from common.admin_input import search_page
 from config.api_document import api_document
 from config.app_list import url_modules
 from config.health import healthz, readyz
@@ -22,6 +23,7 @@ urlpatterns = [
     # Its script is a file of its own, which the page's policy allows.
     path("docs", docs_page(SpectacularSwaggerSplitView.as_view(url_name="openapi", url_self="/docs"))),
     path("admin/second-factor/", include("staff.second_factor.pages")),
+    path("admin/search/", admin.site.admin_view(search_page)),  # before unfold's own
     path("admin/", admin.site.urls),
     *[path("", include(module)) for module in url_modules()],
 ]

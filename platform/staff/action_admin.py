@@ -16,6 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_http_methods
 from unfold.enums import ActionVariant
 
+from common.admin_input import possible_keys
 from staff.actions import Outcomes, StaffAction, rows_act
 from staff.audit import StaffMember
 from staff.subjects import Subject
@@ -115,10 +116,7 @@ class StaffActionsMixin:
         return HttpResponseRedirect(self._url_after(request, rows))
 
     def _chosen(self, request: HttpRequest, keys: list[str]) -> list[Any]:
-        try:
-            return list(self.staff_rows(request).filter(pk__in=keys))
-        except ValueError:  # a key that is no number, say
-            return []
+        return list(self.staff_rows(request).filter(pk__in=possible_keys(self.model, keys)))
 
     def _confirmation(self, request: HttpRequest, action: StaffAction, rows: list[Any], form: Any) -> HttpResponse:
         context = {

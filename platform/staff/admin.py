@@ -14,7 +14,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from common.admin import AuditedFormsMixin, ReadOnlyAdmin
 from common.admin_columns import state_column, text_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
+from common.admin_lists import AgeFilter, CheckedListMixin, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.models import Authenticator, StaffEntry
@@ -42,12 +42,12 @@ class StaffEntryAdmin(ReadOnlyAdmin):
 
 def _reset_factor(act: Act) -> None:
     by = User.objects.filter(pk=act.user_id or 0, is_superuser=True).exists()
-    services.require_reset_allowed(act.row.is_superuser, by)
+    services.require_reset_allowed(act.row.is_superuser, by, is_own=act.row.pk == act.user_id)
     services.factor_reset(act.row.pk)
 
 
 @admin.register(User)
-class StaffUserAdmin(StaffActionsMixin, AuditedFormsMixin, UserAdmin, ModelAdmin):
+class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, AuditedFormsMixin, UserAdmin, ModelAdmin):
     """Who is no superuser neither makes one, nor changes one, nor gives permissions beside the groups."""
 
     form = UserChangeForm
@@ -94,7 +94,7 @@ class StaffUserAdmin(StaffActionsMixin, AuditedFormsMixin, UserAdmin, ModelAdmin
 
 
 @admin.register(Group)
-class StaffGroupAdmin(AuditedFormsMixin, GroupAdmin, ModelAdmin):
+class StaffGroupAdmin(CheckedListMixin, AuditedFormsMixin, GroupAdmin, ModelAdmin):
     actions = None
 
 

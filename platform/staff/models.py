@@ -12,7 +12,11 @@ from staff.factor_models import Authenticator, RecoveryCode
 
 __all__ = ["AUDIT", "Authenticator", "FixedRows", "Outcome", "RecoveryCode", "StaffEntry"]
 
-AUDIT = AppendOnly(table="staff_staffentry", refusal="An audit entry of staff is never changed or deleted.")
+AUDIT = AppendOnly(
+    table="staff_staffentry",
+    refusal="An audit entry of staff is never changed or deleted.",
+    same="id = NEW.id OR submission <> '' AND submission = NEW.submission AND object_id = NEW.object_id",
+)
 
 
 class Outcome(models.TextChoices):

@@ -81,3 +81,11 @@ def test_staff_replace_a_secret_and_see_none(staff: Client, api: Caller) -> None
     assert "sec_" not in answer.content.decode()
     assert api.get("/workspace").status_code == 401
     assert Credential.objects.get().epoch == credential.epoch + 1
+
+
+def test_a_deactivation_leaves_alone_what_was_changed_since_the_account_was_read(api: Caller) -> None:
+    stale = Account.objects.get(pk=api.account.pk)
+    Account.objects.filter(pk=stale.pk).update(name="renamed")
+    services.account_switch(stale, is_active=False)
+    stored = Account.objects.get(pk=stale.pk)
+    assert (stored.name, stored.is_active) == ("renamed", False)

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.apps import apps
+from django.contrib.sessions.backends import db
 from django.contrib.sessions.models import Session
+from django.core import signing
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
 from accounts import tasks
 from accounts.sessions import SessionStore, stored_key
+from tests.callers import Caller
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/accounts/account/"
@@ -34,6 +37,27 @@ def test_the_key_of_a_session_is_nowhere_in_the_database(staff: Client) -> None:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f'SELECT * FROM "{table}"')
             assert key not in str(cursor.fetchall())
+
+
+def test_a_secret_that_waits_to_be_shown_is_not_readable_in_the_database(staff: Client, api: Caller) -> None:
+    """As it is made by the form, before the browser has followed to the page that shows it."""
+    sent = {"account": api.account.pk, "name": "mine", "scope": "account"}
+    made = staff.post("/admin/accounts/credential/add/", sent)
+    assert made.status_code == 302
+    data = Session.objects.get().session_data
+    key = staff.cookies["sessionid"].value
+    secret = str(SessionStore(key).load()["_messages"]).partition("secret ")[2].partition(";")[0]
+    assert secret.startswith("sec_")
+    with pytest.raises(signing.BadSignature):
+        signing.loads(data, salt=SessionStore().key_salt, serializer=SessionStore().serializer)
+    assert secret not in data
+    assert secret in staff.get(made["Location"]).content.decode()
+
+
+def test_data_that_was_not_encrypted_is_no_session(staff: Client) -> None:
+    plain = db.SessionStore().encode(staff.session.load())
+    Session.objects.update(session_data=plain)
+    assert staff.get(PAGE).status_code == 302
 
 
 def test_what_the_table_holds_is_no_key(staff: Client) -> None:

@@ -183,3 +183,28 @@ def test_roles_are_made_by_migrate_and_again_as_they_were() -> None:
 
 def permissions_by_group() -> dict[str, set[int]]:
     return {group.name: set(group.permissions.values_list("pk", flat=True)) for group in Group.objects.all()}
+
+
+def test_an_administrator_neither_adds_a_superuser_nor_deletes_one_among_others() -> None:
+    client = member("Administrator")
+    root, one = get_user_model().objects.create_superuser("root"), get_user_model().objects.create_user("one")
+    password = "a long one indeed 1"
+    fields: dict[str, Any] = {"username": "new", "usable_password": "true", "is_superuser": "on", "is_staff": "on"}
+    client.post(page("auth.user", "add"), {**fields, "password1": password, "password2": password})
+    made = get_user_model().objects.get(username="new")
+    assert (made.is_superuser, made.is_staff) == (False, False)
+    chosen = {"action": "delete_selected", "_selected_action": [root.pk, one.pk], "post": "yes"}
+    assert client.post(page("auth.user", "changelist"), chosen).status_code == 403
+    assert get_user_model().objects.filter(pk__in=[root.pk, one.pk]).count() == 2
+
+
+def test_nobody_sees_the_hash_of_a_password() -> None:
+    client = member("Administrator")
+    one = get_user_model().objects.create_user("one", password="a long one indeed 1")
+    root = get_user_model().objects.create_superuser("root", password="a long one indeed 1")
+    for user in (one, root):
+        for kind in ("change", "history"):
+            text = client.get(page("auth.user", kind, user.pk)).content.decode()
+            _, _, salt, digest = user.password.split("$")
+            assert salt not in text
+            assert digest not in text

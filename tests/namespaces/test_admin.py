@@ -23,7 +23,7 @@ def default(api: Caller) -> Namespace:
 def post(staff: Client, namespace: Namespace | None, **fields: Any) -> str:
     """The page after the form was sent, with its messages."""
     place = f"{namespace.pk}/change" if namespace else "add"
-    common = {"name": "Name", "type": "default", "status": "active", "metadata": "{}", "tags": "[]"}
+    common = {"name": "Name", "type": "default", "metadata": "{}", "tags": "[]"}
     form = {**common, "resource_limits": "{}", **fields}
     answer = staff.post(f"/admin/namespaces/namespace/{place}/", form, follow=True)
     assert answer.status_code == 200
@@ -44,17 +44,32 @@ def test_another_default_takes_the_place_of_the_first(staff: Client, default: Na
     assert Namespace.objects.get(account=default.account_id, is_default=True).slug == "other"
 
 
-def test_a_suspension_by_status_has_its_reason_and_ends_with_it(staff: Client, default: Namespace) -> None:
+def test_the_form_suspends_and_restores_nothing_which_takes_a_reason(staff: Client, default: Namespace) -> None:
     fields = {"account": default.account_id, "slug": "default", "is_default": "on"}
-    post(staff, default, **fields, status="suspended")
+    post(staff, default, **fields, status="suspended", suspended_by_hand="on", suspended_by_quota="on")
+    default.refresh_from_db()
+    state = (default.status, default.suspended_by_hand, default.suspended_by_quota)
+    assert state == (Status.ACTIVE, False, False)
+    Namespace.objects.update(status=Status.SUSPENDED, suspended_by_hand=True)
+    post(staff, default, **fields, status="active")
     default.refresh_from_db()
     assert (default.status, default.suspended_by_hand) == (Status.SUSPENDED, True)
-    post(staff, default, **fields, status="active", suspended_by_hand="on")
-    default.refresh_from_db()
-    assert (default.status, default.suspended_by_hand) == (Status.ACTIVE, False)
-    post(staff, default, **fields, suspended_by_quota="on")
-    default.refresh_from_db()
-    assert (default.status, default.suspended_by_hand) == (Status.SUSPENDED, False)
+    post(staff, None, account=default.account_id, slug="other", status="suspended", suspended_by_hand="on")
+    other = Namespace.objects.get(slug="other")
+    assert (other.status, other.suspended_by_hand) == (Status.ACTIVE, False)
+
+
+def test_staff_suspend_and_activate_with_a_reason(staff: Client, api: Caller) -> None:
+    team = Namespace.objects.create(account=api.account, name="Team", slug="team")
+    confirm(staff, "namespaces/namespace", "suspend", team.pk, reason="")
+    team.refresh_from_db()
+    assert team.status == Status.ACTIVE
+    confirm(staff, "namespaces/namespace", "suspend", team.pk, reason="It sends spam.")
+    team.refresh_from_db()
+    assert (team.status, team.suspended_by_hand) == (Status.SUSPENDED, True)
+    confirm(staff, "namespaces/namespace", "activate", team.pk)
+    team.refresh_from_db()
+    assert (team.status, team.suspended_by_hand) == (Status.ACTIVE, False)
 
 
 def test_the_default_is_not_deleted_and_has_the_workspaces_of_others(

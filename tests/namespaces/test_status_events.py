@@ -12,9 +12,10 @@ from django.test import Client
 from credits import ledger
 from credits.entries import Purpose
 from credits.models import Service
-from namespaces import services, status_events
+from namespaces import status_events
 from namespaces.models import Namespace, Status
 from tests.callers import Caller
+from tests.staff.pages import confirm
 from tests.webhooks.outbox import published, subscribe
 from tests.webhooks.receiver import pass_time
 from tests.world import assert_error
@@ -110,10 +111,8 @@ def test_one_that_is_suspended_by_both_is_restored_when_the_last_is_lifted(api: 
 
 
 def test_what_staff_do(team: Namespace, staff: Client) -> None:
-    for status in (Status.SUSPENDED, Status.SUSPENDED, Status.ACTIVE):
-        team.refresh_from_db()
-        team.status = status
-        services.namespace_save(team, actor="staff root")
+    for action in ("suspend", "suspend", "activate"):
+        confirm(staff, "namespaces/namespace", action, team.pk, reason="why")
     assert changes(team) == [(SUSPENDED, "manual"), (RESTORED, "manual")]
 
 

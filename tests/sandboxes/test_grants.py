@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from accounts.services import account_update
+from accounts.services import account_switch
 from common.sse import watched_grants
 from namespaces.models import Namespace
 from sandboxes import grants, services
@@ -91,7 +91,7 @@ def _in_thread(work: Callable[[TokenHolder], None], holder: TokenHolder) -> None
 def test_sockets_of_an_inactive_account_end(api: Caller, holders: list[TokenHolder]) -> None:
     of_both = [grants.SandboxGrant(holder.sandbox.pk, holder.sandbox.token_hash) for holder in holders]
     assert grants.revoked_grants(of_both) == {}
-    account_update(api.account, name="acme", plan=api.account.plan, is_active=False)
+    account_switch(api.account, is_active=False)
     assert set(grants.revoked_grants(of_both).values()) == {grants.INACTIVE}
 
 

@@ -139,11 +139,18 @@ def deactivate(token: str) -> None:
     get_user_model().objects.update(is_active=False)
 
 
+def demote(token: str) -> None:
+    """As by the group of administrators, which the user has left."""
+    get_user_model().objects.update(is_superuser=False)
+    user: Any = get_user_model().objects.get()
+    user.user_permissions.add(Permission.objects.get(codename="view_sandbox"))
+
+
 def remove_user(token: str) -> None:
     get_user_model().objects.all().delete()
 
 
-@pytest.mark.parametrize("end", [expire, dismiss, deactivate, remove_user])
+@pytest.mark.parametrize("end", [expire, dismiss, deactivate, demote, remove_user])
 def test_it_ends_with_its_time_and_with_its_user(sandbox: Sandbox, token: str, end: Any) -> None:
     holder = require_socket_holder(sandbox.pk, token)
     grant = grants.SandboxGrant(sandbox.pk, holder.staff_hash, staff=True)

@@ -11,7 +11,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import Model
 from django.test import Client
 
-from accounts.services import account_update
+from accounts.services import account_switch
 from common.secrets_at_rest import keyed_hash
 from namespaces.models import Namespace
 from sandboxes import services
@@ -140,9 +140,9 @@ def test_a_deleted_sandboxs_tokens_are_unknown(api: Caller, holder: Holder, vmho
 
 
 def test_an_inactive_accounts_sandbox_lets_no_holder_in(api: Caller, stopped: Holder) -> None:
-    account_update(api.account, name="acme", plan=api.account.plan, is_active=False)
+    account_switch(api.account, is_active=False)
     assert_refused(stopped.call(), 401)
-    account_update(api.account, name="acme", plan=api.account.plan, is_active=True)
+    account_switch(api.account, is_active=True)
     assert is_let_in(stopped)
 
 

@@ -47,6 +47,17 @@ def test_the_database_refuses_it_too(entry: StaffEntry, statement: str) -> None:
     assert StaffEntry.objects.count() == 1
 
 
+def test_no_entry_takes_the_place_of_another_of_the_same_page(entry: StaffEntry) -> None:
+    record_entry(StaffMember(1, "root"), "workspace.stop", Target(object_id="ws_2"), submission="a" * 32)
+    columns = [field.attname for field in StaffEntry._meta.concrete_fields if field.attname != "id"]
+    names, values = ", ".join(columns), ", ".join(column.replace("reason", "'x'") for column in columns)
+    verb = "INSERT" if connection.vendor == "postgresql" else "INSERT OR REPLACE"
+    statement = f"{verb} INTO staff_staffentry ({names}) SELECT {values} FROM staff_staffentry WHERE submission <> ''"
+    with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+    assert list(StaffEntry.objects.order_by("id").values_list("reason", flat=True)) == ["", ""]
+
+
 def test_a_superuser_reads_entries_and_changes_none(staff: Client, entry: StaffEntry) -> None:
     path = "/admin/staff/staffentry/"
     assert "workspace.stop" in staff.get(path).content.decode()

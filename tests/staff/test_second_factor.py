@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from io import StringIO
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
@@ -64,7 +66,8 @@ def forget_last(user: User) -> None:
 def recovery(user: User) -> list[str]:
     """The user has a second factor, and these recovery codes."""
     member = StaffMember(user.pk, user.username)
-    made = services.factor_confirm(member, code_of(services.factor_begin(user.pk).secret))
+    begun = services.factor_begin(user.pk)
+    made = services.factor_confirm(member, code_of(begun.secret), begun.pk)
     forget_last(user)
     return made
 
@@ -311,3 +314,61 @@ def test_a_session_ends_with_its_setting(client: Client) -> None:
     assert settings.SESSION_COOKIE_AGE == settings.ENV.admin_session_seconds == 12 * 3600
     left = client.session.get_expiry_date() - timezone.now()
     assert timedelta(hours=11) < left <= timedelta(hours=12, seconds=5)
+
+
+def test_nobody_resets_the_own_one_without_a_code(client: Client, user: User, recovery: list[str]) -> None:
+    send(client, code_of(secret_of(user)))
+    answer = confirm(client, "auth/user", "reset_factor", user.pk, reason="I have it, but no code.")
+    assert "with a code" in shown(answer)[0]
+    assert Authenticator.objects.filter(user=user, confirmed=True).exists()
+
+
+def test_a_key_that_another_session_has_seen_becomes_no_second_factor(client: Client, user: User) -> None:
+    """Who has the password and opens the page first knows its key; the user gets another one."""
+    thief = Client()
+    thief.force_login(user)
+    thief.get(SETUP)
+    seen = secret_of(user)
+    assert seen not in client.get(SETUP).content.decode()
+    own = secret_of(user)
+    late = thief.post(SETUP, {"code": code_of(seen)})
+    assert "has been begun since" in late.content.decode()
+    assert secret_of(user) not in (seen, own)
+    refused = client.post(SETUP, {"code": code_of(own)}).content.decode()
+    assert secret_of(user) in refused
+    assert "has been begun since" in refused
+    assert not Authenticator.objects.filter(confirmed=True).exists()
+    assert "Recovery codes" in client.post(SETUP, {"code": code_of(secret_of(user))}).content.decode()
+    assert thief.get("/admin/")["Location"].startswith(VERIFY)
+
+
+def test_a_page_that_is_loaded_again_shows_the_same_key(client: Client, user: User) -> None:
+    client.get(SETUP)
+    secret = secret_of(user)
+    assert secret in client.get(SETUP).content.decode()
+    assert secret in client.post(SETUP, {"code": "000000x"}).content.decode()
+
+
+def _addresses(patterns: Any, prefix: str) -> Iterator[str]:
+    """Every address of the admin, with something for each of its parameters."""
+    for each in patterns:
+        route = str(each.pattern)
+        if hasattr(each, "url_patterns"):
+            yield from _addresses(each.url_patterns, prefix + route)
+        elif not route.startswith(("(?P", "^")):
+            yield prefix + re.sub(r"<[^>]+>", "1", route)
+
+
+def test_no_address_of_the_admin_is_open_before_the_code(client: Client, recovery: list[str]) -> None:
+    found = {*_addresses(admin.site.urls[0], "/admin/"), "/admin/anything", "/admin"}
+    assert len(found) > 250
+    for path in found - {"/admin/logout/"}:
+        answers = [client.get(path), client.post(path)]
+        assert {(one.status_code, one["Location"].partition("?")[0]) for one in answers} == {(302, VERIFY)}, path
+
+
+@pytest.mark.parametrize("path", [VERIFY, SETUP, "/admin/workspaces/workspace/ws_1/live/", "/admin/logout/"])
+def test_a_post_without_the_csrf_token_is_refused(user: User, path: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(user)
+    assert client.post(path, {"code": "000000"}).status_code == 403

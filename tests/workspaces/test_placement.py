@@ -16,6 +16,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_host, make_workspace
 from tests.workspaces.workspace_states import no_free_waiting_place
 from vmbackend.models import Host
+from vmbackend.services import host_delete, host_update
 from workspaces import placement
 from workspaces.models import Workspace
 from workspaces.quota import Amount
@@ -120,3 +121,37 @@ def test_of_equally_free_hosts_the_first_by_name_is_chosen() -> None:
     for name in ("host-c", "host-a", "host-b"):
         make_host(name)
     assert place().name == "host-a"
+
+
+def _after_the_choice(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """What another transaction commits after the hosts were read and before one is locked."""
+    read, changes = placement._living_hosts, [change]
+
+    def living() -> Any:
+        found = read()
+        if changes:
+            changes.pop()()
+        return found
+
+    monkeypatch.setattr(placement, "_living_hosts", living)
+
+
+def test_a_host_that_is_drained_while_it_is_chosen_takes_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_host("first")
+    make_host("second")
+    _after_the_choice(monkeypatch, lambda: host_update(name="first", accepts_new=False))
+    assert place().pk == "second"
+
+
+def test_the_last_host_that_is_drained_while_it_is_chosen_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_host("only")
+    _after_the_choice(monkeypatch, lambda: host_update(name="only", accepts_new=False))
+    with pytest.raises(VMUnavailable, match="No host is available"):
+        place()
+
+
+def test_a_host_that_is_removed_while_it_is_chosen_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_host("only")
+    _after_the_choice(monkeypatch, lambda: host_delete(name="only"))
+    with pytest.raises(VMUnavailable, match="removed"):
+        place()

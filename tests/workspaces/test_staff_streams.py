@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, Permission
 from django.test import RequestFactory
 from django.utils import timezone
 from rest_framework.request import Request
@@ -90,11 +91,18 @@ def deactivate() -> None:
     get_user_model().objects.update(is_active=False)
 
 
+def demote() -> None:
+    """No superuser any more, and of the role that may only look."""
+    get_user_model().objects.update(is_superuser=False)
+    user: Any = get_user_model().objects.get()
+    user.user_permissions.add(Permission.objects.get(codename="view_workspace"))
+
+
 def delete() -> None:
     StreamToken.objects.all().delete()
 
 
-@pytest.mark.parametrize("end", [expire, dismiss, deactivate, delete])
+@pytest.mark.parametrize("end", [expire, dismiss, deactivate, demote, delete])
 def test_a_token_ends_and_open_streams_with_it(token: str, end: Any) -> None:
     actor = actor_by(token)
     assert actor is not None
@@ -103,6 +111,20 @@ def test_a_token_ends_and_open_streams_with_it(token: str, end: Any) -> None:
     assert revoked_staff_grants([grant]) == {grant: ENDED}
     with pytest.raises(Unauthorized):
         actor_by(token)
+
+
+def test_a_token_of_who_has_the_permission_by_a_group_is_taken(token: str) -> None:
+    user: Any = get_user_model().objects.get()
+    user.is_superuser, user.is_staff = False, True
+    user.save()
+    group = Group.objects.create(name="Watchers")
+    group.permissions.add(Permission.objects.get(codename="add_streamtoken"))
+    user.groups.add(group, Group.objects.create(name="Others"))
+    actor = actor_by(token)
+    assert actor is not None
+    assert revoked_staff_grants([staff_grant_of(actor)]) == {}
+    user.groups.clear()
+    assert revoked_staff_grants([staff_grant_of(actor)]) == {staff_grant_of(actor): ENDED}
 
 
 def test_a_workspace_that_is_being_deleted_gets_none(row: Workspace) -> None:
@@ -116,5 +138,5 @@ def test_a_workspace_that_is_being_deleted_gets_none(row: Workspace) -> None:
 
 def test_expired_tokens_are_removed_with_the_next_one(row: Workspace, token: str) -> None:
     expire()
-    stream_token_create(workspace=row, user=get_user_model().objects.get(), actor="x")  # type: ignore[arg-type]
+    stream_token_create(workspace=row, user=get_user_model().objects.get(), actor="x")
     assert StreamToken.objects.count() == 1

@@ -10,7 +10,7 @@ from workspaces.models.workspace import Workspace
 
 class StreamToken(models.Model):
     """The keyed hash of a token by which one member of the staff reads the event streams of one workspace, until
-    `expires_at`. It ends with the workspace, and where its user is no active staff any more.
+    `expires_at`. It ends with the workspace, and where its user is no active staff any more, or may not have another.
     """
 
     token_hash = models.CharField(primary_key=True, max_length=64)

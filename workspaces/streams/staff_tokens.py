@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from rest_framework.request import Request
 
@@ -30,8 +31,7 @@ PREFIX = "wst_"
 LIFE = timedelta(minutes=15)
 VIA = "staff"
 ENDED = "the time of this view is over"
-# Its user may still sign in to the admin.
-_LIVE = {"user__is_active": True, "user__is_staff": True}
+PERMISSION = "workspaces.add_streamtoken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class StreamAuthentication(AccountAuthentication):
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip().startswith(PREFIX):
             return super().authenticate(request)
-        rows = StreamToken.objects.filter(token_hash__in=keyed_hashes(token.strip()), expires_at__gt=timezone.now())
-        found = rows.filter(**_LIVE).select_related("workspace__account").only("token_hash", "user_id", *_READ).first()
+        rows = _live_tokens().filter(token_hash__in=keyed_hashes(token.strip()))
+        found = rows.select_related("workspace__account").only("token_hash", "user_id", *_READ).first()
         if found is None:
             raise Unauthorized
         workspace = found.workspace
@@ -85,13 +85,19 @@ class StreamAuthentication(AccountAuthentication):
 _READ = ("workspace__account__id", "workspace__account__name", "workspace__account__is_active")
 
 
+def _live_tokens() -> QuerySet[StreamToken]:
+    """Those that have not expired, and whose user may still sign in to the admin and get another."""
+    users = User.objects.with_perm(PERMISSION).filter(is_staff=True)
+    return StreamToken.objects.filter(expires_at__gt=timezone.now(), user__in=users)
+
+
 def staff_grant_of(actor: Actor) -> StaffStreamGrant:
     return StaffStreamGrant(actor.workspace_id, actor.credential_id)
 
 
 def revoked_staff_grants(grants: Sequence[StaffStreamGrant]) -> dict[StaffStreamGrant, str]:
     """The revoked grants, each with a reason. While the database does not answer, none is."""
-    live = StreamToken.objects.filter(expires_at__gt=timezone.now(), **_LIVE)
+    live = _live_tokens()
     try:
         known = {
             key

@@ -8,7 +8,7 @@ import secrets
 import time
 from datetime import datetime
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django_otp.oath import TOTP
 
@@ -28,6 +28,7 @@ CODE_LENGTH = 16
 # The wait after wrong codes doubles from one second to 2^9: of a million codes an attacker who has the password tries
 # 170 a day.
 MOST_FAILURES = 10
+NOT_BEGUN = "Another second factor has been begun since; use the new key."
 
 
 class WrongCode(DomainError):
@@ -44,23 +45,39 @@ def factor_of(user_id: int) -> Authenticator | None:
     return found
 
 
-def factor_begin(user_id: int) -> Authenticator:
-    """The authenticator that is to be confirmed; made where there is none. Raises Conflict where one is confirmed."""
-    secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode()
-    defaults = {"secret": secret, "confirmed": False, "name": "authenticator"}
-    found: Authenticator = Authenticator.objects.get_or_create(user_id=user_id, defaults=defaults)[0]
-    if found.confirmed:
+@transaction.atomic
+def factor_begin(user_id: int, begun: int | None = None) -> Authenticator:
+    """The authenticator that is to be confirmed: that with the key `begun`, else a new one in place of any other, as
+    who has begun another session may know its secret. Raises Conflict where one is confirmed."""
+    found: Authenticator | None = Authenticator.objects.select_for_update().filter(user_id=user_id).first()
+    if found is not None and found.confirmed:
         raise Conflict("There is a second factor already; remove it first.")
-    return found
+    if found is not None and found.pk == begun:
+        return found
+    if found is not None:
+        found.delete()
+    secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    try:
+        with transaction.atomic():
+            made: Authenticator = Authenticator.objects.create(
+                user_id=user_id, secret=secret, confirmed=False, name="authenticator"
+            )
+    except IntegrityError as exc:
+        raise Conflict("The second factor is being set up by another session; try again.") from exc
+    return made
 
 
-def factor_confirm(member: StaffMember, code: str) -> list[str]:
-    """Make the authenticator the user's second factor, after a right code of it. Returns the recovery codes, which are
-    available only here. Raises WrongCode, RateLimited, NotFound (none was begun, or it is confirmed)."""
-    _require_right(member, code, confirmed=False)
+def factor_confirm(member: StaffMember, code: str, begun: int) -> list[str]:
+    """Make the authenticator with the key `begun` the user's second factor, after a right code of it.
+
+    Returns the recovery codes, which are available only here. Raises WrongCode, RateLimited, NotFound (another has been
+    begun since, or one is confirmed).
+    """
+    _require_right(member, code, confirmed=False, key=begun)
     with transaction.atomic():
-        if not Authenticator.objects.filter(user_id=member.user_id, confirmed=False).update(confirmed=True):
-            raise NotFound("No second factor was begun.")
+        rows = Authenticator.objects.filter(user_id=member.user_id, confirmed=False, pk=begun)
+        if not rows.update(confirmed=True):
+            raise NotFound(NOT_BEGUN)
         record_entry(member, "second_factor.set_up", _target(member))
         return _new_codes(member)
 
@@ -99,8 +116,11 @@ def factor_reset(user_id: int) -> None:
         raise NotFound("The user has no second factor.")
 
 
-def require_reset_allowed(is_superuser: bool, by_superuser: bool) -> None:
-    """Raises Forbidden: of a superuser only another one resets it, or who has the host."""
+def require_reset_allowed(is_superuser: bool, by_superuser: bool, *, is_own: bool) -> None:
+    """Raises Forbidden: of a superuser only another one resets it, or who has the host; of oneself nobody, as the own
+    one is removed with a code, which a session that was taken over has not."""
+    if is_own:
+        raise Forbidden("Your own second factor is removed on its page, with a code of it.")
     if is_superuser and not by_superuser:
         raise Forbidden("The second factor of a superuser is reset by a superuser, or on the host.")
 
@@ -112,16 +132,16 @@ def _delete(user_id: int) -> int:
     return removed
 
 
-def _require_right(member: StaffMember, code: str, *, confirmed: bool) -> Authenticator:
+def _require_right(member: StaffMember, code: str, *, confirmed: bool, key: int | None = None) -> Authenticator:
     """Under the row's lock, so that of many guesses at once one is looked at, and a code is accepted once.
 
     A wrong code is counted, and recorded, before WrongCode is raised.
     """
     with transaction.atomic():
         rows = Authenticator.objects.select_for_update().filter(user_id=member.user_id, confirmed=confirmed)
-        device: Authenticator | None = rows.first()
+        device: Authenticator | None = (rows if key is None else rows.filter(pk=key)).first()
         if device is None:
-            raise NotFound("There is no second factor.")
+            raise NotFound("There is no second factor." if key is None else NOT_BEGUN)
         _require_allowed(device)
         accepted = _accept(device, member, code.strip().replace(" ", ""))
         device.save()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -25,6 +26,8 @@ from staff.second_factor import services
 from staff.second_factor.middleware import SETUP, VERIFY
 
 ISSUER = "Workspaces"
+# In the session that has begun to set one up: the key of the authenticator.
+BEGUN = "second_factor_begun"
 
 
 class CodeForm(forms.Form):
@@ -55,9 +58,11 @@ def setup_page(request: HttpRequest) -> HttpResponse:
     form = CodeForm(request.POST if request.method == "POST" else None)
     if services.factor_of(request.user.pk or 0) is not None:
         return _manage(request, form)
-    if codes := _called(request, form, services.factor_confirm):
+    begun = request.session.get(BEGUN)
+    if begun and (codes := _called(request, form, partial(services.factor_confirm, begun=begun))):
         return _codes(request, codes)
-    device = services.factor_begin(request.user.pk or 0)
+    device = services.factor_begin(request.user.pk or 0, begun)
+    request.session[BEGUN] = device.pk
     shown = {"secret": device.secret, "qr": _qr(request, device), "title": "Set up a second factor"}
     return _page(request, "admin/staff/second_factor_setup.html", form, shown)
 
