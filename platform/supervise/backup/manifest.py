@@ -6,7 +6,7 @@ import json
 import os
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -34,7 +34,7 @@ class Manifest(BaseModel):
     short: AbsolutePath
     subnet: str
     host_name: str = Field(pattern=r"^[a-z0-9-]{1,40}$")
-    database: Literal["sqlite", "postgresql"]
+    database: str = Field(pattern="^(sqlite|postgresql)$")
     created_at: str
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
     files: int
@@ -43,7 +43,7 @@ class Manifest(BaseModel):
     machines: list[Machine]
     omitted: list[Machine]
     earlier: list[Machine]
-    format: Literal[1] = FORMAT
+    format: int = Field(FORMAT, ge=FORMAT, le=FORMAT)
 
     @field_validator("subnet")
     @classmethod
