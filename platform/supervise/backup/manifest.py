@@ -43,7 +43,7 @@ class Manifest(BaseModel):
     machines: list[Machine]
     omitted: list[Machine]
     earlier: list[Machine]
-    format: int = Field(FORMAT, ge=FORMAT, le=FORMAT)
+    format: Annotated[int, Field(ge=FORMAT, le=FORMAT)] = FORMAT
 
     @field_validator("subnet")
     @classmethod
