@@ -1,7 +1,7 @@
 """Names that a shell completes. It is quick or says nothing: a shell waits for it.
 
 Scripts of shells evaluate what they are given: a name with anything but letters, digits, `.`, `_` and `-` is no
-completion, whoever chose it.
+completion, also where the user chose it.
 """
 
 from __future__ import annotations

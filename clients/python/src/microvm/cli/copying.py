@@ -185,7 +185,7 @@ class Copier:
         except ApiError as error:
             if error.code not in CHANGED:
                 raise
-            self._skip(path, "it was removed or replaced meanwhile")
+            self._skip(path, "it was removed or replaced during the copy")
 
     def _is_usable(self, source: str, entry: FileEntry, target: Path) -> bool:
         """Whether the entry names something directly in its folder. A hostile guest may name anything."""

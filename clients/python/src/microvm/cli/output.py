@@ -36,7 +36,7 @@ class Column:
 
 
 class PipedConsole(Console):
-    """A reader that goes away is told as everywhere else."""
+    """A reader that goes away is the same error as everywhere else."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

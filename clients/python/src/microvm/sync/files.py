@@ -83,7 +83,7 @@ class Files(FileRoutes):
     ) -> FileWritten:
         """Copy a file to the workspace. Readers there see the old one or the whole new one.
 
-        After a lost connection it begins again, and so does `progress`. Of a file that grows meanwhile what it had at
+        After a lost connection it begins again, and so does `progress`. Of a file that grows during it what it had at
         the beginning is copied; OSError is raised for one that shrinks.
         """
         with Path(source).open("rb") as opened:
