@@ -7,6 +7,7 @@ has no room in the queue is dropped.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,14 @@ class _Process:
 
     lock = threading.Lock()
     traces: Traces | None = None
+
+    @classmethod
+    def renew_lock(cls) -> None:
+        """In a forked child: another thread may have held it, which the child does not have."""
+        cls.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_Process.renew_lock)
 
 
 def are_on() -> bool:

@@ -25,7 +25,7 @@ class ScriptedRequest(BaseHTTPRequestHandler):
         step = self.script.steps.pop(0) if self.script.steps else not_found
         step(self)
 
-    do_GET = do_POST = handle_one_step
+    do_GET = do_POST = do_DELETE = handle_one_step
 
     def log_message(self, *_: Any) -> None:
         """Nothing: the test looks at `seen`."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -275,6 +276,23 @@ def test_spans_of_a_forked_process_are_sent_by_itself(collector: Collector, use:
     assert [span.name for span in collector.spans] == ["of the child"]
     traces.sending_end()
     assert sorted(span.name for span in collector.spans) == ["of the child", "of the parent"]
+
+
+def test_a_child_that_is_forked_while_a_thread_begins_a_span_does_not_wait_for_it(
+    collector: Collector, use: Callable[..., None]
+) -> None:
+    use(collector.url)
+    with traces._Process.lock:  # as another thread has it while it makes the first span
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            with traces.span("of the child"):
+                pass
+            traces.sending_end()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [span.name for span in collector.spans] == ["of the child"]
 
 
 def test_without_the_setting_nothing_that_makes_or_sends_spans_is_imported() -> None:

@@ -21,8 +21,17 @@ _LIBPQ = {
     "user": "PGUSER",
     "password": "PGPASSWORD",
     "dbname": "PGDATABASE",
+    "hostaddr": "PGHOSTADDR",
+    "passfile": "PGPASSFILE",
+    "service": "PGSERVICE",
     "sslmode": "PGSSLMODE",
     "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "sslcrl": "PGSSLCRL",
+    "channel_binding": "PGCHANNELBINDING",
+    "target_session_attrs": "PGTARGETSESSIONATTRS",
+    "connect_timeout": "PGCONNECT_TIMEOUT",
     "options": "PGOPTIONS",
 }
 _MIGRATIONS = "SELECT app, name FROM django_migrations ORDER BY app, name"

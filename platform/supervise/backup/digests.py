@@ -1,4 +1,4 @@
-"""The hash of each file of a backup: `files.sha256`, a line for each regular file.
+"""The hash of each file of a backup: `files.sha256`, a line for each regular file and each symbolic link.
 
 Blocks that are all zeros are not hashed, as a machine's disk is mostly such blocks, in holes that need not be read. So
 the hash of a file depends on its content alone, not on where its holes are.
@@ -31,18 +31,18 @@ class Digests:
 
 
 def write_digests(folder: Path, former: Path | None) -> Digests:
-    """Hash every regular file of a backup. Those that share their bytes with `former`'s keep its hash.
+    """Hash every file and link of a backup. Those that share their bytes with `former`'s keep its hash.
 
     Raises OSError; then there is no list, or the one of a call before.
     """
     known = read_digests(former) if former else {}
     found: dict[str, str] = {}
     total = 0
-    for path in _regular_files(folder):
+    for path in _entries(folder):
         name = str(path.relative_to(folder))
         shared = former is not None and name in known and _is_same_file(path, former / name)
-        found[name] = known[name] if shared else digest_of(path)
-        total += path.stat().st_size
+        found[name] = known[name] if shared else _digest_of_entry(path)
+        total += path.lstat().st_size
     text = "".join(json.dumps([value, name]) + "\n" for name, value in found.items())
     write_private(folder / NAME, text)
     return Digests(found, total, hashlib.sha256(text.encode()).hexdigest())
@@ -52,8 +52,8 @@ def read_digests(folder: Path) -> dict[str, str]:
     """Empty where there is no list that can be read."""
     try:
         rows = [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
-        return {name: value for value, name in rows}
-    except (OSError, ValueError):
+        return {str(name): str(value) for value, name in rows}
+    except (OSError, ValueError, TypeError):
         return {}
 
 
@@ -62,8 +62,8 @@ def damaged_files(folder: Path, digest: str) -> list[str]:
     if hashlib.sha256((folder / NAME).read_bytes()).hexdigest() != digest:
         return [NAME]
     known = read_digests(folder)
-    found = {str(path.relative_to(folder)): path for path in _regular_files(folder)}
-    differing = [name for name, path in found.items() if digest_of(path) != known.get(name)]
+    found = {str(path.relative_to(folder)): path for path in _entries(folder)}
+    differing = [name for name, path in found.items() if not known.get(name) or _digest_of_entry(path) != known[name]]
     return sorted([*differing, *(known.keys() - found.keys())])
 
 
@@ -94,14 +94,25 @@ def _data_blocks(descriptor: int, size: int) -> Iterator[int]:
         offset = first + -(-(end - first) // _BLOCK) * _BLOCK
 
 
-def _regular_files(folder: Path) -> Iterator[Path]:
+def _entries(folder: Path) -> Iterator[Path]:
+    """All but folders, pipes and sockets: files, links (which release of a page is served), and devices."""
     own = {folder / NAME, folder / "manifest.json"}
     for place, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted(names):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        for name in sorted([*names, *links]):
             path = Path(place, name)
-            if path not in own and stat.S_ISREG(path.lstat().st_mode):
+            mode = path.lstat().st_mode
+            if path not in own and not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
                 yield path
+
+
+def _digest_of_entry(path: Path) -> str:
+    """Of a link its target's name is hashed. Empty for a device, which no backup has."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return hashlib.sha256(b"link:" + os.fsencode(path.readlink())).hexdigest()
+    return digest_of(path) if stat.S_ISREG(mode) else ""
 
 
 def _is_same_file(one: Path, other: Path) -> bool:

@@ -64,5 +64,5 @@ def _copy_machine(folder: Path, target: Path, former: Path | None, trace: Trace)
 
 
 def machine_folders(machines: Path) -> Iterator[Path]:
-    """Every machine's."""
-    yield from sorted(path for path in machines.glob("ws_*") if path.is_dir())
+    """Every machine's. A link is none: its target would be copied, or written to."""
+    yield from sorted(path for path in machines.glob("ws_*") if path.is_dir() and not path.is_symlink())

@@ -3,54 +3,76 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+import os
+from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from supervise.files import write_private
 from supervise.instance import InstanceError
 
 FORMAT = 1
 NAME = "manifest.json"
+Machine = Annotated[str, Field(pattern=r"^ws_[a-z0-9]+$")]
+AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]+$")]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What identifies an instance, and what the backup has of it.
+class Manifest(BaseModel):
+    """What identifies an instance, and what the backup has of it. Its values become paths, patterns and settings.
 
     `omitted`: machines that ran, and so are not in it. `earlier`: those that were started or stopped before the
     database was copied; their disks are older than their rows. `migrations`: "app.name" of each one that the database
     has. `digest`: of the list of hashes.
     """
 
-    instance: str
-    state: str
-    short: str
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    instance: str = Field(pattern=r"^[0-9a-f]{6}$")
+    state: AbsolutePath
+    short: AbsolutePath
     subnet: str
-    host_name: str
-    database: str  # sqlite or postgresql
+    host_name: str = Field(pattern=r"^[a-z0-9-]{1,40}$")
+    database: str = Field(pattern="^(sqlite|postgresql)$")
     created_at: str
-    digest: str
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
     files: int
     bytes: int
     migrations: list[str]
-    machines: list[str] = field(default_factory=list)
-    omitted: list[str] = field(default_factory=list)
-    earlier: list[str] = field(default_factory=list)
-    format: int = FORMAT
+    machines: list[Machine]
+    omitted: list[Machine]
+    earlier: list[Machine]
+    format: Annotated[int, Field(ge=FORMAT, le=FORMAT)] = FORMAT
+
+    @field_validator("subnet")
+    @classmethod
+    def _is_subnet(cls, value: str) -> str:
+        return str(IPv4Network(value))
+
+    @field_validator("state", "short")
+    @classmethod
+    def _is_whole(cls, value: str) -> str:
+        if os.path.normpath(value) != value:
+            raise ValueError("is no absolute path without `..`")
+        return value
 
     def write(self, folder: Path) -> None:
         """Raises OSError."""
-        write_private(folder / NAME, json.dumps(asdict(self), indent=2) + "\n")
+        write_private(folder / NAME, json.dumps(self.model_dump(), indent=2) + "\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises InstanceError: the folder is no complete backup, or one of another version."""
+    """Raises InstanceError: the folder is no complete backup, a damaged one, or one of another version."""
     try:
         values = json.loads((folder / NAME).read_text())
         if values["format"] != FORMAT:
-            raise InstanceError(f"{folder} has the format {values['format']}; this version reads {FORMAT}.")
-        return Manifest(**{item.name: values[item.name] for item in fields(Manifest)})
+            raise InstanceError(f"{folder} has the format {values['format']!r}; this version reads {FORMAT}.")
+        return Manifest.model_validate(values)
     except FileNotFoundError as error:
         raise InstanceError(f"{folder} is no complete backup: it has no {NAME}.") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except ValidationError as error:
+        wrong = sorted({str(each["loc"][0]) for each in error.errors() if each["loc"]})
+        raise InstanceError(f"{folder / NAME} is damaged: {', '.join(wrong)} cannot be right.") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InstanceError(f"{folder / NAME} cannot be read: {error!r}.") from error

@@ -44,6 +44,8 @@ def restore_backup(source: str, state: str, port: str, say: Callable[[str], None
     backup = _backup_folder(source)
     manifest = read_manifest(backup)
     folder = state_folder(state)
+    if folder.resolve().is_relative_to(backup):
+        raise InstanceError(f"{folder} is inside of the backup, which it would change: choose another folder.")
     begun = _require_place(folder, backup)
     require_known_migrations(manifest.migrations)
     _require_absence(manifest)
@@ -160,10 +162,16 @@ def _settings(instance: Instance, manifest: Manifest, port: str, say: Callable[[
     added = {name: value for name, value in given.items() if value and before.get(name) != value}
     if added:
         text = path.read_text().rstrip() if path.exists() else ""
-        lines = "".join(f"{name}='{value}'\n" for name, value in added.items())
+        lines = "".join(f"{name}={_quoted(value)}\n" for name, value in added.items())
         write_private(path, f"{text}\n{lines}".lstrip())
         say(f"settings.env: {', '.join(added)} set")
     return instance.settings()
+
+
+def _quoted(value: str) -> str:
+    """As `read_env_file` reads it."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _require_empty(settings: Env, manifest: Manifest, folder: Path) -> None:

@@ -11,16 +11,18 @@ An interrupted backup goes on where it was: only a complete one has a manifest a
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from config.env import Env
 from supervise.backup.copying import copy_folder
 from supervise.backup.databases import SQLITE, applied_migrations, kind_of, save_database, sqlite_path
+from supervise.backup.digests import NAME as LIST
 from supervise.backup.digests import write_digests
 from supervise.backup.machines import machine_folders, save_machine, traces_at_rest
 from supervise.backup.manifest import NAME, Manifest
@@ -53,8 +55,8 @@ def back_up(instance: Instance, target: str, say: Callable[[str], None]) -> Path
 
     Dies half way, or finds its disk full: `.<instance>.partial` stays, and the next call goes on with it.
     """
-    place = _place(instance, target)
     settings = instance.settings()
+    place = _place(instance, settings, target)
     with exclusive_control(instance, "backup"):
         partial, former = place / f".{instance.id}.partial", _latest(place, instance.id)
         try:
@@ -83,17 +85,32 @@ def _complete(
     _manifest(instance, settings, copied, partial, former).write(partial)
     # Before the name that says so all of it is on the disk.
     os.sync()
-    done = partial.rename(partial.with_name(f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{instance.id}"))
+    done = partial.rename(_free_name(partial.parent, instance.id))
     os.sync()
     return done
 
 
-def _place(instance: Instance, target: str) -> Path:
+def _free_name(place: Path, instance_id: str) -> Path:
+    """By the time. A clock that was set back, or a second backup in a second, finds a name that is taken."""
+    moment = datetime.now(UTC)
+    while (path := place / f"{moment:%Y-%m-%dT%H-%M-%S}-{instance_id}").exists():
+        moment += timedelta(seconds=1)
+    return path
+
+
+def _place(instance: Instance, settings: Env, target: str) -> Path:
     if not target:
         raise InstanceError("Name the folder of backups: make backup TO=/srv/backups")
     place = Path.cwd() / target
-    if place.resolve().is_relative_to(instance.state.resolve()):
+    resolved = place.resolve()
+    if resolved.is_relative_to(instance.state.resolve()):
         raise InstanceError("The folder of backups cannot be inside of the state folder.")
+    for source in (settings.machines_dir, settings.images_dir, settings.kit_dir):
+        if resolved.is_relative_to(source.resolve()):
+            raise InstanceError(f"The folder of backups cannot be inside of {source}, which is copied.")
+    for folder in (resolved, *resolved.parents):
+        if (folder / NAME).exists() and (folder / LIST).exists():
+            raise InstanceError(f"{folder} is a backup itself; name the folder beside it: TO={folder.parent}")
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -123,9 +140,10 @@ def _places_elsewhere(instance: Instance, settings: Env) -> list[str]:
     """What settings put into the state folder under another name, and is copied on its own. As patterns of rsync."""
     places = [settings.machines_dir, settings.cache_dir, settings.images_dir, settings.kit_dir]
     if kind_of(settings.database_url) == SQLITE:
-        places.append(sqlite_path(settings.database_url))
+        database = sqlite_path(settings.database_url)
+        places += [database.with_name(f"{database.name}{end}") for end in ("", "-wal", "-shm", "-journal")]
     inside = [path.relative_to(instance.state) for path in places if path.is_relative_to(instance.state)]
-    return [f"/{path}*" for path in inside]
+    return [f"/{glob.escape(str(path))}" for path in inside]
 
 
 def _save_machines_and_database(instance: Instance, settings: Env, target: Path, former: Path | None) -> _Copied:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
+
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 
 @dataclass(frozen=True)
 class ClientCredential:
-    """Id and secret of a client. Its text has no secret."""
+    """Id and secret of a client. Its text has no secret. Raises ValueError for what no header can carry."""
 
     client_id: str
     client_secret: str
+
+    def __post_init__(self) -> None:
+        require_header_value("client id", self.client_id)
+        require_header_value("client secret", self.client_secret)
 
     def headers(self) -> dict[str, str]:
         return {"X-Client-ID": self.client_id, "X-Client-Secret": self.client_secret}
@@ -36,5 +43,12 @@ class AccessTokens:
 
 
 def bearer_header(token: str) -> dict[str, str]:
-    """The header that carries a token."""
+    """The header that carries a token. Raises ValueError for what no header can carry."""
+    require_header_value("token", token)
     return {"Authorization": f"Bearer {token}"}
+
+
+def require_header_value(name: str, value: str) -> None:
+    """Raises ValueError, whose text does not have the value: the HTTP library's own error would show it."""
+    if not _HEADER_VALUE.fullmatch(value):
+        raise ValueError(f"The {name} has a space, a line break or another character that no credential has.")

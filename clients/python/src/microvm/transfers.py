@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
+
+from microvm.errors import ConnectionFailed
 
 Progress = Callable[[int, int | None], None]
 CHUNK = 256 << 10  # bytes
@@ -13,11 +15,41 @@ RAW = "application/octet-stream"
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
+class Sink(Protocol):
+    """Where a download goes: a file, or `ForwardSink`."""
+
+    def write(self, part: bytes, /) -> object: ...
+
+    def seek(self, offset: int, /) -> object: ...
+
+    def truncate(self) -> object: ...
+
+
+class ForwardSink:
+    """A pipe: what was written cannot be taken back."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._is_begun = False
+
+    def write(self, part: bytes) -> None:
+        self._is_begun = True
+        self._sink.write(part)
+
+    def seek(self, offset: int) -> None:
+        """To the beginning. Raises ConnectionFailed where bytes were written."""
+        if self._is_begun:
+            raise ConnectionFailed("The connection was lost, and the file cannot be read on where it was.")
+
+    def truncate(self) -> None:
+        """Nothing was written: `seek` says so."""
+
+
 @dataclass
 class Download:
     """A file on its way: `done` bytes of `total` (None: not named) are in `sink`."""
 
-    sink: BinaryIO
+    sink: Sink
     progress: Progress | None = None
     done: int = 0
     total: int | None = None

@@ -59,9 +59,9 @@ class AsyncMicrovm:
     ) -> None:
         if bool(token) == bool(client_id and client_secret):
             raise ValueError("Give client_id and client_secret, or a token.")
+        headers = bearer_header(token) if token else ClientCredential(client_id, client_secret).headers()
         pool = http or httpx.AsyncClient(base_url=base_url, timeout=timeout)
-        credential = ClientCredential(client_id, client_secret)
-        fixed = AsyncFixedAuth(bearer_header(token) if token else credential.headers())
+        fixed = AsyncFixedAuth(headers)
         self._transport = AsyncTransport(pool, fixed, retries or Retries())
         if access_tokens is not None and not token:
             self._transport = AsyncTransport(pool, AsyncTokenAuth(self._transport, access_tokens), retries or Retries())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from errno import EINVAL, EIO
 from io import BytesIO
 from os import PathLike, fstat
 from pathlib import Path
@@ -16,7 +17,7 @@ from microvm.aio.routes.files import AsyncFileRoutes
 from microvm.aio.waiting import in_thread, sleep
 from microvm.errors import ConnectionFailed, body_of
 from microvm.retries import Sending
-from microvm.transfers import CHUNK, RAW, Download, Progress, total_size
+from microvm.transfers import CHUNK, RAW, Download, ForwardSink, Progress, total_size
 from microvm.types.files import FileWritten
 
 
@@ -32,23 +33,18 @@ class AsyncFiles(AsyncFileRoutes):
     async def read_part(self, workspace: str, path: str, *, offset: int = 0, length: int) -> tuple[bytes, int | None]:
         """At most `length` bytes of a file from `offset` on, and the size of the whole file (None: not known).
 
-        Raises ApiError also where `offset` lies behind the end of the file.
+        Raises ApiError also where `offset` lies behind the end of the file, ConnectionFailed.
         """
         headers = {"Accept": RAW, "Range": f"bytes={offset}-{offset + length - 1}"}
-        sink = bytearray()
-        async with self._transport.opened(
-            Sending("GET", _address(workspace), {"path": path}, None, headers)
-        ) as response:
-            total, skipped = total_size(response.status_code, response.headers), 0
-            # What has no ranges, as files of the kernel, comes from its first byte on.
-            to_skip = offset if response.status_code != 206 else 0
-            async for part in response.aiter_bytes():
-                rest = part[max(0, to_skip - skipped) :]
-                skipped += len(part) - len(rest)
-                sink += rest[: length - len(sink)]
-                if len(sink) >= length:
-                    break
-        return bytes(sink), total
+        sending = Sending("GET", _address(workspace), {"path": path}, None, headers)
+        try:
+            async with self._transport.opened(sending) as response:
+                # What has no ranges, as files of the kernel, comes from its first byte on.
+                to_skip = offset if response.status_code != 206 else 0
+                part = await _part_of(response, to_skip, length)
+                return part, total_size(response.status_code, response.headers)
+        except httpx.TransportError as error:
+            raise ConnectionFailed(f"{path} broke off: {error}") from error
 
     async def write(self, workspace: str, path: str, content: bytes) -> FileWritten:
         """Write a whole file: readers see the old one or the new one. Missing directories are made."""
@@ -60,9 +56,11 @@ class AsyncFiles(AsyncFileRoutes):
         """Copy a file of the workspace to `target`, and return its size in bytes.
 
         After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
-        is left as it was.
+        is left as it was. Raises OSError also where it is a device, a pipe or a folder, which nothing replaces.
         """
         final = Path(target)
+        if final.exists() and not final.is_file():
+            raise OSError(EINVAL, "It is no regular file", str(final))
         part = final.with_name(f".{uuid4().hex}.part")
         try:
             with part.open("wb") as sink:
@@ -72,12 +70,21 @@ class AsyncFiles(AsyncFileRoutes):
             part.unlink(missing_ok=True)
         return size
 
+    async def download_to(self, workspace: str, path: str, sink: BinaryIO) -> int:
+        """Write a file of the workspace to `sink`, as a pipe, while it comes; returns its size in bytes.
+
+        Raises OSError of the sink, ConnectionFailed also where it changed before a lost connection was back; what
+        came until then is written.
+        """
+        return await self._receive(workspace, path, Download(ForwardSink(sink)))
+
     async def upload(
         self, workspace: str, path: str, source: str | PathLike[str], *, progress: Progress | None = None
     ) -> FileWritten:
         """Copy a file to the workspace. Readers there see the old one or the whole new one.
 
-        After a lost connection it begins again, and so does `progress`.
+        After a lost connection it begins again, and so does `progress`. Of a file that grows during it what it had at
+        the beginning is copied; OSError is raised for one that shrinks.
         """
         with Path(source).open("rb") as opened:
             return await self._send(workspace, path, opened, fstat(opened.fileno()).st_size, progress)
@@ -87,10 +94,14 @@ class AsyncFiles(AsyncFileRoutes):
     ) -> FileWritten:
         async def parts() -> AsyncIterator[bytes]:
             source.seek(0)
-            while part := await in_thread(source.read, CHUNK):
+            done = 0
+            while part := await in_thread(source.read, min(CHUNK, size - done)):
+                done += len(part)
                 yield part
                 if progress is not None:
-                    progress(source.tell(), size)
+                    progress(done, size)
+            if done < size:
+                raise OSError(EIO, f"It has {done} bytes now, and had {size}")
 
         headers = {"Content-Type": RAW, "Content-Length": str(size)}
         sending = Sending("POST", _address(workspace), {"path": path}, None, headers, is_idempotent=True)
@@ -115,6 +126,18 @@ class AsyncFiles(AsyncFileRoutes):
                 if wait is None:
                     raise ConnectionFailed(f"{path} broke off after {download.done} bytes: {error}") from error
             await sleep(wait)
+
+
+async def _part_of(response: httpx.Response, to_skip: int, length: int) -> bytes:
+    """The next `length` bytes of a body, after so many that are skipped."""
+    found, skipped = bytearray(), 0
+    async for part in response.aiter_bytes():
+        rest = part[max(0, to_skip - skipped) :]
+        skipped += len(part) - len(rest)
+        found += rest[: length - len(found)]
+        if len(found) >= length:
+            break
+    return bytes(found)
 
 
 def _address(workspace: str) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -65,5 +69,15 @@ def show_version(
 
 
 def run_command_line() -> None:
-    """Exits with the command's code."""
+    """Exits with the command's code. A signal ends it in order: half a file and a hidden cursor do not stay."""
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) is signal.SIG_DFL:  # `nohup` has one ignored
+            signal.signal(name, _end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a locale without a guest's characters must not end the command
+            stream.reconfigure(errors="backslashreplace")
     make_app()()
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -11,6 +11,7 @@ import typer
 
 from microvm.cli.completion import workspace_names
 from microvm.cli.failures import CommandError, ExitCode
+from microvm.cli.printable import printable
 
 ANY = "Id or slug; without one, or as `.`, the workspace that was created last."
 OptionalWorkspace = Annotated[
@@ -26,6 +27,7 @@ NamedWorkspaces = Annotated[
 ]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+MOST_SIZE = 1e9
 _UNITS = {"": 1, "m": 1, "g": 1024, "t": 1024**2}
 
 
@@ -34,7 +36,7 @@ def megabytes(text: str | None) -> int | None:
     if text is None:
         return None
     found = _SIZE.fullmatch(text.strip())
-    if found is None or found[2].lower() == "k" or float(found[1]) <= 0:
+    if found is None or found[2].lower() == "k" or not 0 < float(found[1]) < MOST_SIZE:
         raise CommandError(f"{text!r} is no size.", "Sizes look like 512M or 2G.", ExitCode.USAGE)
     return round(float(found[1]) * _UNITS[found[2].lower()])
 
@@ -60,5 +62,5 @@ def require_confirmation(question: str, confirmed: bool) -> None:
         raise CommandError(
             "This needs a confirmation, and there is no terminal to ask on.", "Add --yes.", ExitCode.USAGE
         )
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(printable(question), err=True):
         raise CommandError("Nothing was done.")

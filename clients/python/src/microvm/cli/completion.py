@@ -1,6 +1,13 @@
-"""Names that a shell completes. It is quick or says nothing: a shell waits for it."""
+"""Names that a shell completes. It is quick or says nothing: a shell waits for it.
+
+Scripts of shells evaluate what they are given: a name with anything but letters, digits, `.`, `_` and `-` is no
+completion, also where the user chose it.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
 
 import httpx
 
@@ -11,12 +18,13 @@ from microvm.sync.client import Microvm
 
 SECONDS = 2.0
 MOST = 100
+_HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def profile_names(incomplete: str) -> list[str]:
     """Profiles that begin with what is typed."""
     try:
-        return [name for name in sorted(ProfileStore().settings().profiles) if name.startswith(incomplete)]
+        return _completions(sorted(ProfileStore().settings().profiles), incomplete)
     except Exception:
         return []
 
@@ -36,4 +44,8 @@ def workspace_names(incomplete: str) -> list[str]:
             names = [str(row["slug"] or row["id"]) for row in answer["workspaces"]]
     except Exception:
         return []
-    return [name for name in names if name.startswith(incomplete)]
+    return _completions(names, incomplete)
+
+
+def _completions(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete) and _HARMLESS.fullmatch(name)]

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.profiles import Profile, ProfileStore
+from microvm.credentials import require_header_value
 
 LOG_IN = "`ws login` makes a profile; for a local instance: ws login --file var/credentials.env"
 NAMES = ("MICROVM_URL", "MICROVM_CLIENT_ID", "MICROVM_CLIENT_SECRET", "MICROVM_TOKEN", "MICROVM_PROFILE")
@@ -43,7 +46,9 @@ def find_connection(
     """
     store = store or ProfileStore()
     if named:
-        return Connection(store.profile(named), f"profile {named}")
+        profile = store.profile(named)
+        require_sendable(profile)
+        return Connection(profile, f"profile {named}")
     name = environ.get("MICROVM_PROFILE", "")
     settings = store.settings()
     base = store.profile(name) if name else settings.profiles.get(settings.active)
@@ -53,6 +58,7 @@ def find_connection(
     if not (profile.token or (profile.client_id and profile.client_secret)):
         hint = "Set MICROVM_CLIENT_ID and MICROVM_CLIENT_SECRET, or MICROVM_TOKEN."
         raise CommandError("There is no whole credential.", hint, ExitCode.UNAUTHORIZED)
+    require_sendable(profile)
     changed = base is None or profile != base
     return Connection(profile, "the environment" if changed else f"profile {name or settings.active}")
 
@@ -70,14 +76,26 @@ def _overridden(base: Profile, environ: Mapping[str, str]) -> Profile:
     return profile
 
 
+def require_sendable(profile: Profile) -> None:
+    """Raises CommandError, which does not have the value: often the end of a line of another system."""
+    values = {"client id": profile.client_id, "client secret": profile.client_secret, "token": profile.token}
+    try:
+        for name, value in values.items():
+            if value:
+                require_header_value(name, value)
+    except ValueError as error:
+        raise CommandError(str(error), "Copy it again, without what stands around it.", ExitCode.USAGE) from None
+
+
 def checked_url(url: str) -> str:
     """Without a slash at its end. Raises CommandError for what is no http address."""
     try:
         parts = urlsplit(url.strip())
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
+        httpx.URL(url.strip())
+    except (ValueError, httpx.InvalidURL):
         valid = False
-    if not valid or parts.username or parts.query or parts.fragment:
+    if not valid or "@" in parts.netloc or parts.query or parts.fragment:
         raise CommandError(f"{url!r} is no address of a service.", "It looks like https://host:port.", ExitCode.USAGE)
     return url.strip().rstrip("/")
 

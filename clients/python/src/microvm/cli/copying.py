@@ -10,13 +10,14 @@ from pathlib import Path
 from posixpath import join as joined
 
 from microvm.cli.failures import CommandError, ExitCode
-from microvm.errors import ApiError, NotFound
+from microvm.errors import ApiError
 from microvm.sync.client import Microvm
 from microvm.transfers import Progress
 from microvm.types.files import FileEntry
 
 MOST_DEPTH = 64  # folders in folders
 MOST_ARGUMENTS = 100  # paths of one command in the workspace
+CHANGED = ("path_not_found", "path_invalid")  # it is not there, or is no file, or no folder
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Copier:
             raise CommandError(f"{source} is a folder.", "Copy it with -r.", ExitCode.USAGE)
         if target.endswith("/") or self._is_remote_folder(target):
             target = joined(target, source.resolve().name)
+        if not _is_utf8(target):
+            raise CommandError(f"{target} is no UTF-8.", "Name the target.", ExitCode.USAGE)
         if source.is_dir():
             self._upload_folder(source, target)
         elif source.is_file():
@@ -132,14 +135,10 @@ class Copier:
             return True
         try:
             next(iter(self.client.files.list(self.workspace, path=path, page_size=1)), None)
-        except NotFound as error:
-            if error.code != "path_not_found":
+        except ApiError as error:
+            if error.code not in CHANGED:
                 raise
             return False
-        except ApiError as error:
-            if error.code == "path_invalid":
-                return False
-            raise
         return True
 
     # From the workspace
@@ -176,12 +175,17 @@ class Copier:
 
     def _download_entry(self, source: str, entry: FileEntry, target: Path, depth: int) -> None:
         path, place = joined(source, entry["name"]), target / entry["name"]
-        if entry["type"] == "directory":
-            self._download_folder(path, place, depth + 1)
-        elif entry["type"] == "file":
-            self._download_file(path, place, entry)
-        else:
-            self._skip(path, "a symbolic link" if entry["type"] == "symlink" else "no regular file")
+        try:
+            if entry["type"] == "directory":
+                self._download_folder(path, place, depth + 1)
+            elif entry["type"] == "file":
+                self._download_file(path, place, entry)
+            else:
+                self._skip(path, "a symbolic link" if entry["type"] == "symlink" else "no regular file")
+        except ApiError as error:
+            if error.code not in CHANGED:
+                raise
+            self._skip(path, "it was removed or replaced during the copy")
 
     def _is_usable(self, source: str, entry: FileEntry, target: Path) -> bool:
         """Whether the entry names something directly in its folder. A hostile guest may name anything."""
@@ -189,8 +193,8 @@ class Copier:
             self._skip(entry["path"], "its name is no UTF-8")
         elif not is_safe_name(entry["name"]):
             self._skip(f"{source}/{entry['name']}", "it is no name of a file")
-        elif entry["type"] == "directory" and (target / entry["name"]).is_file():
-            self._skip(f"{source}/{entry['name']}", "a file of this name is here")
+        elif _is_of_other_type(target / entry["name"], entry["type"]):
+            self._skip(f"{source}/{entry['name']}", "something else of this name is here")
         else:
             return True
         return False
@@ -207,6 +211,11 @@ class Copier:
 
     def _skip_unreadable(self, error: OSError) -> None:
         self._skip(str(error.filename), error.strerror or "it cannot be read")
+
+
+def _is_of_other_type(place: Path, kind: str) -> bool:
+    """Whether what is there cannot take the copy: a folder, a device, a pipe in place of a file, or the reverse."""
+    return place.exists() and not (place.is_dir() if kind == "directory" else place.is_file())
 
 
 def is_safe_name(name: str) -> bool:

@@ -16,6 +16,9 @@ def main() -> None:
             f"ws: the command line is not installed ({names} missing). Install it with: pip install 'microvm[cli]'\n"
         )
         raise SystemExit(1)
-    from microvm.cli.app import run_command_line
+    try:
+        from microvm.cli.app import run_command_line
 
-    run_command_line()
+        run_command_line()
+    except KeyboardInterrupt:  # while it loads
+        raise SystemExit(130) from None

@@ -92,7 +92,7 @@ _BY_CODE = {
 def failure_of(error: BaseException) -> ShownFailure:
     """How an error is shown; one that nothing expects is shown by its text as well."""
     if isinstance(error, CommandError):
-        return ShownFailure(error.message, error.hint, error.code)
+        return ShownFailure(printable(error.message), printable(error.hint), error.code)
     if isinstance(error, ApiError):
         return _failure_of_api(error)
     if isinstance(error, ConnectionFailed):
@@ -103,6 +103,12 @@ def failure_of(error: BaseException) -> ShownFailure:
     if isinstance(error, OSError):
         place = f"{printable(error.filename)}: " if error.filename else ""
         return ShownFailure(f"{place}{printable(error.strerror or error)}.", "", ExitCode.FAILED)
+    return _failure_of_program(error)
+
+
+def _failure_of_program(error: BaseException) -> ShownFailure:
+    if isinstance(error, UnicodeError):
+        return ShownFailure("An argument or the input is no text in UTF-8.", "", ExitCode.USAGE)
     hint = "MICROVM_DEBUG=1 shows where; please report it."
     return ShownFailure(f"Unexpected: {type(error).__name__}: {printable(error)}", hint, ExitCode.FAILED)
 

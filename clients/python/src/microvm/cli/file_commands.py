@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import typer
@@ -51,13 +53,14 @@ def copy_files(
 
 def _copy_stream(session: Session, source: Place, target: Place) -> Copied:
     if source.workspace is None:
-        content = sys.stdin.buffer.read()
-        written = session.client.files.write(session.workspace(target.workspace), target.path, content)
-        return Copied(1, written["size"])
-    content = session.client.files.read(session.workspace(source.workspace), source.path)
-    sys.stdout.buffer.write(content)
+        workspace = session.workspace(target.workspace)
+        with NamedTemporaryFile(prefix="ws-") as spool:  # its size is needed first, and memory has no room for all
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+            spool.flush()
+            return Copied(1, session.client.files.upload(workspace, target.path, spool.name)["size"])
+    size = session.client.files.download_to(session.workspace(source.workspace), source.path, sys.stdout.buffer)
     sys.stdout.buffer.flush()
-    return Copied(1, len(content))
+    return Copied(1, size)
 
 
 def _copy_paths(session: Session, source: Place, target: Place, recursive: bool) -> Copied:

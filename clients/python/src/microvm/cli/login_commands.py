@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from microvm.cli.completion import profile_names
-from microvm.cli.connection import Connection, checked_url, is_unencrypted
+from microvm.cli.connection import Connection, checked_url, is_unencrypted, require_sendable
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Column
 from microvm.cli.profiles import DEFAULT, Profile, ProfileStore
@@ -126,7 +126,8 @@ def _line_of_stdin() -> str:
 
 
 def _require_valid(profile: Profile) -> None:
-    """Raises Unauthorized, ConnectionFailed."""
+    """Raises Unauthorized, ConnectionFailed, CommandError."""
+    require_sendable(profile)
     with Microvm(profile.base_url, **Connection(profile, "login").client_options()) as client:
         try:
             client.quota.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -46,6 +47,9 @@ def serve_mcp(
     from microvm.mcp_server.http import HttpOptions, serve_http
     from microvm.mcp_server.server import make_server, serve_stdio
 
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(name)):  # that of `ws` would wait for the thread that reads standard input
+            signal.signal(name, signal.SIG_DFL)
     connection = session.connection
     server = make_server(connection.profile.base_url, connection.client_options(), read_only=read_only)
     if not http:
@@ -55,4 +59,4 @@ def serve_mcp(
     if token and len(token) < 16:
         raise CommandError("MICROVM_MCP_TOKEN is too short.", "It has at least 16 characters.", ExitCode.USAGE)
     options = HttpOptions(host, port, token, tuple(allow_host or ()), tuple(allow_origin or ()))
-    serve_http(server, options, say=session.output.err.print)
+    serve_http(server, options, say=session.output.show_note)

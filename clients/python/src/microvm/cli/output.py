@@ -35,13 +35,20 @@ class Column:
     value: Callable[[Row], Any]
 
 
+class PipedConsole(Console):
+    """A reader that goes away is the same error as everywhere else."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Output:
     """Results go to stdout, everything else to stderr."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.out = Console(highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.out = PipedConsole(highlight=False, soft_wrap=True)
+        self.err = PipedConsole(stderr=True, highlight=False, soft_wrap=True)
 
     def show_json(self, value: Any) -> None:
         """Plain ASCII: no character of a guest reaches the terminal unescaped."""
@@ -70,7 +77,7 @@ class Output:
             table.add_column(column.title.upper(), overflow="fold")
         for line in cells:
             table.add_row(*(Text(text, style=STATUS_STYLES.get(text, "")) for text in line))
-        Console(highlight=False).print(table)
+        PipedConsole(highlight=False).print(table)
 
     def show_object(self, value: Row, fields: Sequence[Column]) -> None:
         """One object: a line for each field."""
@@ -98,6 +105,10 @@ class Output:
         """To people, on stderr; not where JSON is asked for."""
         if not self.as_json:
             self.err.print(Text(printable(text), style="dim"))
+
+    def show_note(self, text: str) -> None:
+        """On stderr, also where JSON is asked for."""
+        self.err.print(Text(printable(text)))
 
     def warn(self, text: str) -> None:
         """On stderr, always."""

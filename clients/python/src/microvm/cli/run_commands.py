@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from microvm.types.logs import LogEntry
 
 MOST_STDIN = 6 << 20  # bytes; a request has 10 MiB at most, and JSON escapes some
 PASSED_ON = {"allow_interspersed_args": False}
+TOKEN = "MICROVM_SANDBOX_TOKEN"  # noqa: S105
 LONGEST = 600.0  # seconds, of the service
 Program = Annotated[
     list[str] | None, typer.Argument(metavar="[COMMAND...]", help="What follows the workspace is the command's own.")
@@ -109,17 +111,14 @@ def open_terminal(
     program: Annotated[
         str | None, typer.Option("--command", help="Of a sandbox: a command instead of the shell.")
     ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option("--token", envvar="MICROVM_SANDBOX_TOKEN", help="Of a sandbox that was made elsewhere."),
-    ] = None,
     jump: Jump = None,
     identity: Identity = None,
 ) -> int:
     """Open a terminal. Enter ~ . leaves it.
 
-    That of a sandbox goes by WebSocket: it comes back after a lost connection, and outlives `ws` by ten minutes. That
-    of another workspace goes by SSH, as `ws ssh` does.
+    That of a sandbox goes by WebSocket: it comes back after a lost connection, and outlives `ws` by ten minutes.
+    MICROVM_SANDBOX_TOKEN is the token of one that was made elsewhere. That of another workspace goes by SSH, as
+    `ws ssh` does.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "`ws exec` runs a program without one."
@@ -131,10 +130,11 @@ def open_terminal(
             hint = "`ws ssh WORKSPACE COMMAND` runs a program."
             raise CommandError("--attach and --command are for sandboxes.", hint, ExitCode.USAGE)
         return run_ssh(session, reference, SshOptions(jump=jump, identity=identity), [])
+    token = os.environ.get(TOKEN)
     url = saved.url if saved and not token else session.client.sandboxes.get(saved.id if saved else reference)["url"]
     known = token or (saved.token if saved else None)
     if not known:
-        hint = "Set MICROVM_SANDBOX_TOKEN; only the answer of its creation has it."
+        hint = f"Set {TOKEN}; only the answer of its creation has it."
         raise CommandError("The token of this sandbox is not known here.", hint, ExitCode.UNAUTHORIZED)
     return open_sandbox_terminal(url, known, Keyboard(0, 1), attach=attach, program=program, say=session.output.warn)
 
@@ -180,7 +180,7 @@ class LogPrinter:
             self._output.show_json_line(entry)
             return
         line = printable(entry["line"]) if self._escaped else entry["line"]
-        prefix = f"{entry['timestamp'] or '-'} " if self._times else ""
+        prefix = f"{printable(entry['timestamp'] or '-')} " if self._times else ""
         sys.stdout.write(f"{prefix}{line}\n")
         sys.stdout.flush()
 

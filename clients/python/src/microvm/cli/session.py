@@ -56,6 +56,13 @@ class Session:
             found = saved.id
         return str(self.client.sandboxes.get(found)["workspace_id"]) if found.startswith("sbx_") else found
 
+    def remember(self, change: Callable[[RecentStore], None]) -> None:
+        """Change what `ws` remembers. Where that fails, what was done is not undone: it is said, and nothing more."""
+        try:
+            change(self.recent)
+        except (OSError, CommandError) as error:
+            self.output.warn(f"It was done, but `ws` cannot remember it: {failure_of(error).message}")
+
     def close(self) -> None:
         if "client" in self.__dict__:
             self.client.close()

@@ -90,6 +90,11 @@ def ssh_words(access: Ssh, key: Path, known_hosts: Path, options: SshOptions, pr
         "IdentitiesOnly": "yes",
         "ConnectTimeout": str(CONNECT_SECONDS),
         "ServerAliveInterval": "15",
+        # What the user's own configuration has for other hosts: a guest gets no agent and no display of this machine,
+        # and an old connection to its address may be another workspace's.
+        "ForwardAgent": "no",
+        "ForwardX11": "no",
+        "ControlPath": "none",
         "LogLevel": "ERROR",
     }
     words = ["ssh", "-i", str(key), "-p", str(access["port"]), "-l", access["user"]]
@@ -114,11 +119,20 @@ def _run_in_foreground(words: list[str]) -> int:
     """Ctrl-C is ssh's own matter while it runs."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        process = subprocess.Popen(words, preexec_fn=_take_interrupts)  # noqa: PLW1509
-        code = process.wait()
+        process = subprocess.Popen(words, env=environment_of_children(), preexec_fn=_take_interrupts)  # noqa: PLW1509
+        try:
+            code = process.wait()
+        except BaseException:  # a signal that ends `ws`
+            process.terminate()
+            raise
     finally:
         signal.signal(signal.SIGINT, before)
     return code if code >= 0 else 128 - code
+
+
+def environment_of_children() -> dict[str, str]:
+    """Without the credentials of `ws`: a configuration of ssh may send variables."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MICROVM_")}
 
 
 def _take_interrupts() -> None:

@@ -91,7 +91,7 @@ def create_workspace(
     body = _present(name=name, image=image, preset=preset, namespace=namespace, config=config or None)
     body |= {"mode": "permanent"} if permanent else {}
     made = session.client.workspaces.create(**cast(CreateRequest, body))
-    session.recent.remember(made["id"])
+    session.remember(lambda recent: recent.remember(made["id"]))
     if wait:
         made = _ready(session, made, timeout)
     shown = made["slug"] or made["id"]
@@ -151,7 +151,7 @@ def remove_workspaces(session: Session, *, workspaces: NamedWorkspaces, yes: Con
         else:
             found = session.client.workspaces.get(found)["id"]
             session.client.workspaces.delete(found)
-        session.recent.forget(found)
+        _forget(session, found)
     session.output.show_result({"deleted": names}, f"Deleted {', '.join(names)}.")
 
 
@@ -177,13 +177,18 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _forget(session: Session, workspace: str) -> None:
+    session.remember(lambda recent: recent.forget(workspace))
+
+
 def _create_sandbox(session: Session, body: dict[str, Any], config: dict[str, Any]) -> None:
     with session.output.step_progress() as show:
         show("Creating the sandbox", 0)
         made = session.client.sandboxes.create(**cast(Any, {**body, "config": cast(Config, config)}))
     if made["token"]:
-        session.recent.remember_sandbox(SavedSandbox(made["id"], made["name"], made["url"], made["token"]))
-    session.recent.remember(made["id"])
+        saved = SavedSandbox(made["id"], made["name"], made["url"], made["token"])
+        session.remember(lambda recent: recent.remember_sandbox(saved))
+    session.remember(lambda recent: recent.remember(made["id"]))
     session.output.show_result(made, made["id"])
 
 

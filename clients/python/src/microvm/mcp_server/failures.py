@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from mcp.server.mcpserver.exceptions import ToolError
 
 from microvm.errors import ApiError, ConnectionFailed, InvalidRequest, MicrovmError
+from microvm.mcp_server.bounds import MOST_LINE, bounded_text
 
 _HINTS = {
     "vm_not_running": "Start it with start_workspace, or wake it with wake_workspace.",
@@ -25,7 +26,7 @@ def tool_errors() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise ToolError(_sentence(error)) from error
+        raise ToolError(bounded_text(_sentence(error), MOST_LINE)[0]) from error
     except ConnectionFailed as error:
         raise ToolError("The platform does not answer. What was asked for may have been done: look first.") from error
     except MicrovmError as error:

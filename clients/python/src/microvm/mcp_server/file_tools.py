@@ -104,7 +104,8 @@ class FileTools:
         result = await self._client.workspaces.exec(
             workspace, cmd=command, working_dir=path, timeout_seconds=SEARCH_SECONDS
         )
-        rows = [found for line in result["stdout"].splitlines() if (found := _LINE.fullmatch(line))]
+        # Lines of grep: other line breaks are content of a file, which could say that another one has it.
+        rows = [found for line in result["stdout"].split("\n") if (found := _LINE.fullmatch(line))]
         if not rows and result["exit_code"] in (NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT):
             raise ToolError(_search_problem(result["exit_code"]))
         if not rows and (problem := result["stderr"].strip()):

@@ -83,6 +83,10 @@ def serve_http(server: MCPServer[Any], options: HttpOptions, say: Callable[[str]
     if shown not in LOOPBACK:
         say("Warning: it is not encrypted; put a proxy with TLS before it.")
     config = uvicorn.Config(
-        http_application(server, options, port, token), log_level="warning", access_log=False, server_header=False
+        http_application(server, options, port, token),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",  # the protocol has none here: an upgrade is a request like others
     )
     uvicorn.Server(config).run(sockets=[listener])

@@ -59,9 +59,9 @@ class Microvm:
     ) -> None:
         if bool(token) == bool(client_id and client_secret):
             raise ValueError("Give client_id and client_secret, or a token.")
+        headers = bearer_header(token) if token else ClientCredential(client_id, client_secret).headers()
         pool = http or httpx.Client(base_url=base_url, timeout=timeout)
-        credential = ClientCredential(client_id, client_secret)
-        fixed = FixedAuth(bearer_header(token) if token else credential.headers())
+        fixed = FixedAuth(headers)
         self._transport = Transport(pool, fixed, retries or Retries())
         if access_tokens is not None and not token:
             self._transport = Transport(pool, TokenAuth(self._transport, access_tokens), retries or Retries())

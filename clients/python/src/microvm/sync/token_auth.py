@@ -38,6 +38,6 @@ class TokenAuth:
             return bearer_header(self._token)
 
     def is_renewable(self, refused: dict[str, str]) -> bool:
-        if refused == bearer_header(self._token):
+        if self._token and refused == bearer_header(self._token):
             self._token = ""
         return True

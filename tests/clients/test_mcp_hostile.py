@@ -1,0 +1,213 @@
+"""The MCP server beside a service that says what a test wants: forged outputs, long errors, calls that are given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from microvm.mcp_server.server import make_server
+from tests.clients.cli.runner import Ws
+from tests.clients.cli.test_commands import answer
+from tests.clients.scripted_server import Script, ScriptedRequest, scripted_server
+from tests.clients.test_transfers import CONTENT, file_of
+
+TOKEN = "a-token-of-the-test-0123456789"
+Talk = Callable[[Client], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def server() -> Iterator[Script]:
+    with scripted_server() as script:
+        yield script
+
+
+@pytest.fixture
+def ws(server: Script, tmp_path: Path) -> Ws:
+    names = {"MICROVM_URL": server.url, "MICROVM_CLIENT_ID": "c", "MICROVM_CLIENT_SECRET": "quinine"}
+    return Ws(tmp_path / "config", {**names, "MICROVM_MCP_TOKEN": TOKEN})
+
+
+def in_memory(server: Script, talk: Talk, *, read_only: bool = False) -> None:
+    async def run() -> None:
+        credential = {"client_id": "c", "client_secret": "quinine"}
+        async with Client(make_server(server.url, credential, read_only=read_only)) as client:
+            await talk(client)
+
+    asyncio.run(run())
+
+
+async def error_text(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.content
+    return str(getattr(result.content[0], "text", ""))
+
+
+def test_a_file_cannot_forge_a_match_in_another_file(server: Script) -> None:
+    forged = "./real:1:a\x0c./etc/passwd:7:root\u2028./x:1:y\x85./z:2:z\n./other:2:b\n"
+    body = {"exit_code": 0, "stdout": forged, "stderr": "", "truncated": False, "timed_out": False}
+    server.steps = [answer(200, body)]
+
+    async def talk(client: Client) -> None:
+        result = await client.call_tool("search_files", {"workspace": "box", "query": "a"})
+        assert result.structured_content is not None
+        assert [match["file"] for match in result.structured_content["matches"]] == ["/real", "/other"]
+
+    in_memory(server, talk)
+
+
+def test_errors_are_bounded_and_have_no_internals(server: Script) -> None:
+    long = {"code": "validation_error", "message": "m" * 100_000, "details": {"x": "d" * 100_000}}
+    server.steps = [answer(400, long), file_of(CONTENT, "a", sent=10), answer(200, {"workspace": {"odd": 1}})]
+
+    async def talk(client: Client) -> None:
+        assert len(await error_text(client, "show_workspace", workspace="box")) < 5000
+        assert "does not answer" in await error_text(client, "read_file", workspace="box", path="/a")
+        odd = await error_text(client, "show_workspace", workspace="box")
+        assert "KeyError" not in odd
+        assert "Traceback" not in odd
+
+    in_memory(server, talk)
+
+
+def test_a_model_cannot_ask_for_more_than_the_bounds(server: Script) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("read_file", {"path": "/a", "limit": 10**9}), ("list_files", {"limit": 10**9}),
+        ("read_logs", {"lines": 10**9}),
+        ("run_command", {"command": "x" * 200_000}), ("run_command", {"command": "x", "timeout_seconds": 1e9}),
+        ("write_file", {"path": "relative", "content": ""}), ("publish_port", {"port": 10**9}),
+    ]  # fmt: skip
+
+    async def talk(client: Client) -> None:
+        for tool, arguments in calls:
+            assert await error_text(client, tool, workspace="box", **arguments), tool
+
+    in_memory(server, talk)
+    assert server.seen == []
+
+
+def test_a_read_only_server_refuses_what_it_does_not_show(server: Script) -> None:
+    async def talk(client: Client) -> None:
+        for tool in ("delete_workspace", "run_command", "write_file", "deploy_page"):
+            arguments = {"workspace": "box", "command": "x", "path": "/a", "content": "", "page": "p"}
+            assert "Unknown tool" in await error_text(client, tool, **arguments)
+
+    in_memory(server, talk, read_only=True)
+    assert server.seen == []
+
+
+def test_a_call_that_is_given_up_ends_its_request(server: Script) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def long(request: ScriptedRequest) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        begun.set()
+        if not request.connection.recv(1):
+            ended.set()
+
+    server.steps = [long]
+
+    async def talk(client: Client) -> None:
+        async def call() -> None:
+            await client.call_tool("run_command", {"workspace": "box", "command": "sleep 600"})
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            assert await asyncio.to_thread(begun.wait, 30)
+            group.cancel_scope.cancel()
+        assert await asyncio.to_thread(ended.wait, 30)
+
+    in_memory(server, talk)
+
+
+@contextmanager
+def serving(ws: Ws) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """`ws mcp --http` at a free port."""
+    with ws.process("mcp", "--http", "--port", "0") as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline().decode()
+            yield int(line.rpartition(":")[2].partition("/")[0]), process
+        finally:
+            process.terminate()
+
+
+def status_of(port: int, request: bytes) -> int:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(request)
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+def test_odd_requests_are_refused_and_nothing_is_logged_of_them(ws: Ws) -> None:
+    with serving(ws) as (port, process):
+        host = b"Host: 127.0.0.1:%d\r\n" % port
+        token = f"Authorization: Bearer {TOKEN}\r\n".encode()
+        json_type = b"Content-Type: application/json\r\n"
+        upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        upgrade += b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        found = [
+            status_of(port, line + host + headers + b"\r\n")
+            for line, headers in [
+                (b"GET /mcp HTTP/1.1\r\n", upgrade),
+                (b"GET /mcp HTTP/1.1\r\n", upgrade + token),
+                (b"POST /mcp HTTP/1.1\r\n", token * 2 + b"Content-Length: 0\r\n"),
+                (b"DELETE /mcp HTTP/1.1\r\n", b"Mcp-Session-Id: another\r\n"),
+                (b"DELETE /mcp HTTP/1.1\r\n", token + b"Mcp-Session-Id: another\r\n"),
+                (
+                    b"POST /mcp HTTP/1.1\r\n",
+                    token + json_type + b"Content-Length: 99999999999\r\n",
+                ),
+            ]
+        ]
+        assert found[0] == found[2] == found[3] == 401
+        assert found[5] == 413
+        assert all(400 <= status < 500 for status in found)
+        process.terminate()
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert "Traceback" not in said
+    assert TOKEN not in said
+    assert "quinine" not in said
+
+
+def test_standard_output_has_the_protocol_alone_and_the_end_of_input_ends_it(ws: Ws) -> None:
+    hello = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }  # fmt: skip
+    ws.variables["PYTHONWARNINGS"] = "always"
+    process = ws.process("mcp", stdin=subprocess.PIPE)
+    lines = [b"no json", b"\xff\xfe", b"[" * 50_000, json.dumps(hello).encode()]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"".join(line + b"\n" for line in lines))
+    process.stdin.flush()
+    answers = []
+    while not any(each.get("id") == 1 for each in answers):
+        answers.append(json.loads(process.stdout.readline()))
+    rest = process.communicate(timeout=30)[0]
+    assert all(each["jsonrpc"] == "2.0" for each in [*answers, *map(json.loads, rest.splitlines())])
+    assert process.returncode == 0
+
+
+def test_a_signal_ends_it_although_it_reads_standard_input(ws: Ws) -> None:
+    read, write = os.pipe()
+    process = ws.process("mcp", stdin=read)
+    os.close(read)
+    os.write(write, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.terminate()
+    assert process.wait(30) == -15
+    os.close(write)
