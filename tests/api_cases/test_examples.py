@@ -22,6 +22,7 @@ from tests.openapi import document
 from workspaces.models import Workspace
 from workspaces.states import Provisioning, Status
 
+pytestmark = pytest.mark.one_database
 JSON = "application/json"
 # `make examples`: what is answered is written to the files, and compared afterwards.
 WRITE = bool(os.environ.get("WRITE_EXAMPLES"))
