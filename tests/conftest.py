@@ -38,6 +38,14 @@ MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 def pytest_configure() -> None:
     """A run that is terminated ends its machines first, as with Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Of a run in the background these are ignored, and would be by all that the tests start.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _ignored)
+
+
+def _ignored(number: int, frame: object) -> None:
+    """As SIG_IGN, but not inherited."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses

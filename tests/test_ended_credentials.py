@@ -68,7 +68,7 @@ def bearer(method: str, path: str) -> Ask:
 
 
 def changed(token: str) -> str:
-    """A token of the same form that nobody has."""
+    """A token of the same form that was never issued."""
     return token[:-3] + ("AAA" if token[-3:] != "AAA" else "QQQ")
 
 

@@ -114,7 +114,7 @@ def test_an_address_outside_of_a_binding_is_as_one_of_nothing(theirs: World, bou
 
 
 def assert_as_nothing(theirs: World, caller: Caller, first: str, bodies: list[str]) -> None:
-    """What the world has below `/first` is answered to the caller as what nobody has."""
+    """What the world has below `/first` is answered to the caller as what no account has."""
     for route in (route for route in ADDRESSED if route.path.startswith(f"{first}/")):
         for name, identifier in addressed_things(theirs, route):
             for body in bodies if route.reads else [""]:

@@ -158,7 +158,7 @@ def test_a_withdrawn_file_is_gone_by_the_next_request(edge: CdnEdge, api: Caller
 
 
 def test_what_is_gone_is_as_what_never_was(edge: CdnEdge, api: Caller, stranger: Caller) -> None:
-    """Whoever had it, and whatever an address says of it."""
+    """Whichever account had it, and whatever an address says of it."""
     files = [stored_file(caller.account, PICTURE, "image/png") for caller in (api, stranger, api)]
     urls = [file_url(file) for file in files]
     assert edge.file(urls[0]).status == 200

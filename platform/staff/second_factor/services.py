@@ -117,8 +117,8 @@ def factor_reset(user_id: int) -> None:
 
 
 def require_reset_allowed(is_superuser: bool, by_superuser: bool, *, is_own: bool) -> None:
-    """Raises Forbidden: of a superuser only another one resets it, or who has the host; of oneself nobody, as the own
-    one is removed with a code, which a session that was taken over has not."""
+    """Raises Forbidden: of a superuser only another one resets it, or who has the host; never one's own, as that
+    is removed with a code, which a session that was taken over has not."""
     if is_own:
         raise Forbidden("Your own second factor is removed on its page, with a code of it.")
     if is_superuser and not by_superuser:
