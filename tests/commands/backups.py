@@ -27,6 +27,10 @@ FILES = {
 }
 
 
+def silent(_: str) -> None:
+    """What nothing is said to."""
+
+
 def fill(instance: Instance, migrations: tuple[tuple[str, str], ...] = (("accounts", "0001_initial"),)) -> None:
     for name, content in FILES.items():
         write(instance.state / name, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import sys
@@ -15,6 +16,7 @@ import pytest
 from supervise import control
 from supervise.instance import Instance, load_instance
 from supervise.processes import TOOLS, Process
+from tests.commands.backups import fill
 
 CADDY = str(TOOLS / "caddy")
 
@@ -73,3 +75,28 @@ def sleeping_process(name: str, code: str = "") -> Process:
     """A process that runs `code`, prints `up` and sleeps."""
     program = f"import time\n{code}\nprint('up', flush=True)\ntime.sleep(600)"
     return Process(name, (sys.executable, "-c", f"exec({program!r})"), stop_seconds=3, start_seconds=1)
+
+
+@pytest.fixture
+def on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLATFORM_DATABASE_URL", raising=False)
+    # It would wait for what every other process of the host writes.
+    monkeypatch.setattr(os, "sync", lambda: None)
+
+
+@pytest.fixture
+def original(make_instance: Callable[[str], Instance]) -> Instance:
+    """The instance that is backed up."""
+    made = make_instance("original")
+    fill(made)
+    return made
+
+
+@pytest.fixture
+def backups(short_dir: Path) -> Path:
+    return short_dir / "backups"
+
+
+@pytest.fixture
+def target(short_dir: Path) -> Path:
+    return short_dir / "target"

@@ -27,39 +27,14 @@ from tests.commands.backups import (
     fill,
     make_machine,
     running_machine,
+    silent,
     things,
     was_killed_at,
     write,
 )
 from tests.small_disk import small_disk
 
-
-def silent(_: str) -> None:
-    pass
-
-
-@pytest.fixture(autouse=True)
-def on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PLATFORM_DATABASE_URL", raising=False)
-    # It would wait for what every other process of the host writes.
-    monkeypatch.setattr(os, "sync", lambda: None)
-
-
-@pytest.fixture
-def original(make_instance: Callable[[str], Instance]) -> Instance:
-    made = make_instance("original")
-    fill(made)
-    return made
-
-
-@pytest.fixture
-def backups(short_dir: Path) -> Path:
-    return short_dir / "backups"
-
-
-@pytest.fixture
-def target(short_dir: Path) -> Path:
-    return short_dir / "target"
+pytestmark = pytest.mark.usefixtures("on_sqlite")
 
 
 def test_what_is_restored_into_another_folder_is_the_instance(original: Instance, backups: Path, target: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,37 +15,9 @@ from supervise.backup.databases import _libpq
 from supervise.backup.restore import restore_backup
 from supervise.backup.save import back_up
 from supervise.instance import Instance, InstanceError, load_instance
-from tests.commands.backups import ASLEEP, STOPPED, assert_is_restored, fill, write
+from tests.commands.backups import ASLEEP, STOPPED, assert_is_restored, silent, write
 
-
-def silent(_: str) -> None:
-    pass
-
-
-@pytest.fixture(autouse=True)
-def on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PLATFORM_DATABASE_URL", raising=False)
-    # It would wait for what every other process of the host writes.
-    monkeypatch.setattr(os, "sync", lambda: None)
-
-
-@pytest.fixture
-def original(make_instance: Callable[[str], Instance]) -> Instance:
-    made = make_instance("original")
-    fill(made)
-    return made
-
-
-@pytest.fixture
-def backups(short_dir: Path) -> Path:
-    return short_dir / "backups"
-
-
-@pytest.fixture
-def target(short_dir: Path) -> Path:
-    return short_dir / "target"
-
-
+pytestmark = pytest.mark.usefixtures("on_sqlite")
 LIES: list[tuple[str, Any]] = [
     ("omitted", [""]), ("omitted", ["../x"]), ("machines", "ws_a"), ("earlier", None), ("instance", "../../etc"),
     ("instance", "*"), ("state", ""), ("state", "/"), ("state", "relative"), ("state", "/a/../b"), ("short", "/\n"),
