@@ -36,6 +36,11 @@ class StaffActionsMixin:
     get_queryset: Callable[[HttpRequest], QuerySet[Any]]
     has_view_permission: Callable[..., bool]
 
+    @classmethod
+    def add_staff_action(cls, action: StaffAction) -> None:
+        """For an app above that of the rows: comes first."""
+        cls.staff_actions = (action, *cls.staff_actions)
+
     def staff_rows(self, request: HttpRequest) -> QuerySet[Any]:
         """The rows that actions may be carried out on, as the services read them."""
         return self.get_queryset(request)

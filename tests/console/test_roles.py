@@ -39,6 +39,7 @@ BILLING_SEES = {
 ADMINISTRATOR_DOES = {
     "account:activate", "account:deactivate", "account:remove", "balance:reset", "balance:raise_quota",
     "catalogentry:hide_entries", "catalogentry:show_entries", "host:remove", "sandbox:terminal", "user:reset_factor",
+    "workspace:terminal",
 }  # fmt: skip
 DONE: dict[str, set[str]] = {
     "Support": {"customdomain:check_records"},
