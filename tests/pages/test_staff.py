@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from accounts.services import account_switch
+from pages import publication, services
 from pages.models import Page, PageEvent
 from pages.releases.store import PageStore
 from tests.pages.conftest import Site
@@ -25,6 +27,35 @@ def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Calla
         assert served("abc") == content
     events = PageEvent.objects.filter(actor="staff root").order_by("pk")
     assert [event.action for event in events] == ["disabled", "enabled"]
+
+
+def test_pages_of_an_account_that_staff_deactivate_are_not_served(
+    staff: Client, site: Site, served: Callable[[str], str | None]
+) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    confirm(staff, "accounts/account", "deactivate", page.account_id, reason="why")
+    assert served("abc") is None
+    # What is published meanwhile is not served either.
+    publication.publish_page(services.page_update(page=page, slug="xyz", actor="t"))
+    assert (served("abc"), served("xyz")) == (None, None)
+    assert publication.files_reconcile() == []
+    confirm(staff, "accounts/account", "activate", page.account_id, reason="why")
+    assert (served("abc"), served("xyz")) == (None, "one")
+    page.refresh_from_db()
+    assert (page.status, page.is_stale) == ("active", False)
+
+
+def test_a_process_that_dies_after_the_switch_leaves_pages_to_the_worker(
+    site: Site, served: Callable[[str], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create(slug="abc")
+    with monkeypatch.context() as patched:
+        patched.setattr(publication, "publish_page", lambda page: False)
+        account_switch(Page.objects.get().account, is_active=False)
+        assert served("abc") == "one"
+    assert publication.publications_continue() == 1
+    assert served("abc") is None
 
 
 def test_staff_roll_a_page_back_to_a_kept_release(
