@@ -49,23 +49,44 @@ def page_update(
     return stored
 
 
+@transaction.atomic
 def page_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Serve a page again that was disabled. Idempotent. Raises NotFound (deleted)."""
-    return _change_status(page, PageStatus.ACTIVE, "enabled", actor, origin)
-
-
-def page_disable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Stop serving a page; its releases stay. Idempotent. Raises NotFound (deleted)."""
-    return _change_status(page, PageStatus.DISABLED, "disabled", actor, origin)
+    """Serve a page again that its owner disabled. Idempotent. Raises PageDisabledByStaff, NotFound (deleted)."""
+    stored = lock_page(page)
+    if stored.disabled_reason:
+        raise errors.PageDisabledByStaff(details={"reason": stored.disabled_reason})
+    return _change_status(stored, PageStatus.ACTIVE, actor, origin)
 
 
 @transaction.atomic
-def _change_status(page: Page, to: PageStatus, action: str, actor: str, origin: RequestOrigin) -> Page:
-    stored = lock_page(page)
-    if stored.status != to:
-        write_page(stored, status=to, is_stale=True)
-        targets_changed(TargetKind.PAGE, [stored.pk])
-        record_event(stored, action, actor=actor, origin=origin)
+def page_disable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Stop serving a page; its releases stay. Idempotent. Raises NotFound (deleted)."""
+    return _change_status(lock_page(page), PageStatus.DISABLED, actor, origin)
+
+
+@transaction.atomic
+def page_staff_disable(*, page: Page, reason: str, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """As `page_disable`; its owner reads the reason, and cannot enable the page. Raises NotFound (deleted)."""
+    return _change_status(lock_page(page), PageStatus.DISABLED, actor, origin, reason=reason)
+
+
+@transaction.atomic
+def page_staff_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Serve a page again, whoever disabled it. Idempotent. Raises NotFound (deleted)."""
+    return _change_status(lock_page(page), PageStatus.ACTIVE, actor, origin, reason="")
+
+
+def _change_status(
+    stored: Page, to: PageStatus, actor: str, origin: RequestOrigin, *, reason: str | None = None
+) -> Page:
+    """`reason`: that of staff, None where it stays."""
+    reason = stored.disabled_reason if reason is None else reason
+    if (stored.status, stored.disabled_reason) == (to, reason):
+        return stored
+    write_page(stored, status=to, disabled_reason=reason, is_stale=True)
+    targets_changed(TargetKind.PAGE, [stored.pk])
+    action = "enabled" if to == PageStatus.ACTIVE else "disabled"
+    record_event(stored, action, reason, actor=actor, origin=origin)
     return stored
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from accounts.services import account_switch
+from namespaces.models import NamespaceActivity
 from pages import publication, services
 from pages.models import Page, PageEvent
 from pages.releases.store import PageStore
@@ -27,6 +28,35 @@ def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Calla
         assert served("abc") == content
     events = PageEvent.objects.filter(actor="staff root").order_by("pk")
     assert [event.action for event in events] == ["disabled", "enabled"]
+
+
+@pytest.mark.parametrize("before", ["active", "disabled"])
+def test_a_page_that_staff_disabled_stays_so_until_staff_enable_it(
+    staff: Client, site: Site, served: Callable[[str], str | None], before: str
+) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    if before == "disabled":
+        assert site.api.post("/pages/abc/disable").json()["page"]["disabled_reason"] is None
+    why = "It imitates a bank."
+    confirm(staff, "pages/page", "disable", page.pk, reason=why)
+    refused = site.api.post("/pages/abc/enable")
+    assert (refused.status_code, refused.json()["code"]) == (403, "page_disabled")
+    assert refused.json()["details"] == {"reason": why}
+    # Nor by another way.
+    site.write(index_html="two")
+    assert site.deploy("abc").status_code == 200
+    for answer in (site.api.post("/pages/abc/disable"), site.api.put("/pages/abc", {"slug": "xyz"})):
+        shown = answer.json()["page"]
+        assert (shown["status"], shown["disabled_reason"]) == ("disabled", why)
+    assert (served("abc"), served("xyz")) == (None, None)
+    told = NamespaceActivity.objects.get(action="staff_action")
+    assert (told.namespace_id, told.description) == (page.namespace_id, f"Disable by staff: {why}")
+    confirm(staff, "pages/page", "enable", page.pk)
+    assert served("xyz") == "two"
+    assert site.api.get("/pages/xyz").json()["page"]["disabled_reason"] is None
+    assert site.api.post("/pages/xyz/disable").status_code == 200
+    assert site.api.post("/pages/xyz/enable").status_code == 200
 
 
 def test_pages_of_an_account_that_staff_deactivate_are_not_served(
