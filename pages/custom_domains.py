@@ -12,7 +12,8 @@ from pages.states import PageStatus
 
 
 def served_pages(kind: TargetKind, ids: Collection[str]) -> set[str]:
-    """Those that are not disabled, of active accounts. One without a release has no files, so the edge finds nothing behind its name."""
+    """Those that are not disabled, of active accounts. One without a release has no files, so the edge finds nothing
+    behind its name."""
     if kind != TargetKind.PAGE:
         return set()
     served = Page.objects.filter(pk__in=ids, status=PageStatus.ACTIVE, account__is_active=True)

@@ -169,7 +169,9 @@ def staff_token_create(*, workspace: Workspace, user: User, actor: str, origin: 
     )
     if found.kind == Kind.SANDBOX:
         record_event(workspace, "staff_terminal", actor=actor, origin=origin)
-    record_activity(workspace, "staff_terminal", f"Staff may open terminals in the {found.kind} for an hour.", actor=actor)
+    record_activity(
+        workspace, "staff_terminal", f"Staff may open terminals in the {found.kind} for an hour.", actor=actor
+    )
     return token
 
 

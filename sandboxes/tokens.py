@@ -68,7 +68,8 @@ class TokenHolder:
 class SocketHolder:
     """Who opens a WebSocket: the holder of the sandbox's token, or staff by one of their own.
 
-    `wakes`: a machine that is asleep is woken for the socket. A plain workspace is opened by staff alone, who wake none.
+    `wakes`: a machine that is asleep is woken for the socket. Plain workspaces are opened by staff alone, who wake
+    none.
     """
 
     workspace: Workspace

@@ -17,7 +17,8 @@ import pytest
 from django.conf import settings
 
 renamed = import_module("workspaces.migrations.0006_terms").Migration.operations[0]
-# Tokens of an hour that a migration ends. Against the first release: prices with another number of digits, sessions that a migration ends, a renamed column.
+# Against the first release: prices with another number of digits, sessions that a migration ends, a renamed column.
+# Against the previous one: tokens of an hour that a migration ends.
 CHANGED = {
     "first": [
         "credits_rate.credits",

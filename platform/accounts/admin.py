@@ -53,8 +53,8 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="deactivate", label="Deactivate", call=_deactivate, icon="block", harms=True,
             allowed=lambda row: row.is_active,
-            will="The credentials and tokens of the account are refused, and its public ports, pages, files and domains are "
-            "not served, until it is activated. Machines go on, and are charged.",
+            will="The credentials and tokens of the account are refused, and its public ports, pages, files and "
+            "domains are not served, until it is activated. Machines go on, and are charged.",
         ),
         StaffAction(
             name="activate", label="Activate", call=_activate, icon="check", allowed=lambda row: not row.is_active,

@@ -1,4 +1,4 @@
-"""Terminals of plain workspaces for staff. Here, as the terminals are those of `sandboxes`, which is above `workspaces`."""
+"""Terminals of plain workspaces for staff. Here, as terminals are those of `sandboxes`, which is above `workspaces`."""
 
 from __future__ import annotations
 

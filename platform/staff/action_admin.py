@@ -103,7 +103,9 @@ class StaffActionsMixin:
 
     def _answer(self, request: HttpRequest, action: StaffAction, rows: list[Any]) -> HttpResponse:
         sent = request.POST if request.method == "POST" else None
-        form = action.form(sent, harms=action.harms, initial={"submission": secrets.token_hex(16)})
+        shown = action.initial(rows[0]) if action.initial else {}
+        initial = {**shown, "submission": secrets.token_hex(16)}
+        form = action.form(sent, harms=action.harms, initial=initial)
         if not form.is_valid():
             return self._confirmation(request, action, rows, form)
         outcomes = rows_act(

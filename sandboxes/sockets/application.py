@@ -84,8 +84,8 @@ def _removed_token(scope: Scope) -> str:
 
 
 async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[SocketHolder, GuestAddress]:
-    """Whose socket this is, and the guest of its running machine. It counts until `place` ends. A sandbox that sleeps is
-    woken for it.
+    """Whose socket this is, and the guest of its running machine; a sandbox that sleeps is woken. It counts until
+    `place` ends.
 
     Raises NotFound, Unauthorized, Forbidden, NamespaceSuspended, QuotaExceeded, RateLimited, VmNotRunning,
     VMUnavailable.

@@ -187,7 +187,8 @@ def _compiled() -> str:
 
 
 def _is_open(target: Target) -> bool:
-    return bool(target.public_access and target.account_active) and (not target.ingress_ports or target.port in target.ingress_ports)
+    is_public = target.public_access and target.account_active
+    return is_public and (not target.ingress_ports or target.port in target.ingress_ports)
 
 
 def is_inside(address: str, networks: Sequence[str]) -> bool:
