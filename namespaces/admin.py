@@ -120,7 +120,7 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="set_limits", label="Set limits", call=_set_limits, icon="speed", harms=True, most=1, form=LimitsForm,
             initial=lambda row: all_limits(row.resource_limits),
-            will="The limits of the namespace are replaced; its owner may set others, within the plan. What runs goes on.",
+            will="The namespace's limits are replaced; its owner may set others, within the plan. What runs goes on.",
         ),
         StaffAction(
             name="make_default", label="Make it the default", call=_by(services.namespace_make_default), icon="star",
