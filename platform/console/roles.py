@@ -1,8 +1,8 @@
 """The roles of staff: four groups, which a migration makes, and their permissions, which each `migrate` makes as they
 are here.
 
-A model that comes later has its permissions after the last migration only, so the groups are filled then, too: it can be
-read by those who read all. Other groups are left alone: make one for what is between roles.
+A model that comes later has its permissions after the last migration only, so the groups are filled then, too: those
+who read all can read it. Other groups are left alone: make one for what is between roles.
 
 Secrets, environments, contents of files and tokens are on no page, whatever the role.
 """
