@@ -18,8 +18,8 @@ from django.utils import timezone
 
 # In the session: when it ends at the latest, in seconds since the epoch.
 ENDS = "ends"
-# Requests that come within this time after one that moved the end write nothing.
-RENEWED_EVERY = timedelta(seconds=60)
+# Of the idle time: the end is moved, which writes the session, in steps of this share.
+STEP = 1 / 20
 
 
 def session_begin(request: HttpRequest, **_: Any) -> None:
@@ -35,7 +35,7 @@ def move_session_end(get_response: Callable[[HttpRequest], HttpResponseBase]) ->
         if USER_KEY in session:
             if ENDS not in session:
                 _begin(session)  # of an earlier release
-            elif _end_of(session) - session.get_expiry_date() >= RENEWED_EVERY:
+            elif _end_of(session) - session.get_expiry_date() >= STEP * _idle_time():
                 session.set_expiry(_end_of(session))
         return get_response(request)
 
@@ -48,5 +48,8 @@ def _begin(session: SessionBase) -> None:
 
 
 def _end_of(session: SessionBase) -> datetime:
-    idle = timezone.now() + timedelta(seconds=settings.ENV.admin_idle_seconds)
-    return min(datetime.fromtimestamp(session[ENDS], UTC), idle)
+    return min(datetime.fromtimestamp(session[ENDS], UTC), timezone.now() + _idle_time())
+
+
+def _idle_time() -> timedelta:
+    return timedelta(seconds=settings.ENV.admin_idle_seconds)
