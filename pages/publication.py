@@ -110,7 +110,7 @@ def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
 
 
 def _is_served(page: Page) -> bool:
-    """The account is looked up after the page's row is locked: whoever switches it marks the page afterwards."""
+    """The account is looked up after the page's row is locked: what switches it marks the page afterwards."""
     is_public = page.status == PageStatus.ACTIVE and page.release is not None
     return is_public and Account.objects.filter(pk=page.account_id, is_active=True).exists()
 

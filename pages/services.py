@@ -72,7 +72,7 @@ def page_staff_disable(*, page: Page, reason: str, actor: str, origin: RequestOr
 
 @transaction.atomic
 def page_staff_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Serve a page again, whoever disabled it. Idempotent. Raises NotFound (deleted)."""
+    """Serve a page again that its owner or staff disabled. Idempotent. Raises NotFound (deleted)."""
     return _change_status(lock_page(page), PageStatus.ACTIVE, actor, origin, reason="")
 
 

@@ -53,7 +53,7 @@ ACTIONS = (
     StaffAction(
         name="enable", label="Enable", call=_enable, icon="visibility",
         allowed=lambda row: row.status == PageStatus.DISABLED,
-        will="The page is served again, whoever disabled it.",
+        will="The page is served again, also one that its owner disabled.",
     ),
     StaffAction(
         name="disable", label="Disable", call=_disable, icon="visibility_off", harms=True,

@@ -23,7 +23,7 @@ STEP = 1 / 20
 
 
 def session_begin(request: HttpRequest, **_: Any) -> None:
-    """A receiver of `user_logged_in`: a login begins both times anew."""
+    """A receiver of `user_logged_in`: a login begins both times."""
     _begin(request.session)
 
 

@@ -53,8 +53,10 @@ def test_staff_make_another_namespace_the_default_with_a_reason(staff: Client, a
     assert Namespace.objects.get(is_default=True) == team
     entry = StaffEntry.objects.latest("pk")
     assert (entry.action, entry.reason, entry.outcome) == ("namespace.make_default", "They asked.", "done")
-    told = NamespaceActivity.objects.filter(user_id="staff root").values_list("namespace_id", "action", "description")
-    assert set(told) == {
+    recorded = NamespaceActivity.objects.filter(user_id="staff root").values_list(
+        "namespace_id", "action", "description"
+    )
+    assert set(recorded) == {
         (default.pk, "updated", "Changed: is_default."), (team.pk, "updated", "Changed: is_default."),
         (team.pk, "staff_action", "Make it the default by staff: They asked."),
     }  # fmt: skip

@@ -50,8 +50,8 @@ def test_a_page_that_staff_disabled_stays_so_until_staff_enable_it(
         shown = answer.json()["page"]
         assert (shown["status"], shown["disabled_reason"]) == ("disabled", why)
     assert (served("abc"), served("xyz")) == (None, None)
-    told = NamespaceActivity.objects.get(action="staff_action")
-    assert (told.namespace_id, told.description) == (page.namespace_id, f"Disable by staff: {why}")
+    recorded = NamespaceActivity.objects.get(action="staff_action")
+    assert (recorded.namespace_id, recorded.description) == (page.namespace_id, f"Disable by staff: {why}")
     confirm(staff, "pages/page", "enable", page.pk)
     assert served("xyz") == "two"
     assert site.api.get("/pages/xyz").json()["page"]["disabled_reason"] is None
@@ -66,7 +66,7 @@ def test_pages_of_an_account_that_staff_deactivate_are_not_served(
     page = Page.objects.get()
     confirm(staff, "accounts/account", "deactivate", page.account_id, reason="why")
     assert served("abc") is None
-    # What is published meanwhile is not served either.
+    # What changes while it is inactive is not served either.
     publication.publish_page(services.page_update(page=page, slug="xyz", actor="t"))
     assert (served("abc"), served("xyz")) == (None, None)
     assert publication.files_reconcile() == []
