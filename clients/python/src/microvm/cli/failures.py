@@ -59,6 +59,7 @@ class ShownFailure:
     exit_code: int
     source: str = ""
     request_id: str | None = None
+    details: Any = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -68,6 +69,7 @@ class ShownFailure:
                 "hint": self.hint,
                 "request_id": self.request_id,
                 "exit_code": self.exit_code,
+                "details": self.details,
             }
         }
 
@@ -86,7 +88,10 @@ _BY_CODE = {
     "path_not_found": "Check the path; paths in a workspace are absolute.",
     "path_invalid": "A folder is copied with `ws cp -r`.",
     "idle_not_supported": "Use `ws stop`: its host does not save memory.",
+    "domain_not_verified": "Set the DNS records that are shown, wait until they are known, and try again.",
 }
+# Where the class of an error says something else: nothing is wrong with the call.
+_CODES = {"domain_not_verified": ExitCode.CONFLICT}
 
 
 def failure_of(error: BaseException) -> ShownFailure:
@@ -120,11 +125,12 @@ def _failure_of_api(error: ApiError) -> ShownFailure:
             code, hint = found, text
             break
     message = printable(error.message)
-    if isinstance(error, InvalidRequest) and (fields := _fields(error.details)):
+    if isinstance(error, InvalidRequest) and error.code not in _CODES and (fields := _fields(error.details)):
         message = f"{message} ({fields})"
     if error.retry_after:
         hint = f"Try again in {error.retry_after:g} seconds."
-    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id)
+    code = _CODES.get(error.code, code)
+    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id, error.details)
 
 
 def _fields(details: Any) -> str:

@@ -8,8 +8,11 @@ import typer
 
 from microvm.cli.arguments import (
     Confirmed,
+    Cpus,
+    Environment,
     NamedWorkspaces,
     OptionalWorkspace,
+    WaitSeconds,
     environment,
     megabytes,
     require_confirmation,
@@ -67,17 +70,17 @@ def create_workspace(
     preset: Annotated[
         str | None, typer.Option("--preset", help="A preset of the catalog, in place of an image.")
     ] = None,
-    cpu: Annotated[float | None, typer.Option("--cpu", help="Virtual CPUs.")] = None,
-    ram: Annotated[str | None, typer.Option("--ram", help="As 512M or 2G.")] = None,
-    disk: Annotated[str | None, typer.Option("--disk", help="As 1G or 20G.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE; repeat it for more.")] = None,
+    cpu: Cpus = None,
+    ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="As 512M or 2G.")] = None,
+    disk: Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="As 1G or 20G.")] = None,
+    env: Environment = None,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Where it is charged.")] = None,
-    ttl: Annotated[str | None, typer.Option("--ttl", help="Its life, as 2h; it is a temporary one then.")] = None,
+    ttl: Annotated[str | None, typer.Option("--ttl", metavar="TIME", help="Its life, as 2h; it is a temporary one then.")] = None,
     permanent: Annotated[bool, typer.Option("--permanent", help="Keep it until it is deleted.")] = False,
     ssh: Annotated[bool, typer.Option("--ssh", help="With its SSH server.")] = False,
     sandbox: Annotated[bool, typer.Option("--sandbox", help="A sandbox: terminals by WebSocket.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, with progress.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at most.")] = 600,
+    timeout: WaitSeconds = 600,
 ) -> None:
     """Create a workspace. It is the one that commands without a name mean from then on."""
     if permanent and ttl:
@@ -124,9 +127,9 @@ def resize_workspace(
     session: Session,
     *,
     workspace: OptionalWorkspace = None,
-    cpu: Annotated[float | None, typer.Option("--cpu", help="Virtual CPUs.")] = None,
-    ram: Annotated[str | None, typer.Option("--ram", help="As 512M or 2G.")] = None,
-    disk: Annotated[str | None, typer.Option("--disk", help="As 20G; disks never shrink.")] = None,
+    cpu: Cpus = None,
+    ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="As 512M or 2G.")] = None,
+    disk: Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="As 20G; disks never shrink.")] = None,
     later: Annotated[bool, typer.Option("--later", help="With its next start, not now.")] = False,
 ) -> None:
     """Change the sizes of a workspace; one that runs is restarted for it where it must be."""
