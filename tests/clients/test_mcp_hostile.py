@@ -119,7 +119,14 @@ async def answer_of(client: Client, tool: str, **arguments: Any) -> dict[str, An
 
 def test_long_names_of_a_guest_do_not_fill_the_context(server: Script) -> None:
     entries = [
-        {"name": f"{n:03}" + "n" * 250, "path": "/", "type": "symlink", "size": 1, "modified": "x", "target": "t" * 4000}
+        {
+            "name": f"{n:03}" + "n" * 250,
+            "path": "/",
+            "type": "symlink",
+            "size": 1,
+            "modified": "x",
+            "target": "t" * 4000,
+        }
         for n in range(300)
     ]
     listing = {"success": True, "path": "/", "entries": entries, "truncated": False, "next_cursor": None}

@@ -88,7 +88,13 @@ def test_a_domain_without_its_records_is_refused_with_the_records_that_it_needs(
     refusal = {"code": "domain_not_verified", "message": "The DNS records are not right.", "details": checked()}
     server.steps = [answer(400, refusal)] * 2
     text = ws.fails(5, "pages", "domain", "add", "site", NAME)
-    for shown in (f"_platform.{NAME}", "verify=pg_1", "edge.example", "Error: The DNS records are not right.", "Hint: "):
+    for shown in (
+        f"_platform.{NAME}",
+        "verify=pg_1",
+        "edge.example",
+        "Error: The DNS records are not right.",
+        "Hint: ",
+    ):
         assert shown in text
     assert not set(text) & {"\x1b", "\x07", "\r", "\u202e"}
     error = json.loads(ws.fails(5, "pages", "domain", "add", "site", NAME, "--json"))["error"]
@@ -113,9 +119,7 @@ def test_a_wait_ends_with_the_certificate(server: Script, ws: Ws) -> None:
         ([found("pending")] * 50, 8, "no certificate"),
     ],
 )
-def test_a_wait_without_a_certificate_says_why(
-    server: Script, ws: Ws, steps: list[Step], code: int, text: str
-) -> None:
+def test_a_wait_without_a_certificate_says_why(server: Script, ws: Ws, steps: list[Step], code: int, text: str) -> None:
     server.steps = [answer(200, domain("pending")), *steps]
     assert text in ws.fails(code, "pages", "domain", "add", "--wait", "--timeout", "0.1", "site", NAME)
 

@@ -14,9 +14,7 @@ from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.printable import printable
 
 ANY = "Id or slug; without one, or as `.`, the workspace that was created last."
-OptionalWorkspace = Annotated[
-    str | None, typer.Argument(metavar="WORKSPACE", help=ANY, autocompletion=workspace_names)
-]
+OptionalWorkspace = Annotated[str | None, typer.Argument(metavar="WORKSPACE", help=ANY, autocompletion=workspace_names)]
 NamedWorkspaces = Annotated[
     list[str],
     typer.Argument(
@@ -29,7 +27,8 @@ PageName = Annotated[str, typer.Argument(metavar="PAGE", help="Its slug.")]
 PortNumber = Annotated[int, typer.Argument(metavar="PORT", min=1, max=65535, help="Of the program in the workspace.")]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Environment = Annotated[
-    list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeat it for more; KEY alone takes its value here.")
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeat it for more; KEY alone takes its value here."),
 ]
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 MOST_MEGABYTES = 1e9

@@ -130,9 +130,7 @@ def add_port_domain(
     _connect(session, target, body, timeout if wait else None)
 
 
-def check_page_domain(
-    session: Session, *, page: PageName, domain: DomainName, include_www: IncludeWww = False
-) -> int:
+def check_page_domain(session: Session, *, page: PageName, domain: DomainName, include_www: IncludeWww = False) -> int:
     """Show which DNS records a domain needs and has. Changes nothing; the exit code is 5 until all are right."""
     return _check(session, Target.page(session, page), domain, include_www)
 
@@ -208,7 +206,9 @@ def _with_certificate(session: Session, target: Target, domain: str, seconds: fl
         while True:
             found = target.domain()
             state = found["ssl"]
-            show(f"{found['domain']}: certificate {_certificate_text(found)}", 100 if state["status"] == "active" else 0)
+            show(
+                f"{found['domain']}: certificate {_certificate_text(found)}", 100 if state["status"] == "active" else 0
+            )
             if state["status"] in ("active", "none"):
                 return found
             if state["status"] in ("failed", "expired"):
@@ -233,8 +233,8 @@ def _check(session: Session, target: Target, domain: str, include_www: bool) -> 
     _warn_of_problems(session, found)
     if not found["verified"]:
         session.output.say(
-            f"Set these records where {found['domain']} is managed. A domain that can be no CNAME, as example.com itself, "
-            f"takes the addresses of {found['cname']['expected']} (A and AAAA) instead."
+            f"Set these records where {found['domain']} is managed. A domain that can be no CNAME, as example.com "
+            f"itself, takes the addresses of {found['cname']['expected']} (A and AAAA) instead."
         )
         return ExitCode.CONFLICT
     session.output.say(f"All records are right: `{target.words} add` connects it.")
@@ -251,7 +251,13 @@ def _records(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The two records of a check as rows."""
     cname, text = found["cname"], found["ownership"]
     return [
-        {"type": "CNAME", "name": found["domain"], "wanted": cname["expected"], "found": cname["actual"], "ok": cname["ok"]},
+        {
+            "type": "CNAME",
+            "name": found["domain"],
+            "wanted": cname["expected"],
+            "found": cname["actual"],
+            "ok": cname["ok"],
+        },
         {"type": "TXT", "name": text["host"], "wanted": text["expected"], "found": text["found"], "ok": text["ok"]},
     ]
 

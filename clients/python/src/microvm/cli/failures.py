@@ -77,7 +77,7 @@ class ShownFailure:
 _OF_API: tuple[tuple[type[ApiError], ExitCode, str], ...] = (
     (Unauthorized, ExitCode.UNAUTHORIZED, "Log in again with `ws login`, or check MICROVM_CLIENT_ID and _SECRET."),
     (Forbidden, ExitCode.UNAUTHORIZED, "This credential does not allow it; `ws profiles` shows the others."),
-    (NotFound, ExitCode.NOT_FOUND, "`ws list` shows the workspaces of this account."),
+    (NotFound, ExitCode.NOT_FOUND, "`ws list`, `ws pages list` and `ws port list` show what there is."),
     (Conflict, ExitCode.CONFLICT, "`ws show` has its state; another operation may be going on."),
     (CreditsOrRoomExhausted, ExitCode.EXHAUSTED, "`ws credits` shows what is used; `ws rm` frees room."),
     (RateLimited, ExitCode.EXHAUSTED, "Try again later."),
@@ -87,7 +87,7 @@ _BY_CODE = {
     "vm_not_running": "Start it with `ws start`, or wake it with `ws wake`.",
     "path_not_found": "Check the path; paths in a workspace are absolute.",
     "path_invalid": "A folder is copied with `ws cp -r`.",
-    "idle_not_supported": "Use `ws stop`: its host does not save memory.",
+    "idle_not_supported": "`ws stop` stops it without its memory.",
     "domain_not_verified": "Set the DNS records that are shown, wait until they are known, and try again.",
 }
 # Where the class of an error says something else: nothing is wrong with the call.

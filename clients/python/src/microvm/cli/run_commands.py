@@ -41,9 +41,12 @@ ProgramSeconds = Annotated[
     ),
 ]
 Jump = Annotated[
-    str | None, typer.Option("--jump", "-J", metavar="USER@HOST", help="A host from which the workspace's network is reached.")
+    str | None,
+    typer.Option("--jump", "-J", metavar="USER@HOST", help="A host from which the workspace's network is reached."),
 ]
-Identity = Annotated[str | None, typer.Option("--identity", "-i", metavar="FILE", help="A private key; its public one lies beside it.")]
+Identity = Annotated[
+    str | None, typer.Option("--identity", "-i", metavar="FILE", help="A private key; its public one lies beside it.")
+]
 
 
 def add_run_commands(app: typer.Typer) -> None:
@@ -69,7 +72,8 @@ def execute_program(
 ) -> int:
     """Run a program in a workspace to its end, and exit with its code.
 
-    Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes.
+    Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes. Ctrl-C ends
+    the wait and not the program, which has until its timeout.
     """
     words = program[1:] if program[0] == "--" else program
     body: dict[str, Any] = {"cmd": words, "timeout_seconds": timeout}
@@ -77,7 +81,12 @@ def execute_program(
     body |= {"working_dir": cwd} if cwd else {}
     body |= {"user": user} if user else {}
     body |= {"stdin": _text_of_stdin()} if stdin else {}
-    result = session.client.workspaces.exec(session.workspace(workspace), **body)
+    found = session.workspace(workspace)
+    try:
+        result = session.client.workspaces.exec(found, **body)
+    except KeyboardInterrupt:
+        session.output.warn(f"The program goes on in the workspace, for {timeout:g} seconds at most.")
+        raise
     if session.output.as_json:
         session.output.show_json(result)
         return result["exit_code"]
@@ -100,7 +109,8 @@ def open_ssh(
     jump: Jump = None,
     identity: Identity = None,
     forward: Annotated[
-        list[str] | None, typer.Option("--forward", "-L", metavar="PORT:HOST:PORT", help="As of ssh; repeat it for more.")
+        list[str] | None,
+        typer.Option("--forward", "-L", metavar="PORT:HOST:PORT", help="As of ssh; repeat it for more."),
     ] = None,
 ) -> int:
     """Open a shell, or run a program, by this system's ssh. Enables SSH in the workspace and authorizes a key first.

@@ -83,14 +83,17 @@ def command(
 ) -> Callable[[Command], Command]:
     """Make a command of a function, which gets a Session first and returns an exit code or None.
 
-    Adds `--json` and `--profile`, which may also stand before the command. Errors become a sentence and an exit code: `fails_with`, else by their kind.
+    Adds `--json` and `--profile`, which may also stand before the command. Errors become a sentence and an exit code:
+    `fails_with`, else by their kind.
     """
 
     def decorate(function: Command) -> Command:
         parameters = _parameters_of(function)[1:] + _parameters_of(_common)
 
         def run(*, context: typer.Context, json: bool, profile: str | None, **given: Any) -> None:
-            session = Session(profile or given_before(context, "profile"), as_json=json or given_before(context, "json"))
+            session = Session(
+                profile or given_before(context, "profile"), as_json=json or given_before(context, "json")
+            )
             raise typer.Exit(_exit_code(session, lambda: function(session, **given), fails_with))
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

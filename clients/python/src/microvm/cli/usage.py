@@ -1,4 +1,4 @@
-"""Wrong use of a command, said as all other errors are: a sentence, a hint, an exit code, JSON where it is asked for."""
+"""Wrong use of a command, said as other errors are: a sentence, a hint, an exit code, JSON where it is asked for."""
 
 from __future__ import annotations
 

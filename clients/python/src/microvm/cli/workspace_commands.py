@@ -21,6 +21,7 @@ from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Column
 from microvm.cli.recent import SavedSandbox
 from microvm.cli.session import Session, command
+from microvm.errors import MicrovmError
 from microvm.types.workspaces import Config, CreateRequest, Provisioning, Workspace
 
 COLUMNS = (
@@ -75,7 +76,9 @@ def create_workspace(
     disk: Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="As 1G or 20G.")] = None,
     env: Environment = None,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Where it is charged.")] = None,
-    ttl: Annotated[str | None, typer.Option("--ttl", metavar="TIME", help="Its life, as 2h; it is a temporary one then.")] = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="Its life, as 2h; it is a temporary one then.")
+    ] = None,
     permanent: Annotated[bool, typer.Option("--permanent", help="Keep it until it is deleted.")] = False,
     ssh: Annotated[bool, typer.Option("--ssh", help="With its SSH server.")] = False,
     sandbox: Annotated[bool, typer.Option("--sandbox", help="A sandbox: terminals by WebSocket.")] = False,
@@ -146,16 +149,25 @@ def remove_workspaces(session: Session, *, workspaces: NamedWorkspaces, yes: Con
     """Delete workspaces with all their data."""
     names = [session.reference(each) for each in workspaces]
     require_confirmation(f"Delete {', '.join(names)} with all data?", yes)
-    for name in names:
-        saved = session.recent.sandbox(name)
-        found = saved.id if saved else name
-        if found.startswith("sbx_"):
-            session.client.sandboxes.delete(found)
-        else:
-            found = session.client.workspaces.get(found)["id"]
-            session.client.workspaces.delete(found)
-        _forget(session, found)
+    for number, name in enumerate(names):
+        try:
+            _remove(session, name)
+        except MicrovmError:
+            if number:
+                session.output.warn(f"{', '.join(names[:number])}: deleted. {', '.join(names[number:])}: not deleted.")
+            raise
     session.output.show_result({"deleted": names}, f"Deleted {', '.join(names)}.")
+
+
+def _remove(session: Session, name: str) -> None:
+    saved = session.recent.sandbox(name)
+    found = saved.id if saved else name
+    if found.startswith("sbx_"):
+        session.client.sandboxes.delete(found)
+    else:
+        found = session.client.workspaces.get(found)["id"]
+        session.client.workspaces.delete(found)
+    _forget(session, found)
 
 
 SANDBOX_COLUMNS = (

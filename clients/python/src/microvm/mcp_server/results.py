@@ -164,9 +164,7 @@ class PageSummary(BaseModel):
     def of(cls, row: Mapping[str, Any], skipped: list[str] | None = None) -> PageSummary:
         names = ("slug", "name", "url", "status", "release", "source_workspace_id", "exported_path")
         error = row["deployment"]["error"]
-        return cls(
-            **{name: row[name] for name in names}, error=_bounded(error), skipped=skipped or []
-        )
+        return cls(**{name: row[name] for name in names}, error=_bounded(error), skipped=skipped or [])
 
 
 class Pages(BaseModel):

@@ -142,7 +142,8 @@ class WorkspaceTools:
     ) -> CommandResult:
         """Run a shell command in a running workspace to its end, and return its output and exit code.
 
-        What a command starts in the background ends with it at its timeout. Of each stream the beginning and the end
+        What a command starts in the background ends with it at its timeout; a command whose call is cancelled goes on
+        until then. Of each stream the beginning and the end
         are returned, 30,000 characters at most.
         """
         given = {"working_dir": working_dir, "env": env, "stdin": stdin, "user": user}
