@@ -55,7 +55,7 @@ class Target:
     @classmethod
     def page(cls, session: Session, page: str) -> Target:
         pages = session.client.pages
-        routes = {
+        routes: dict[str, Callable[..., Any]] = {
             "get": pages.get_domain,
             "connect": pages.connect_domain,
             "check": pages.check_domain,

@@ -72,8 +72,8 @@ def execute_program(
 ) -> int:
     """Run a program in a workspace to its end, and exit with its code.
 
-    Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes. Ctrl-C ends
-    the wait and not the program, which has until its timeout.
+    Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes.
+    Ctrl-C ends the wait and not the program, which has until its timeout.
     """
     words = program[1:] if program[0] == "--" else program
     body: dict[str, Any] = {"cmd": words, "timeout_seconds": timeout}
