@@ -34,8 +34,8 @@ RULES = {
     "_redirects": b"\n".join(
         [
             b"/gone /about 301", b"/blog/* /posts/:splat", b"/out/* https://example.org/:splat 302",
-            b"/app/* /app.html 200",
-            b"/old.txt /about", b"/x/:y /z/:y?fixed=1", b"/{z} /{x}", b"/named/* /:splat.txt 200", b"/any/* /:splat", b"/up/* /:splat 200", b"/\xc3\xbc /about",
+            b"/app/* /app.html 200", b"/{z} /{x}", b"/named/* /:splat.txt 200",
+            b"/old.txt /about", b"/x/:y /z/:y?fixed=1", b"/any/* /:splat", b"/up/* /:splat 200", b"/\xc3\xbc /about",
         ]
     ),
 }  # fmt: skip

@@ -108,6 +108,6 @@ def replaceable_file(target: str | os.PathLike[str]) -> Path:
 
 
 def keep_mode(former: Path, part: Path) -> None:
-    """Who may read a file may read what replaces it, and nobody else."""
+    """Gives the part the mode of the file that it replaces: its readers stay the same."""
     if former.exists():
         part.chmod(stat.S_IMODE(former.stat().st_mode) & 0o777)
