@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +176,20 @@ def test_each_shell_has_a_script_for_completion(ws: Ws, shell: str) -> None:
         shown = terminal.read_until(f"complete_{shell}")
         assert terminal.wait() == 0
     assert "ws" in shown
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"]])
+def test_a_stdout_that_was_closed_is_one_sentence(server: Script, ws: Ws, words: list[str]) -> None:
+    server.steps = [answer(200, {"success": True, "workspaces": [workspace()]})]
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *words]
+    found = subprocess.run(command, env=ws.environment, stderr=subprocess.PIPE, text=True, check=False)
+    assert found.returncode == 1
+    assert len(found.stderr.splitlines()) == 1
+    assert "Bad file descriptor" in found.stderr
+
+
+def test_a_closed_stdin_or_stderr_ends_nothing(server: Script, ws: Ws) -> None:
+    server.steps = [answer(200, {"success": True, "workspaces": []})]
+    words = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *PROGRAM, "list", "--json"]
+    found = subprocess.run(words, env=ws.environment, stdout=subprocess.PIPE, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "[]\n")

@@ -184,3 +184,11 @@ def _write_lines(lines: Sequence[str]) -> None:
 def close_stdout() -> None:
     """After its reader has gone: what is still buffered goes nowhere, instead of an error at the end of Python."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def drop_unwritable_output() -> None:
+    """After an error: what stdout cannot take would be tried again at the end of Python, and be another error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        close_stdout()

@@ -14,7 +14,7 @@ import typer
 from microvm.cli.completion import given_before, profile_names
 from microvm.cli.connection import Connection, find_connection
 from microvm.cli.failures import CommandError, ExitCode, failure_of
-from microvm.cli.output import Output, close_stdout
+from microvm.cli.output import Output, close_stdout, drop_unwritable_output
 from microvm.cli.recent import RecentStore
 from microvm.sync.client import Microvm
 
@@ -148,4 +148,5 @@ def _exit_code(session: Session, run: Callable[[], int | None], fails_with: Exit
             traceback.print_exc()
         failure = failure_of(error)
         session.output.show_failure(failure)
+        drop_unwritable_output()
         return fails_with or failure.exit_code

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from microvm.cli.failures import ExitCode, ShownFailure
-from microvm.cli.output import Output
+from microvm.cli.failures import ExitCode, ShownFailure, failure_of
+from microvm.cli.output import Output, drop_unwritable_output
 from microvm.cli.printable import printable
 
 # Their exit codes are those of a program in a workspace, which may well be 2.
@@ -29,6 +29,10 @@ class CommandGroup(TyperGroup):
             code = _shown(error, as_json="--json" in words)
         except typer.Abort:
             code = ExitCode.INTERRUPTED
+        except OSError as error:  # of the help, where stdout takes none
+            Output(as_json="--json" in words).show_failure(failure_of(error))
+            drop_unwritable_output()
+            code = ExitCode.FAILED
         sys.exit(code or 0)
 
 
