@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Standard streams that whoever started this closed: else the next file or connection would take their place.
+    """Standard streams that the caller closed: else the next file or connection would take their place.
 
     Reading ends at once, what goes to stdout is an error, and what goes to stderr is lost.
     """
