@@ -47,13 +47,18 @@ def find_and_lock(workspace_id: str, *related: str) -> Workspace | None:
     return (rows.select_related(*related) if related else rows).filter(pk=workspace_id).first()
 
 
-def lock_current(workspace: Workspace, fields: Sequence[str] | None = None) -> None:
+def lock_and_read(workspace: Workspace, fields: Sequence[str] | None = None) -> None:
     """Lock the row and read the columns `fields` (default: all) as they are now, in one query.
 
-    Raises NotFound (deleted).
+    Raises Workspace.DoesNotExist (deleted).
     """
+    workspace.refresh_from_db(fields=fields, from_queryset=Workspace.objects.select_for_update(of=("self",)))
+
+
+def lock_current(workspace: Workspace, fields: Sequence[str] | None = None) -> None:
+    """As `lock_and_read`. Raises NotFound (deleted)."""
     try:
-        workspace.refresh_from_db(fields=fields, from_queryset=Workspace.objects.select_for_update(of=("self",)))
+        lock_and_read(workspace, fields)
     except Workspace.DoesNotExist as exc:
         raise NotFound from exc
 
