@@ -10,6 +10,7 @@ import pytest
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
+from tests.vm.sleep_command import SleepCommand, open_sleep_command
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ def instance() -> Iterator[TestInstance]:
 @pytest.fixture(scope="session")
 def api(instance: TestInstance) -> Api:
     return instance.api()
+
+
+@pytest.fixture(scope="session")
+def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
+    with open_sleep_command(instance.instance, instance.settings) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

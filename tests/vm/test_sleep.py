@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,17 +12,11 @@ from tests.vm.client import Api, until
 from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids, saved_memory
-from tests.vm.sleep_command import SleepCommand, open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 IDLE_SECONDS = 120
 CYCLES = 50 if os.environ.get("TEST_ALL") else 15
-
-
-@pytest.fixture(scope="module")
-def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
-    with open_sleep_command(instance.instance, instance.settings) as made:
-        yield made
 
 
 def test_a_sleeping_workspace_keeps_its_memory_and_uses_no_process(
@@ -103,7 +96,7 @@ def test_a_vmhost_that_starts_again_finds_its_sleeping_workspaces(
     assert boot_of(api, made) == boot
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(
     api: Api, sleep_command: SleepCommand
 ) -> None:

@@ -56,7 +56,7 @@ def wait_ready(machine: harness.Machine) -> harness.Machine:
     return machine
 
 
-def run_with_timeout(work: Awaitable[object], seconds: float = 60.0) -> object:
+def run_with_timeout(work: Awaitable[object], seconds: float = harness.HANG_SECONDS) -> object:
     async def bounded() -> object:
         return await asyncio.wait_for(work, seconds)
 
@@ -275,7 +275,8 @@ def test_an_invalid_ssh_key_is_refused_before_it_is_sent(start: Start) -> None:
 def agent_exec(machine: harness.Machine, *arguments: str, data: bytes = b"") -> tuple[int, str]:
     request = {"path": HELPER, "arg": list(arguments), "capture-output": True}
     pid = machine.agent("guest-exec", {**request, "input-data": base64.b64encode(data).decode()})["return"]["pid"]
-    for _ in range(200):
+    deadline = time.monotonic() + harness.HANG_SECONDS
+    while time.monotonic() < deadline:
         status = machine.agent("guest-exec-status", {"pid": pid})["return"]
         if status["exited"]:
             return status["exitcode"], base64.b64decode(status.get("out-data", "")).decode()

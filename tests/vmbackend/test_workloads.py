@@ -138,7 +138,7 @@ def test_workloads_get_sigterm_at_the_power_button(start: Start) -> None:
     machine = wait_ready(start(workloads=workloads, wait_for_init=True))
     wait_for_output(machine, harness.log_text("polite", "polite-too"), "up\nup\n")
     machine.qmp("system_powerdown")
-    assert machine.wait_off() < 5  # the grace of the main programs, which nothing used up
+    assert "programs" not in machine.wait_off()
     machine.close()
     again = wait_ready(start())
     assert run(again, harness.log_text("polite", "polite-too"))[0][1] == ("up\nbye\nup\nbye\n")
@@ -148,20 +148,20 @@ def test_an_entrypoint_that_waits_for_its_restart_does_not_delay_power_off(start
     machine = wait_ready(start(entrypoint=("sh", "-c", "exit 1"), wait_for_init=True))
     time.sleep(1)
     machine.qmp("system_powerdown")
-    assert machine.wait_off() < 5
+    assert "programs" not in machine.wait_off()
 
 
 def test_a_workload_that_ignores_sigterm_is_killed(start: Start) -> None:
     machine = wait_ready(start(workloads=(script("deaf", f"trap '' TERM; {FOREVER}"),), wait_for_init=True))
     machine.qmp("system_powerdown")
-    assert machine.wait_off() < 9
+    assert "programs" in machine.wait_off()
 
 
 def test_the_exit_of_the_main_process_ends_the_workloads(start: Start) -> None:
     workload = script("other", f"trap 'echo bye; exit 0' TERM; {FOREVER}")
     machine = wait_ready(start(cmd=("sh", "-c", "sleep 2; exit 4"), workloads=(workload,)))
     assert machine.line() == "exit 4 0"
-    assert machine.wait_off() < 5
+    assert "programs" not in machine.wait_off()
     machine.close()
     assert run(wait_ready(start()), harness.log_text("other"))[0][1] == "bye\n"
 
@@ -172,7 +172,7 @@ def test_logs_of_a_chatty_workload_are_rotated(start: Start) -> None:
         start(workloads=(script("own", flood, log_path="/srv/logs/it.txt"), script("kits", flood)), keep_logs=True)
     )
     for path in ("/srv/logs/it.txt", "/var/log/workspace/kits.log"):
-        wait_for_output(machine, f"/run/kit/bin/busybox tail -c 4 {path}", "end\n", 60)
+        wait_for_output(machine, f"/run/kit/bin/busybox tail -c 4 {path}", "end\n")
         sizes = run(machine, f"stat -c %s {path}*")[0][1].split()
         assert len(sizes) == 4
         assert all(int(size) <= 1_000_000 for size in sizes)
@@ -203,7 +203,7 @@ def test_ready_waits_for_the_programs_with_wait_for_init(start: Start) -> None:
 def test_the_exit_of_a_short_program_is_reported_after_ready(start: Start) -> None:
     machine = start(cmd=("sh", "-c", "exit 6"), wait_for_init=True)
     assert [machine.line(), machine.line()] == ["ready", "exit 6 0"]
-    assert machine.wait_off() < 5
+    assert "programs" not in machine.wait_off()
 
 
 def test_a_hanging_start_delays_ready_for_30_seconds_with_wait_for_init_only(start: Start, stuck_image: Path) -> None:
