@@ -202,7 +202,7 @@ def test_the_console_log_of_earlier_starts_is_removed_only_without_keep_logs(har
 def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(harness: Harness):
     harness.require_guest()
     address = harness.running_machine()
-    assert harness.driver.agent_responds(address.machine_id, 10)
+    assert harness.driver.agent_responds(address.machine_id, 120)
     harness.driver.pause(address.machine_id)
     assert not harness.driver.agent_responds(address.machine_id, 1)
     with pytest.raises(MachineNotFound):
@@ -222,7 +222,7 @@ def test_a_terminal_in_a_machine_is_a_tty(harness: Harness):
         await terminal.close()
         return seen, ended.exit_code
 
-    seen, code = harness.pool.call(address, talk, 60)
+    seen, code = harness.pool.call(address, talk, 300)
     assert b"33 91" in seen
     assert b"/dev/pts/" in seen
     assert code == 7

@@ -45,7 +45,7 @@ async def _list_root(session):
 def read_secret(harness: Harness, address: GuestAddress) -> str:
     """The secret that SECRET_COMMAND holds in memory."""
     script = "rm -f reply; : > request; while ! grep -q . reply; do sleep 0.1; done 2>/dev/null; cat reply"
-    result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=20.0), 30)
+    result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=120.0), 150)
     secret = str(result.stdout.decode().strip())
     assert secret
     return secret
@@ -60,7 +60,7 @@ def read_clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, 
     """The guest's clock, and the host's before and after. busybox's `date` has whole seconds only, adjtimex more."""
     command = "if [ -e /bin/adjtimex ]; then adjtimex; else date '+tv_sec: %s tv_usec: %6N'; fi"
     before = time.time()
-    result = harness.pool.call(address, lambda session: session.execute(command), 30)
+    result = harness.pool.call(address, lambda session: session.execute(command), 150)
     after = time.time()
     fields = dict(re.findall(r"(tv_u?sec):\s+(\d+)", result.stdout.decode()))
     return before, int(fields["tv_sec"]) + int(fields["tv_usec"]) / 1e6, after
