@@ -30,7 +30,6 @@ from staff.models import AUDIT, StaffEntry
 from tests.callers import Caller
 from tests.described import DescribedClient
 from tests.machine_files import MACHINES, may_have_machines, wants_machines_alone
-from tests.run_order import files_sort
 from tests.world import World
 
 # Of a hang: a machine that boots beside other work takes several times as long.
@@ -60,8 +59,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; and marks as `rows` what uses the database of the tests. Tests of whole instances carry that
-    mark themselves."""
+    """Marks as `rows` what uses the database of the tests. Tests of whole instances carry that mark themselves."""
     for item in items:
         if any(item.get_closest_marker(name) for name in MACHINES) and not may_have_machines(item.path):
             raise pytest.UsageError(
@@ -74,7 +72,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if used or item.get_closest_marker("django_db"):
             item.add_marker("rows")
-    files_sort(items)
 
 
 @pytest.fixture(scope="session", autouse=True)
