@@ -164,7 +164,8 @@ def test_an_entrypoint_that_waits_for_its_restart_does_not_delay_power_off(start
 
 
 def test_a_workload_that_ignores_sigterm_is_killed(start: Start) -> None:
-    machine = wait_ready(start(workloads=(script("deaf", f"trap '' TERM; {FOREVER}"),), wait_for_init=True))
+    machine = wait_ready(start(workloads=(script("deaf", f"trap '' TERM; echo up; {FOREVER}"),), wait_for_init=True))
+    wait_for_output(machine, harness.log_text("deaf"), "up\n")
     machine.qmp("system_powerdown")
     assert "programs" in machine.wait_off()
 
