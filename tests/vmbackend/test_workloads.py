@@ -41,7 +41,7 @@ def stuck_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def waiting(kit: Kit, stuck_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Machine]:
-    """A machine whose start hangs for half a minute, meanwhile the other tests of this file run."""
+    """A machine whose start hangs for half a minute, in which the other tests of this file run."""
     boot = Boot(hostname="guest-1", wait_for_init=True, **HANGING)
     machine = harness.start(tmp_path_factory.mktemp("waiting") / "m", kit, stuck_image, boot)
     yield machine
@@ -171,8 +171,9 @@ def test_a_workload_that_ignores_sigterm_is_killed(start: Start) -> None:
 
 
 def test_the_exit_of_the_main_process_ends_the_workloads(start: Start) -> None:
-    workload = script("other", f"trap 'echo bye; exit 0' TERM; {FOREVER}")
-    machine = wait_ready(start(cmd=("sh", "-c", "sleep 2; exit 4"), workloads=(workload,)))
+    workload = script("other", f"trap 'echo bye; exit 0' TERM; : > /root/up; {FOREVER}")
+    main = "while [ ! -e /root/up ]; do sleep 0.1; done; sleep 1; exit 4"
+    machine = wait_ready(start(cmd=("sh", "-c", main), workloads=(workload,)))
     assert machine.line() == "exit 4 0"
     assert "programs" not in machine.wait_off()
     machine.close()

@@ -44,7 +44,7 @@ static bool processes_left(void)
 	return found;
 }
 
-/* What does not end in its time is named in the boot log: whoever stops the machine has waited for it. */
+/* What does not end in its time is named in the boot log, as the stop of the machine has waited for it. */
 static void wait_while(bool (*condition)(void), long long limit_ms, const char *what)
 {
 	long long until = now_ms() + limit_ms;
