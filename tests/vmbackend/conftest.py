@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,19 @@ class Machine:
     def id(self) -> str:
         return self.address.machine_id
 
-    def run(self) -> None:
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Open a driver for one test, after which the machine runs. One process has one driver at a time: between the
+        tests the machine has none, as between two vmhosts.
+        """
+        self.harness.reopen_driver()
+        try:
+            yield
+            self._run()
+        finally:
+            self.harness.driver.close()
+
+    def _run(self) -> None:
         """Bring it back to where it runs, whatever a test has left."""
         if self.harness.driver.state(self.id) is not MachineState.RUNNING:
             self.harness.driver.start(self.id)
@@ -204,8 +217,11 @@ def real_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """One for all of a file, as a boot takes longer than what most tests ask of it."""
     harness = pytest.importorskip("tests.vmbackend.libvirt_factory").make_harness(tmp_path_factory.mktemp("real"))
     try:
-        yield Machine(harness, harness.running_machine(cmd=SECRET_COMMAND))
+        made = Machine(harness, harness.running_machine(cmd=SECRET_COMMAND))
+        harness.driver.close()
+        yield made
     finally:
+        harness.reopen_driver()
         harness.close()
 
 
@@ -213,9 +229,8 @@ def real_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 def machine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     if request.param == "libvirt":
         shared: Machine = request.getfixturevalue("real_machine")
-        shared.harness.events.clear()
-        yield shared
-        shared.run()
+        with shared.opened():
+            yield shared
         return
     harness = make_harness(request.param, tmp_path, monkeypatch)
     try:

@@ -31,9 +31,8 @@ def harness(libvirt_harness: Harness) -> Harness:
 
 @pytest.fixture
 def machine(real_machine: Machine) -> Iterator[Machine]:
-    real_machine.harness.events.clear()
-    yield real_machine
-    real_machine.run()
+    with real_machine.opened():
+        yield real_machine
 
 
 def wait_until(found: Callable[[], object], seconds: float = 120.0) -> None:
