@@ -31,10 +31,12 @@ from credits.models import Entry, Rate
 from staff.models import AUDIT, StaffEntry
 from tests.callers import Caller
 from tests.described import DescribedClient
+from tests.machine_files import MACHINES, may_have_machines, wants_machines_alone
 from tests.migrated_database import put_migrated_database
-from tests.run_order import files_sort
 from tests.world import World
 
+# Of a hang: a machine that boots beside other work takes several times as long.
+MACHINE_TEST_SECONDS = 900
 MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 
 
@@ -51,17 +53,28 @@ def _ignored(number: int, frame: object) -> None:
     """As SIG_IGN, but not inherited."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    skipped = wants_machines_alone(config.getoption("markexpr")) and not may_have_machines(collection_path)
+    return skipped or None  # False would overrule other hooks
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; and marks as `rows` what uses the database of the tests. Tests of whole instances carry that
-    mark themselves."""
+    """Marks as `rows` what uses the database of the tests. Tests of whole instances carry that mark themselves."""
     for item in items:
+        if any(item.get_closest_marker(name) for name in MACHINES) and not may_have_machines(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid}: a run with machines alone would not find it (tests/machine_files.py)"
+            )
+        if item.get_closest_marker("vm") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(MACHINE_TEST_SECONDS))
         if item.get_closest_marker("one_database"):
             continue
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if used or item.get_closest_marker("django_db"):
             item.add_marker("rows")
-    files_sort(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,18 +14,12 @@ from tests.vm.browser import Page, browser
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.vm.sandbox_sockets import connect
-from tests.vm.sleep_command import SleepCommand, open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 from tests.vm.staff import confirm_action, logged_in_staff
 from tests.vm.web import PORT, Site, make_site
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
 STORM = 50
-
-
-@pytest.fixture(scope="module")
-def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
-    with open_sleep_command(instance.instance, instance.settings) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
