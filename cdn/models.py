@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts.models import Account, Plan
 from cdn.states import FileStatus, Kind, PermitState, PoolKind
 from common.ids import new_id
+from common.prefix_keys import PrefixKey
 from namespaces.models import Namespace
 
 # Every client of JSON reads whole numbers up to here exactly; sums of some thousand fit into a column.
@@ -149,6 +150,7 @@ class File(models.Model):
     class Meta:
         ordering = ["-created_at", "-id"]
         indexes = [
+            models.Index(PrefixKey("filename"), "id", name="cdn_file_begins"),  # what the admin searches for
             models.Index(
                 fields=["account", "-created_at", "-id"], condition=~Q(status="trashed"), name="cdn_file_account"
             ),
