@@ -122,6 +122,8 @@ def _compare(few: Database, many: Database, given: argparse.Namespace) -> bool:
     for page in sorted(set(pages) - set(rendered)):
         _take_turns(few, many, page, 1, rendered=False)
         if _grew(few, many, page):
+            base, ours = (min(each.cpu[page, False]) * 1e3 for each in (few, many))
+            print(f"  reading {page} took {base:.0f} and {ours:.0f} ms", file=sys.stderr, flush=True)
             rendered.append(page)
     _repeated(few, many, rendered, given.rounds)
     _show(few, many, rendered, len(pages))
@@ -183,7 +185,9 @@ def _show(few: Database, many: Database, pages: list[str], count: int) -> None:
         line = f"{page[:78]:78} {many.queries[page]:7} {base:8.1f} {ours:8.1f} {ours / base:6.2f}"
         print(f"{line}   {clock[0]:.0f} {clock[1]:.0f} {'MISSED: ' + missed if missed else ''}", flush=True)
     ratios = sorted((_ratio(few, many, page), page) for page in pages)
-    print(f"{len(pages)} pages rendered: median ratio {statistics.median(r for r, _ in ratios):.2f}, worst {ratios[-1]}")
+    print(
+        f"{len(pages)} pages rendered: median ratio {statistics.median(r for r, _ in ratios):.2f}, worst {ratios[-1]}"
+    )
     print(f"{count - len(pages)} others: reading the rows took at most {ALLOWED_SECONDS * 1e3:.0f} ms more")
     print(f"missed: {sum(bool(_missed(few, many, page)) for page in pages)}")
 

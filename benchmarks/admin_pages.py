@@ -125,11 +125,11 @@ class _Pages:
                     yield f" {spec.title}: {choice.get('display', number)}", self.url + query
 
     def _id_filter(self, spec: IdFilter) -> Iterator[tuple[str, str]]:
-        values = {"busiest": self._most(spec.column), "a row's": _value(self.deep_row, spec.column)}
+        frequent = self._most(spec.column)
+        values = {"busiest": frequent, "a row's": _value(self.deep_row, spec.column) or frequent}
         absent = ABSENT if spec.field_of_column.get_internal_type() in ("CharField", "SlugField") else ABSENT_ID
         for name, value in {**values, "absent": absent}.items():
-            if value not in (None, ""):
-                yield f" by {spec.column}, {name}", self._list(**{spec.parameter: value})
+            yield f" by {spec.column}, {name}", self._list(**{spec.parameter: value})
 
     def _orders(self, shown: Any) -> Iterator[tuple[str, str]]:
         if getattr(self.admin, "keyset", ()):
@@ -154,10 +154,9 @@ class _Pages:
             yield f" search {name}, absent", self._list(q="10.99.99.99")
         for name in fields:
             column = name.lstrip("=^")
-            value = str(_value(self.deep_row, column) or "")
-            if value:
-                yield f" search {column}", self._list(q=value)
-                yield f" search {column}, begin", self._list(q=value[:3])
+            value = str(_value(self.deep_row, column) or ABSENT)
+            yield f" search {column}", self._list(q=value)
+            yield f" search {column}, begin", self._list(q=value[:3])
         if fields:
             yield " search a word, absent", self._list(q=ABSENT)
             yield " search two words, absent", self._list(q=f"{ABSENT} a")

@@ -150,6 +150,9 @@ class File(models.Model):
     class Meta:
         ordering = ["-created_at", "-id"]
         indexes = [
+            models.Index(fields=["account", "-id"], name="cdn_file_of_account"),
+            models.Index(fields=["namespace", "-id"], name="cdn_file_of_namespace"),
+            models.Index(fields=["kind", "-id"], name="cdn_file_by_kind"),
             models.Index(PrefixKey("filename"), "id", name="cdn_file_begins"),  # what the admin searches for
             models.Index(
                 fields=["account", "-created_at", "-id"], condition=~Q(status="trashed"), name="cdn_file_account"
@@ -261,6 +264,10 @@ class FileEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="cdn_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="cdn_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.file_id}"

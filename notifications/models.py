@@ -138,6 +138,10 @@ class Send(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["account_id", "-id"], name="send_of_account"),
+            models.Index(fields=["workspace_id", "-id"], name="send_of_workspace"),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(devices__gte=models.F("delivered") + models.F("failed")), name="send_counts_within_devices"
@@ -205,6 +209,10 @@ class NotificationEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="notification_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="notification_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.subject}"

@@ -137,6 +137,10 @@ class PageDeploy(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["workspace_id", "-id"], name="page_deploy_of_workspace"),
+            models.Index(fields=["state", "-id"], name="page_deploy_by_state"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["page"], condition=Q(state__in=LIVE), name="one_live_deploy_per_page"),
         ]
@@ -166,6 +170,10 @@ class PageEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="page_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="page_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.page_id}"

@@ -23,7 +23,7 @@ from django.utils import timezone
 from unfold.contrib.filters.forms import SearchForm
 from unfold.views import ChangeList
 
-from common.admin_input import ID, checked_value, possible_keys
+from common.admin_input import checked_value, possible_keys
 from common.admin_search import search_conditions
 from common.id_times import rows_before, rows_since
 from common.keysets import cursor_of, cursor_values, reversed_order, rows_beyond
@@ -69,8 +69,8 @@ class FilteredChangeList(ChangeList):
 class UncountedChangeList(FilteredChangeList):
     """A page of rows, found by its number, or by key where the admin class has a `keyset`.
 
-    What is searched for may be in one of several columns. Of a table with a `keyset` the first rows of each are looked up
-    by themselves, in order: for an OR of the conditions databases read all rows that fulfil one, or all rows.
+    What is searched for may be in one of several columns. Of a table with a `keyset` the first rows of each are looked
+    up by themselves, in order: for an OR of the conditions databases read all rows that fulfil one, or all rows.
     """
 
     page_num: int

@@ -12,7 +12,7 @@ from common.admin_input import ID
 from common.prefix_keys import begins_with
 
 # Rows of another table that a text may name: their ids are a condition for the rows that are listed.
-MOST_NAMED = 200
+MOST_NAMED = 50
 
 
 def search_conditions(

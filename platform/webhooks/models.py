@@ -110,6 +110,9 @@ class Event(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["type", "-id"], name="event_by_type"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["account", "key"], condition=~Q(key=None), name="event_of_a_key_once")
         ]
@@ -212,6 +215,10 @@ class AuditEntry(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="webhook_audit_by_action"),
+            models.Index(fields=["actor", "-id"], name="webhook_audit_by_actor"),
+        ]
         verbose_name_plural = "audit entries"
 
     def __str__(self) -> str:

@@ -223,6 +223,7 @@ class Workspace(models.Model):
             models.Index(fields=["host", "status", "applied_memory_mb"], name="workspace_host"),
             # Of the admin: counts by status, and lists of one, newest first.
             models.Index(fields=["status", "-id"], name="workspace_status"),
+            models.Index(fields=["mode", "-id"], name="workspace_by_mode"),
             # What the admin searches for.
             models.Index(PrefixKey("name"), "id", name="workspace_name_begins"),
             models.Index(PrefixKey("slug"), "id", name="workspace_slug_begins"),
