@@ -26,7 +26,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 FEW = 1000
 RATIO, DASHBOARD_SECONDS, DASHBOARD_QUERIES = 1.3, 0.1, 12
@@ -84,7 +84,10 @@ def _url(name: str, folder: Path) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (f"bench_{name}",)).fetchone():
             connection.execute(f"CREATE DATABASE bench_{name}")  # type: ignore[arg-type]  # few or many
-    return urlsplit(url)._replace(path=f"/bench_{name}").geturl()
+    parts = urlsplit(url)
+    # Time of other processes of the server would not be seen.
+    query = f"{parts.query}&options={quote('-c max_parallel_workers_per_gather=0')}"
+    return parts._replace(path=f"/bench_{name}", query=query).geturl()
 
 
 def main() -> None:

@@ -133,7 +133,7 @@ class Entry(models.Model):
         verbose_name_plural = "entries"
         indexes = [
             models.Index(fields=["balance", "-id"], name="entries_of_balance"),
-            # Few, among all the charges. Without a value in the condition: SQLite takes those for literals alone.
+            # Few, among all the charges.
             models.Index(fields=["kind", "-id"], condition=~Q(kind="charge"), name="entries_but_charges"),
         ]
         constraints = [

@@ -137,15 +137,14 @@ class PageDeploy(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        indexes = [
-            models.Index(fields=["workspace_id", "-id"], name="page_deploy_of_workspace"),
-            models.Index(fields=["state", "-id"], name="page_deploy_by_state"),
-        ]
         constraints = [
             models.UniqueConstraint(fields=["page"], condition=Q(state__in=LIVE), name="one_live_deploy_per_page"),
         ]
         indexes = [
             models.Index(fields=["state", "deadline_at"], condition=Q(state__in=LIVE), name="page_deploy_live"),
+            # Of the lists that staff filter.
+            models.Index(fields=["workspace_id", "-id"], name="page_deploy_of_workspace"),
+            models.Index(fields=["state", "-id"], name="page_deploy_by_state"),
         ]
 
     def __str__(self) -> str:

@@ -22,4 +22,12 @@ class Migration(migrations.Migration):
             model_name='notificationevent',
             index=models.Index(fields=['actor', '-id'], name='notification_event_by_actor'),
         ),
+        AddIndexBesideWriters(
+            model_name='send',
+            index=models.Index(fields=['account_id', '-id'], name='send_of_account'),
+        ),
+        AddIndexBesideWriters(
+            model_name='send',
+            index=models.Index(fields=['workspace_id', '-id'], name='send_of_workspace'),
+        ),
     ]

@@ -22,4 +22,12 @@ class Migration(migrations.Migration):
             model_name='pageevent',
             index=models.Index(fields=['actor', '-id'], name='page_event_by_actor'),
         ),
+        AddIndexBesideWriters(
+            model_name='pagedeploy',
+            index=models.Index(fields=['workspace_id', '-id'], name='page_deploy_of_workspace'),
+        ),
+        AddIndexBesideWriters(
+            model_name='pagedeploy',
+            index=models.Index(fields=['state', '-id'], name='page_deploy_by_state'),
+        ),
     ]
