@@ -151,6 +151,7 @@ def _grew(few: Database, many: Database, page: str) -> bool:
 def _repeated(few: Database, many: Database, pages: list[str], rounds: int) -> None:
     for page in pages:
         _take_turns(few, many, page, rounds, rendered=True)
+        print(_line(few, many, page), file=sys.stderr, flush=True)
     for _ in range(REPEATED):
         for page in [page for page in pages if _missed(few, many, page)]:
             _take_turns(few, many, page, rounds, rendered=True)
@@ -179,14 +180,18 @@ def _missed(few: Database, many: Database, page: str) -> str:
     return ", ".join(found)
 
 
+def _line(few: Database, many: Database, page: str) -> str:
+    base, ours = (statistics.median(each.cpu[page, True]) * 1e3 for each in (few, many))
+    clock = [statistics.median(each.wall[page, True]) * 1e3 for each in (few, many)]
+    missed = _missed(few, many, page)
+    line = f"{page[:78]:78} {many.queries[page]:7} {base:8.1f} {ours:8.1f} {ours / base:6.2f}"
+    return f"{line}   {clock[0]:.0f} {clock[1]:.0f} {'MISSED: ' + missed if missed else ''}"
+
+
 def _show(few: Database, many: Database, pages: list[str], count: int) -> None:
     print(f"{'page':78} {'queries':>7} {'few, ms':>8} {'many, ms':>8} {'ratio':>6}   by the clock, ms")
     for page in pages:
-        base, ours = (statistics.median(each.cpu[page, True]) * 1e3 for each in (few, many))
-        clock = [statistics.median(each.wall[page, True]) * 1e3 for each in (few, many)]
-        missed = _missed(few, many, page)
-        line = f"{page[:78]:78} {many.queries[page]:7} {base:8.1f} {ours:8.1f} {ours / base:6.2f}"
-        print(f"{line}   {clock[0]:.0f} {clock[1]:.0f} {'MISSED: ' + missed if missed else ''}", flush=True)
+        print(_line(few, many, page), flush=True)
     ratios = sorted((_ratio(few, many, page), page) for page in pages)
     print(
         f"{len(pages)} pages rendered: median ratio {statistics.median(r for r, _ in ratios):.2f}, worst {ratios[-1]}"

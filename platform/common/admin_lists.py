@@ -75,13 +75,16 @@ class UncountedChangeList(FilteredChangeList):
 
     page_num: int
     conditions: Sequence[Q] = ()
+    unsearched: QuerySet[Any]
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         for name in (AFTER, BEFORE):
             self.params.pop(name, None)
             self.filter_params.pop(name, None)
+        term, self.query = self.query, ""  # Django's own search is an OR of all conditions
         rows = super().get_queryset(request, exclude_parameters)
-        self.conditions = self.model_admin.search_conditions(self.query) if self.query else ()
+        self.query = term
+        self.conditions = self.model_admin.search_conditions(term) if term else ()
         self.unsearched = rows
         return rows.filter(reduce(or_, self.conditions)) if self.conditions else rows
 

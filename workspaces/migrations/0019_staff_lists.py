@@ -19,6 +19,11 @@ class Migration(migrations.Migration):
     operations = [
         AddIndexBesideWriters(
             model_name='activity',
+            index=models.Index(fields=['workspace_id', '-id'], name='activity_of_workspace'),
+        ),
+        migrations.RemoveIndex(model_name='activity', name='activity_by_workspace'),
+        AddIndexBesideWriters(
+            model_name='activity',
             index=models.Index(fields=['event', '-id'], name='activity_by_event'),
         ),
         AddIndexBesideWriters(

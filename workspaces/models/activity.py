@@ -30,7 +30,7 @@ class Activity(models.Model):
             models.Index(fields=["event", "-id"], name="activity_by_event"),
             models.Index(fields=["actor", "-id"], name="activity_by_actor"),
             models.Index(fields=["account", "at"], name="activity_by_account"),
-            models.Index(fields=["workspace_id", "at"], name="activity_by_workspace"),
+            models.Index(fields=["workspace_id", "-id"], name="activity_of_workspace"),
         ]
 
     def __str__(self) -> str:
