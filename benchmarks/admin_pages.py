@@ -24,7 +24,7 @@ SHORT = {
     "accounts.Plan", "auth.Group", "auth.User", "cdn.PlanLimits", "certificates.AcmeAccount", "credits.Rate",
     "vmbackend.Host", "workspaces.CatalogEntry",
 }  # fmt: skip
-DEEP = 0.9
+DEEP, PAGE = 0.9, 52
 ABSENT, ABSENT_ID = "zq9xq", "zz_2222222222222222"
 # Whose page has the most behind it: the row to which most rows of another model refer.
 BUSIEST = {
@@ -74,7 +74,8 @@ class _Pages:
         order = getattr(self.admin, "keyset", ()) or ("-pk",)
         self.rows = model._default_manager.order_by(*order)
         self.count = self.rows.count()
-        self.deep_row = self.rows[int(self.count * DEEP)] if self.count else None
+        # A whole page follows it, where there are as many rows.
+        self.deep_row = self.rows[max(0, min(int(self.count * DEEP), self.count - PAGE))] if self.count else None
 
     def all(self) -> Iterator[tuple[str, str]]:
         if self.deep_row is None:

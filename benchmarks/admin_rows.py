@@ -69,7 +69,7 @@ class _Owners:
     """Accounts, namespaces, workspaces."""
 
     def __init__(self, sizes: Sizes) -> None:
-        self.count = max(20, sizes.workspaces // 50)
+        self.count = max(150, sizes.workspaces // 50)
         self.workspace_count = sizes.workspaces
 
     def fill(self) -> None:

@@ -85,6 +85,9 @@ class Subscription(models.Model):
         indexes = [
             models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="webhook_deleted"),
             models.Index(fields=["updated_at"], condition=Q(direct_key__isnull=False), name="webhook_direct"),
+            # What the dashboard counts.
+            models.Index(fields=["failing_since"], condition=Q(failing_since__isnull=False), name="webhook_failing"),
+            models.Index(fields=["updated_at"], condition=Q(disabled_reason__isnull=False), name="webhook_disabled"),
         ]
         constraints = [
             models.UniqueConstraint(

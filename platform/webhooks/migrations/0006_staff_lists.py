@@ -26,4 +26,12 @@ class Migration(migrations.Migration):
             model_name='event',
             index=models.Index(fields=['type', '-id'], name='event_by_type'),
         ),
+        AddIndexBesideWriters(
+            model_name='subscription',
+            index=models.Index(condition=models.Q(('failing_since__isnull', False)), fields=['failing_since'], name='webhook_failing'),
+        ),
+        AddIndexBesideWriters(
+            model_name='subscription',
+            index=models.Index(condition=models.Q(('disabled_reason__isnull', False)), fields=['updated_at'], name='webhook_disabled'),
+        ),
     ]
