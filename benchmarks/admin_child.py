@@ -1,6 +1,6 @@
 """The part of `benchmarks.admin` that has one database: fills it, then measures the pages that it is told to.
 
-Reads lines of JSON, `[name, rendered]`, and answers each by one: queries, seconds by the clock, seconds of processor time.
+Reads lines of JSON, `[name, rendered]`, and answers each by one: queries, seconds by the clock and of processor time.
 """
 
 from __future__ import annotations

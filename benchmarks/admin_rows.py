@@ -1,4 +1,4 @@
-"""A database for `benchmarks.admin`: rows of everything that the admin lists, spread over owners, states and 90 days."""
+"""A database for `benchmarks.admin`: rows of all that the admin lists, spread over owners, states and 90 days."""
 
 from __future__ import annotations
 
@@ -159,11 +159,11 @@ def _fill_money(owners: _Owners, sizes: Sizes) -> None:
         "date('now', '-' || (n.number % 14) || ' days')"
     )  # fmt: skip
     _made(Spending, 14 * balances.count, (balances, "n.number / 14"), day=day)
-    _made(Hold, count // 100, some, key="'hold-' || n.number")
-    _made(WaitingCharge, count // 100, some)
+    _made(Hold, max(60, count // 100), some, key="'hold-' || n.number")
+    _made(WaitingCharge, max(60, count // 100), some)
     _made(QuotaDefault, owners.accounts.count, (owners.accounts, "each"))
-    _made(LedgerCheck, max(50, count // 250), night="NULL")
-    _made(BillingCycle, max(50, count // 100))
+    _made(LedgerCheck, max(60, count // 250), night="NULL")
+    _made(BillingCycle, max(60, count // 100))
 
 
 def _fill_hooks(owners: _Owners, sizes: Sizes) -> None:
@@ -229,5 +229,5 @@ def _fill_tokens(owners: _Owners, sizes: Sizes) -> None:
         "date('now', '-' || (n.number % 30 + 1) || ' days')"
     )  # fmt: skip
     _made(DayCount, 30 * accounts.count, (accounts, "n.number / 30"), day=day)
-    _made(Call, count // 500, (owners.namespaces, "skewed"))
+    _made(Call, max(60, count // 500), (owners.namespaces, "skewed"))
     _made(NamespaceActivity, count, (owners.namespaces, "skewed"))

@@ -52,9 +52,9 @@ def _first_number(model: type[Model], column: str, at: datetime) -> int | None:
     middle = "(low + high) / 2"
     earlier = f"(SELECT {time} FROM {table} WHERE {key} >= {middle} ORDER BY {key} LIMIT 1) < %s"  # noqa: S608
     sql = (
-        f"WITH RECURSIVE part(low, high) AS (SELECT MIN({key}), MAX({key}) + 1 FROM {table} UNION ALL"
+        f"WITH RECURSIVE part(low, high) AS (SELECT MIN({key}), MAX({key}) + 1 FROM {table} UNION ALL"  # noqa: S608
         f" SELECT CASE WHEN {earlier} THEN {middle} + 1 ELSE low END, CASE WHEN {earlier} THEN high ELSE {middle} END"
-        " FROM part WHERE low < high) SELECT low FROM part WHERE low >= high"  # noqa: S608  # names of columns
+        " FROM part WHERE low < high) SELECT low FROM part WHERE low >= high"  # names of columns
     )
     with connection.cursor() as cursor:
         cursor.execute(sql, [connection.ops.adapt_datetimefield_value(at)] * 2)
