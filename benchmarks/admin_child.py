@@ -1,4 +1,4 @@
-"""The part of `benchmarks.admin` that has one database: fills it, then measures the pages that it is told to.
+"""The part of `benchmarks.admin` that has one database: fills it, then measures pages.
 
 Reads lines of JSON, `[name, rendered]`, and answers each by one: queries, seconds by the clock and of processor time.
 """

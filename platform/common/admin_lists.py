@@ -74,6 +74,7 @@ class UncountedChangeList(FilteredChangeList):
     """
 
     page_num: int
+    query: str
     conditions: Sequence[Q] = ()
     unsearched: QuerySet[Any]
 

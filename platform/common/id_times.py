@@ -35,7 +35,8 @@ def _first_key(model: type[Model], column: str, at: datetime) -> Any:
     """A key before which there are only rows of earlier times; None where keys are in no such order."""
     pk: Any = model._meta.pk
     if "AutoField" in pk.get_internal_type():
-        return _first_number(model, model._meta.get_field(column).column, at)
+        field: Any = model._meta.get_field(column)
+        return _first_number(model, field.column, at)
     known = pk.default() if pk.has_default() else _newest_key(model)
     return first_id(known.split("_")[0], at) if isinstance(known, str) and ID.fullmatch(known) else None
 

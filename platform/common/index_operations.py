@@ -8,10 +8,10 @@ from django.db.migrations.operations import AddIndex
 
 
 class AddIndexBesideWriters(AddIndex):
-    """On PostgreSQL by CREATE INDEX CONCURRENTLY: writers go on meanwhile. The migration has `atomic = False`.
+    """On PostgreSQL by CREATE INDEX CONCURRENTLY, which writers do not wait for. The migration has `atomic = False`.
 
     Safe to repeat: what an attempt that died has left is dropped first. SQLite builds it in one statement, in which
-    nobody else writes.
+    no other process writes.
     """
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
