@@ -53,6 +53,7 @@ class _Pages:
         self.client.force_login(self.user)
         self.admin = addresses(self.user)
         self.api, self.headers = api_addresses()
+        self.shown: dict[str, int] = {}
 
     def answer(self) -> None:
         from benchmarks.admin_pages import unmeasured
@@ -60,7 +61,15 @@ class _Pages:
         _say({"admin": list(self.admin), "api": list(self.api), "unmeasured": sorted(unmeasured(set(self.admin)))})
         for line in sys.stdin:
             name, rendered = json.loads(line)
-            _say(_measured(self._rendered(name) if rendered else self._read(name)))
+            found = _measured(self._rendered(name) if rendered else self._read(name))
+            _say({**found, "rows": self._rows(name)})
+
+    def _rows(self, name: str) -> int:
+        """How many a list shows; 0 for what is no list."""
+        if name not in self.shown:
+            is_list = name in self.admin and "." in name and not name.endswith((" row", " row, busiest"))
+            self.shown[name] = len(self._read(name)().result_list) if is_list else 0
+        return self.shown[name]
 
     def _rendered(self, name: str) -> Callable[[], object]:
         """The whole page."""
@@ -73,7 +82,7 @@ class _Pages:
 
         return get
 
-    def _read(self, name: str) -> Callable[[], object]:
+    def _read(self, name: str) -> Callable[[], Any]:
         """The rows and filters of a list, without its HTML."""
         from benchmarks.admin_pages import shown_list
 

@@ -52,8 +52,10 @@ def _first_number(model: type[Model], column: str, at: datetime) -> int | None:
     table, key, time = (connection.ops.quote_name(name) for name in names)
     middle = "(low + high) / 2"
     earlier = f"(SELECT {time} FROM {table} WHERE {key} >= {middle} ORDER BY {key} LIMIT 1) < %s"  # noqa: S608
+    # Each by itself: SQLite reads the whole table for both together.
+    ends = f"(SELECT MIN({key}) FROM {table}), (SELECT MAX({key}) + 1 FROM {table})"  # noqa: S608
     sql = (
-        f"WITH RECURSIVE part(low, high) AS (SELECT MIN({key}), MAX({key}) + 1 FROM {table} UNION ALL"  # noqa: S608
+        f"WITH RECURSIVE part(low, high) AS (SELECT {ends} UNION ALL"  # noqa: S608
         f" SELECT CASE WHEN {earlier} THEN {middle} + 1 ELSE low END, CASE WHEN {earlier} THEN high ELSE {middle} END"
         " FROM part WHERE low < high) SELECT low FROM part WHERE low >= high"  # names of columns
     )
