@@ -99,7 +99,7 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
         "webhooks.view_subscription",
         [
             _part("webhooks_failing", hooks.filter(active=True, failing_since__isnull=False), "failing_since"),
-            _part("webhooks_disabled", hooks.exclude(disabled_reason=None), "updated_at"),
+            _part("webhooks_disabled", hooks.filter(disabled_reason__isnull=False), "updated_at"),
         ],
     )
     wanted = Certificate.objects.filter(wanted=True)
