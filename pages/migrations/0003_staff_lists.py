@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0006_assist_calls'),
-        ('pages', '0001_initial'),
+        ('pages', '0002_staff_disabled'),
     ]
 
     operations = [

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0006_assist_calls'),
-        ('sandboxes', '0002_staff_tokens'),
+        ('sandboxes', '0003_staff_tokens_of_workspaces'),
     ]
 
     operations = [
