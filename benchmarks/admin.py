@@ -95,6 +95,7 @@ def _url(name: str, folder: Path) -> str:
 def main() -> None:
     given = _arguments()
     folder = Path(given.keep or tempfile.mkdtemp(prefix="mvmb-"))
+    folder.mkdir(parents=True, exist_ok=True)
     many_rows = {name: getattr(given, name) for name in ("workspaces", "records", "activity")}
     try:
         few = Database("few", folder, dict.fromkeys(many_rows, FEW))
