@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import LazySettings
+from django.db import connection
 
 import pages.tasks  # noqa: F401 registers the tasks
 from tests.assist.conftest import configured
@@ -27,6 +28,9 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
             send(name, *args, **options)
 
     monkeypatch.setattr(current_app, "send_task", send_task)
+    # As in the api: without it, each request opens a connection, and closing SQLite's last one empties its log.
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
     with serving_model() as made:
         asked = {"assist_url": made.url, "assist_model": "m", "assist_key": "k", "assist_calls_per_minute": 10_000}
         configured(settings, cdn_upload_wait_seconds=0.1, **asked)

@@ -22,7 +22,7 @@ from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
 # A stage is used for so many cases at most.
-STAGE_CASES = 200
+STAGE_CASES = 300
 _numbers = count(1)
 # What would be run by the fake driver, on this host: these get a sandbox that does not run.
 NOT_RUN = ("/s/{sandbox_id}/git/", "/s/{sandbox_id}/terminal")
@@ -79,7 +79,7 @@ class Stages:
     def note(self, method: str, status: int) -> None:
         """What was created counts against the limits of the account."""
         if status < 300:
-            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 5)
+            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 2)
 
     def end(self) -> None:
         if self._stage is not None:
