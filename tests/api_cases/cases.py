@@ -7,18 +7,20 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
+from random import Random
 from typing import Any
 
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 from hypothesis.errors import Unsatisfiable
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import SearchStrategy, integers, just
 from requests import PreparedRequest, Request
 from schemathesis.generation import GenerationMode
 from schemathesis.generation.feedback import NO_FEEDBACK
 
 from config.api_examples_reader import SHOWN_IDS
 from tests.api_cases.example_requests import described, send_before
+from tests.api_cases.near_examples import is_replaceable, replace_some
 from tests.api_cases.stage import Stage, Stages
 from tests.api_cases.wsgi import WsgiAnswer, answer_of
 from tests.described import fault_of
@@ -41,16 +43,19 @@ schemathesis.serializer.alias("application/offset+octet-stream", "application/oc
 
 @dataclass(frozen=True)
 class Kind:
-    """Cases of the operation `METHOD path`: valid data or not; `elsewhere`: with paths of which nearly none leads to
-    anything, instead of the stage's own.
+    """Cases of the operation `METHOD path`: valid data or not. `near`: of the operation's example, with some of its
+    fields replaced. `elsewhere`: with paths of which nearly none leads to anything, instead of the stage's own.
     """
 
     operation: str
     mode: GenerationMode = GenerationMode.POSITIVE
+    near: bool = False
     elsewhere: bool = False
 
     def __str__(self) -> str:
-        return "elsewhere" if self.elsewhere else {"positive": "valid", "negative": "invalid"}[self.mode.value]
+        if self.elsewhere:
+            return "elsewhere"
+        return {"positive": "valid", "negative": "invalid"}[self.mode.value] + ", near the example" * self.near
 
 
 @dataclass
@@ -79,10 +84,13 @@ def kinds() -> list[Kind]:
     """Valid data; invalid where an operation has anything that can be; other paths where its path has placeholders."""
     found = []
     for name in sorted(operations()):
-        found.append(Kind(name))
+        modes = [GenerationMode.POSITIVE]
         operation, parameters = described(name), described(name).get("parameters", ())
         if "requestBody" in operation or any(each["in"] in ("query", "header") for each in parameters):
-            found.append(Kind(name, GenerationMode.NEGATIVE))
+            modes.append(GenerationMode.NEGATIVE)
+        found += [Kind(name, mode) for mode in modes]
+        if is_replaceable(name):
+            found += [Kind(name, mode, near=True) for mode in modes]
         if "{" in name:
             found.append(Kind(name, elsewhere=True))
     return found
@@ -97,13 +105,21 @@ class Sender:
         self.operation = described(kind.operation)
         self._stages = stages
         self._prepared: Stage | None = None
+        self._known: set[tuple[Any, ...]] = set()
 
-    def send(self, case: Any) -> None:
+    def send(self, case: Any, number: int) -> None:
+        """Rejects what was sent before. `number` chooses what is replaced of the example."""
         stage = self._stages.current()
         if stage is not self._prepared:
             send_before(self.kind.operation, stage)
             self._prepared = stage
+        if self.kind.near:
+            replace_some(self.kind.operation, case, Random(number))
         request = self._request(case, stage)
+        what = (request.url, request.body, *request.headers.items())
+        if what in self._known:
+            reject()
+        self._known.add(what)
         try:
             answer = answer_of(request)
         except Exception as exc:
@@ -175,9 +191,9 @@ def send_cases(kind: Kind, stages: Stages, count: int, number: int) -> Sent:
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    @given(case=_strategy(kind))
-    def sent(case: Any) -> None:
-        sender.send(case)
+    @given(case=_strategy(kind), number=integers(0, 2**32) if kind.near else just(0))
+    def sent(case: Any, number: int) -> None:
+        sender.send(case, number)
 
     try:
         sent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,9 +31,14 @@ def send_before(name: str, stage: Stage) -> list[tuple[str, WsgiAnswer]]:
     """What the example of an operation needs. Returns methods and answers."""
     _prepare(name, stage)
     found = []
-    for before in all_examples()[name].get("before", ()):
+    for before in _examples()[name].get("before", ()):
         found.append((before["request"].partition(" ")[0].lower(), send_example(before["request"], before, stage)))
     return found
+
+
+@cache
+def _examples() -> dict[str, Example]:
+    return all_examples()
 
 
 def _prepare(name: str, stage: Stage) -> None:
