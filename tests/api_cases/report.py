@@ -59,7 +59,7 @@ def report_lines(lines: Iterable[str], asked: int) -> list[str]:
     found += [f"{kind}: {counts.total()} cases, {_shares(counts)}" for kind, counts in sorted(kinds.items())]
     found.append(f"{total.total()} cases of {len(operations)} operations: {_shown(total)}")
     if total.total() < asked:
-        found.append(f"{asked} were asked for: no operation had any other case")
+        found.append(f"{asked} were asked for: the run ended early, or no operation has other cases")
     return [*found, *_faults(made)]
 
 
@@ -89,7 +89,7 @@ def _shares(counts: Counter[str]) -> str:
 
 
 def _share(counts: Counter[str], digit: str) -> int:
-    """In percent, rounded up."""
+    """In percent; 0 only where there is none."""
     return -(-100 * sum(number for status, number in counts.items() if status[0] == digit) // max(1, counts.total()))
 
 
