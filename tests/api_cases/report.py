@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Of a kind in one go: they are different ones, while those of another seed may be the same.
 CASES_EACH = 100
+# After each deletion there is a new stage, which takes as long as fifty cases.
+DELETIONS = 5
 
 
 @dataclass
@@ -29,14 +31,14 @@ class Progress:
 
     def count(self, kind: Kind, seed: int, kinds: int) -> int:
         """How many cases to send; 0 where these were sent, or where the kind had fewer than it was asked for."""
-        each, left = min(CASES_EACH, max(1, self.cases // kinds)), self.cases
+        each, left = min(_most(kind), max(1, self.cases // kinds)), self.cases
         for line in self._lines():
             sent = sum(line["counts"].values())
             left -= sent
             if (line["operation"], line["kind"]) == (kind.operation, str(kind)):
                 if line["seed"] == seed or sent < line["asked"]:
                     return 0
-        return max(0, min(-(-each // 8) if kind.elsewhere else each, left))
+        return max(0, min(each, left))
 
     def record(self, kind: Kind, seed: int, asked: int, sent: Sent) -> None:
         line = {"operation": kind.operation, "kind": str(kind), "seed": seed, "asked": asked}
@@ -61,6 +63,13 @@ def report_lines(lines: Iterable[str], asked: int) -> list[str]:
     if total.total() < asked:
         found.append(f"{asked} were asked for: the run ended early, or no operation has other cases")
     return [*found, *_faults(made)]
+
+
+def _most(kind: Kind) -> int:
+    """Few of what is refused early, or takes long."""
+    if kind.operation.startswith("DELETE "):
+        return DELETIONS
+    return CASES_EACH // 8 if kind.elsewhere else CASES_EACH
 
 
 def _by(made: list[dict[str, Any]], field: str) -> dict[str, Counter[str]]:

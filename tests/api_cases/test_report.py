@@ -8,7 +8,7 @@ from pathlib import Path
 from schemathesis.generation import GenerationMode
 
 from tests.api_cases.cases import Kind, Sent
-from tests.api_cases.report import CASES_EACH, Progress, report_lines
+from tests.api_cases.report import CASES_EACH, DELETIONS, Progress, report_lines
 
 LIST, MADE = Kind("GET /things"), Kind("POST /things", GenerationMode.NEGATIVE)
 
@@ -48,6 +48,12 @@ def test_no_more_cases_are_sent_than_were_asked_for(tmp_path: Path) -> None:
 def test_few_cases_are_of_every_kind(tmp_path: Path) -> None:
     assert _progress(tmp_path, 100).count(LIST, 7, kinds=50) == 2
     assert _progress(tmp_path, 10).count(LIST, 7, kinds=50) == 1
+
+
+def test_deletions_and_cases_that_lead_nowhere_are_few(tmp_path: Path) -> None:
+    progress = _progress(tmp_path, 100 * CASES_EACH)
+    assert progress.count(Kind("DELETE /things/{thing_id}"), 7, kinds=3) == DELETIONS
+    assert progress.count(Kind("GET /things/{thing_id}", elsewhere=True), 7, kinds=3) == CASES_EACH // 8
 
 
 def test_the_report_names_operations_that_never_succeeded_and_each_fault_once(tmp_path: Path) -> None:
