@@ -11,6 +11,7 @@ from django.conf import LazySettings
 from django.db import connection
 
 import pages.tasks  # noqa: F401 registers the tasks
+from notifications.sends import requests
 from tests.assist.conftest import configured
 from tests.assist.model_server import serving_model
 from tests.fakehost import FakeHost
@@ -28,6 +29,7 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
             send(name, *args, **options)
 
     monkeypatch.setattr(current_app, "send_task", send_task)
+    monkeypatch.setattr(requests, "WAIT_SECONDS", 0.1)  # for the worker that is not there
     # As in the api: without it, each request opens a connection, and closing SQLite's last one empties its log.
     connection.close()
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
