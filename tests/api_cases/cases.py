@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -35,7 +36,11 @@ WITHOUT_CREDENTIALS = 32
 # Different faults of a kind that are kept.
 FAULTS = 5
 # What the examples of the document show, and what stands for it in a request.
-IDS = {name: shown for name, shown in SHOWN_IDS.items() if name not in ("namespace", "port", "name", "source", "workload_id")}
+IDS = {
+    name: shown
+    for name, shown in SHOWN_IDS.items()
+    if name not in ("namespace", "port", "name", "source", "workload_id")
+}
 
 # A part of a file is bytes, as a whole one is.
 schemathesis.serializer.alias("application/offset+octet-stream", "application/octet-stream")
@@ -68,8 +73,9 @@ class Sent:
 
 @cache
 def operations() -> dict[str, Any]:
-    """By `METHOD path`. Without their credentials, which the stage has: they would be made for each case, and broken ones
-    would be replaced."""
+    """By `METHOD path`. Without their credentials, which the stage has: they would be made for each case, and
+    broken ones would be replaced.
+    """
     plain = json.loads(json.dumps(document()))
     plain["components"].pop("securitySchemes", None), plain.pop("security", None)
     for item in plain["paths"].values():
@@ -195,10 +201,8 @@ def send_cases(kind: Kind, stages: Stages, count: int, number: int) -> Sent:
     def sent(case: Any, number: int) -> None:
         sender.send(case, number)
 
-    try:
+    with suppress(Unsatisfiable):  # nothing that can be sent is invalid
         sent()
-    except Unsatisfiable:  # nothing that can be sent is invalid
-        pass
     return sender.sent
 
 

@@ -21,7 +21,9 @@ DELETIONS = 5
 
 @dataclass
 class Progress:
-    """A file with a line for the cases of a kind with a seed. All processes append to it; a run goes on where it ended."""
+    """A file with a line for the cases of a kind with a seed. All processes append to it; a run goes on where it
+    ended.
+    """
 
     file: Path
     cases: int
@@ -35,9 +37,9 @@ class Progress:
         for line in self._lines():
             sent = sum(line["counts"].values())
             left -= sent
-            if (line["operation"], line["kind"]) == (kind.operation, str(kind)):
-                if line["seed"] == seed or sent < line["asked"]:
-                    return 0
+            was_sent = line["seed"] == seed or sent < line["asked"]
+            if was_sent and (line["operation"], line["kind"]) == (kind.operation, str(kind)):
+                return 0
         return max(0, min(each, left))
 
     def record(self, kind: Kind, seed: int, asked: int, sent: Sent) -> None:

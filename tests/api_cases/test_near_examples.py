@@ -29,7 +29,7 @@ class _Stages:
 
 def test_some_fields_of_the_example_are_replaced_and_others_stay() -> None:
     shown = example_of(NAME)["body"]
-    made = {"other": 1, **{name: "made" for name in shown}}
+    made = {"other": 1, **dict.fromkeys(shown, "made")}
     bodies = []
     for number in range(50):
         case = SimpleNamespace(body=made, query={}, headers={})
