@@ -13,12 +13,14 @@ class CdnConfig(AppConfig):
     verbose_name = "CDN"
 
     def ready(self) -> None:
+        from accounts.hooks import account_switched
         from cdn.hooks import bytes_withdrawn, file_received
         from cdn.media.notifications import removal_request, worker_notify
-        from cdn.services import moves
+        from cdn.services import deliveries, moves
         from edge.hooks import cdn_path
         from namespaces import hooks
 
+        account_switched.register(deliveries.account_links_follow)
         cdn_path.register(_delivery_path)
         file_received.register(worker_notify)
         bytes_withdrawn.register(removal_request)

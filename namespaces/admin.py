@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -10,17 +10,20 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminIntegerFieldWidget
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, staff_label
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from namespaces import services
+from namespaces.limits import LIMIT_NAMES, all_limits
 from namespaces.models import Namespace, NamespaceActivity, Status
 from namespaces.serializers import UpdateNamespaceRequest
 from namespaces.slugs import RULE, is_valid
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
+from staff.forms import ActionForm
 from staff.subjects import Subject
 
 EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}
@@ -57,6 +60,33 @@ def _by(service: Callable[..., object]) -> Callable[[Act], object]:
     return lambda act: service(namespace=act.row, actor=act.actor, origin=act.origin)
 
 
+class LimitsForm(ActionForm):
+    """The API's limits; an empty one is none."""
+
+    max_workspaces = forms.IntegerField(required=False, label="Workspaces", widget=UnfoldAdminIntegerFieldWidget())
+    max_vcpus = forms.FloatField(required=False, label="vCPUs", widget=UnfoldAdminDecimalFieldWidget())
+    max_ram_mb = forms.IntegerField(required=False, label="Memory, in MiB", widget=UnfoldAdminIntegerFieldWidget())
+    max_disk_gb = forms.FloatField(required=False, label="Disk, in GiB", widget=UnfoldAdminDecimalFieldWidget())
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        checked = UpdateNamespaceRequest(data={"resource_limits": limits_of(cleaned)})
+        if not checked.is_valid():
+            self.add_error(None, "; ".join(chain.from_iterable(field_messages(checked.errors).values())))
+        return cleaned
+
+
+def limits_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are set."""
+    return {name: data[name] for name in LIMIT_NAMES if data.get(name) is not None}
+
+
+def _set_limits(act: Act) -> None:
+    services.namespace_update(
+        namespace=act.row, changes={"resource_limits": limits_of(act.data)}, actor=act.actor, origin=act.origin
+    )
+
+
 @admin.register(Namespace)
 class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
     form = NamespaceForm
@@ -88,6 +118,17 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
             will="The suspension by hand ends. Machines are not started again; a suspension by a quota stays.",
         ),
         StaffAction(
+            name="set_limits", label="Set limits", call=_set_limits, icon="speed", harms=True, most=1, form=LimitsForm,
+            initial=lambda row: all_limits(row.resource_limits),
+            will="The namespace's limits are replaced; its owner may set others, within the plan. What runs goes on.",
+        ),
+        StaffAction(
+            name="make_default", label="Make it the default", call=_by(services.namespace_make_default), icon="star",
+            harms=True, most=1, allowed=lambda row: not row.is_default and not row.suspended_by_hand,
+            will="It takes the place of the account's default namespace: what names no namespace is made in it, and "
+            "what other namespaces leave is moved to it.",
+        ),
+        StaffAction(
             name="stop_all", label="Stop all machines", call=_by(services.namespace_stop_workspaces), icon="stop",
             harms=True, is_atomic=False,
             will="Every machine that runs in the namespace is stopped. Its owner may start them again.",
@@ -107,7 +148,10 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """What workspaces, balances and credentials refer to never changes."""
-        return (*self.readonly_fields, "account", "slug") if obj else self.readonly_fields
+        if obj is None:
+            return self.readonly_fields
+        # The last ones are written by actions, which take a reason.
+        return (*self.readonly_fields, "account", "slug", "resource_limits", "is_default")
 
     def save_model(self, request: HttpRequest, obj: Namespace, form: forms.ModelForm, change: bool) -> None:
         services.namespace_save(obj, actor=staff_label(request), changed=form.changed_data if change else None)

@@ -165,6 +165,23 @@ def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigi
     return stored
 
 
+@transaction.atomic
+def namespace_make_default(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> Namespace:
+    """Let it take the place of the account's default namespace. Idempotent. Raises Conflict (suspended by hand, which
+    the default one never is), NotFound; nothing has changed then.
+    """
+    account = account_lock(namespace.account)
+    stored = _stored(namespace)
+    if stored.is_default:
+        return stored
+    if stored.suspended_by_hand:
+        raise Conflict("A suspended namespace does not become the default one; activate it first.")
+    for former in _live(account).filter(is_default=True):
+        _write_fields(former, {"is_default": False}, actor, origin)
+    _write_fields(stored, {"is_default": True}, actor, origin)
+    return stored
+
+
 def _change_status(stored: Namespace, wanted: Status, actor: str, origin: RequestOrigin) -> None:
     """Write the status and its reason; an activity entry only where one of them changes.
 

@@ -12,12 +12,14 @@ class PagesConfig(AppConfig):
     name = "pages"
 
     def ready(self) -> None:
+        from accounts.hooks import account_switched
         from domains import hooks as domain_hooks
         from edge.hooks import page_rules
         from namespaces import hooks
         from pages import custom_domains, services
 
         hooks.contents_move.register(services.pages_move)
+        account_switched.register(services.pages_follow)
         page_rules.register(_rules_path)
         domain_hooks.served_targets.register(custom_domains.served_pages)
         domain_hooks.target_lock.register(custom_domains.page_lock)

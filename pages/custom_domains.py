@@ -12,10 +12,12 @@ from pages.states import PageStatus
 
 
 def served_pages(kind: TargetKind, ids: Collection[str]) -> set[str]:
-    """Those that are not disabled. One without a release has no files, so the edge finds nothing behind its name."""
+    """Those that are not disabled, of active accounts. One without a release has no files, so the edge finds nothing
+    behind its name."""
     if kind != TargetKind.PAGE:
         return set()
-    return set(Page.objects.filter(pk__in=ids, status=PageStatus.ACTIVE).values_list("pk", flat=True))
+    served = Page.objects.filter(pk__in=ids, status=PageStatus.ACTIVE, account__is_active=True)
+    return set(served.values_list("pk", flat=True))
 
 
 def page_lock(kind: TargetKind, page_id: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from common.errors import Conflict, DomainError, NotFound, QuotaExceeded
+from typing import Any, ClassVar
+
+from common.errors import Conflict, DomainError, Forbidden, NotFound, QuotaExceeded
 
 
 class PageSlugTaken(Conflict):
@@ -13,6 +15,14 @@ class PageSlugTaken(Conflict):
 class DeployInProgress(Conflict):
     code = "operation_in_progress"
     message = "A deploy of this page is in progress."
+
+
+class PageDisabledByStaff(Forbidden):
+    """`details.reason`: the sentence of those who disabled it."""
+
+    code = "page_disabled"
+    message = "The operators of this platform have disabled the page; they alone can enable it."
+    example_details: ClassVar[dict[str, Any] | None] = {"reason": "It imitates the login of a bank."}
 
 
 class ReleaseNotKept(NotFound):

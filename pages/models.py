@@ -18,6 +18,8 @@ from pages.states import LIVE, DeploymentState, DeployState, PageStatus
 
 NAME_LENGTH = 100
 SLUG_LENGTH = 50
+# Of what staff give as their reason (`staff.forms`).
+REASON_LENGTH = 300
 
 
 def new_page_id() -> str:
@@ -34,6 +36,7 @@ class Page(models.Model):
     `release`: the number of the live one; null before the first deploy. `last_release`: the last number that was given
     out. `kept_bytes`: what its files take. `is_stale`: the files do not follow the row yet (`publication`);
     `published_slug`: the name that they have, empty: none. `deployment_*`: the last deploy.
+    `disabled_reason`: why staff have disabled it; empty where they have not.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_page_id, editable=False)
@@ -44,6 +47,7 @@ class Page(models.Model):
     slug = models.CharField(max_length=SLUG_LENGTH, unique=True)
     domain = models.CharField(max_length=253)
     status = models.CharField(max_length=16, choices=PageStatus.choices, default=PageStatus.ACTIVE)
+    disabled_reason = models.CharField(max_length=REASON_LENGTH, blank=True, default="")
     source_workspace_id = models.CharField(max_length=24)
     exported_path = models.TextField()
     release = models.PositiveIntegerField(null=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import transaction
 
+from accounts.models import Account
 from pages.models import Page, PageDeploy, PageRelease
 from pages.releases import reconcile
 from pages.releases.errors import StoreError
@@ -109,7 +110,9 @@ def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
 
 
 def _is_served(page: Page) -> bool:
-    return page.status == PageStatus.ACTIVE and page.release is not None
+    """The account is looked up after the page's row is locked: what switches it marks the page afterwards."""
+    is_public = page.status == PageStatus.ACTIVE and page.release is not None
+    return is_public and Account.objects.filter(pk=page.account_id, is_active=True).exists()
 
 
 def _apply_name(store: PageStore, page: Page, wanted: str) -> None:
@@ -172,5 +175,5 @@ class PageRows:
         Page.objects.filter(pk=page_id).update(kept_bytes=size)
 
     def known_names(self) -> dict[PageName, str]:
-        served = Page.objects.filter(status=PageStatus.ACTIVE, release__isnull=False)
+        served = Page.objects.filter(status=PageStatus.ACTIVE, release__isnull=False, account__is_active=True)
         return {PageName.slug(domain, slug): key for key, domain, slug in served.values_list("pk", "domain", "slug")}

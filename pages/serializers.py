@@ -76,6 +76,11 @@ class PageObject(ResponseSerializer):
     domain = s.CharField(help_text="The domain below which the page has its address.")
     url = s.CharField()
     status = s.ChoiceField(PageStatus.choices, help_text="`disabled`: it is not served, and keeps its releases.")
+    disabled_reason = s.CharField(
+        allow_null=True,
+        help_text="Why the operators of the platform have disabled the page, which they alone enable then; null where "
+        "they have not.",
+    )
     namespace = s.CharField(source="namespace.slug")
     source_workspace_id = s.CharField(help_text="The workspace of the last deploy, which may be deleted by now.")
     exported_path = s.CharField()
@@ -84,6 +89,9 @@ class PageObject(ResponseSerializer):
     custom_domain = s.CharField(allow_null=True)
     created_at = Timestamp()
     updated_at = Timestamp()
+
+    def read_disabled_reason(self, row: Page) -> str | None:
+        return row.disabled_reason or None
 
     def read_url(self, row: Page) -> str:
         return page_url(settings.ENV.pages_url, row.domain, row.slug)

@@ -7,21 +7,26 @@ next look applies it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from accounts.models import Account
 from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from domains.models import TargetKind
-from domains.services import target_changed, target_removed
+from domains.services import target_removed, targets_changed
 from namespaces.models import Namespace
-from pages import errors
+from pages import errors, publication
 from pages.audit import record_event
 from pages.models import Page, PageDeploy, PageRelease
 from pages.selectors import NOT_FOUND_MESSAGE
 from pages.states import LIVE, PageStatus
+
+# Of the pages of an account that is switched; each takes a few milliseconds.
+PUBLISHED_AT_ONCE = 100
 
 
 @transaction.atomic
@@ -44,23 +49,44 @@ def page_update(
     return stored
 
 
+@transaction.atomic
 def page_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Serve a page again that was disabled. Idempotent. Raises NotFound (deleted)."""
-    return _change_status(page, PageStatus.ACTIVE, "enabled", actor, origin)
-
-
-def page_disable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Stop serving a page; its releases stay. Idempotent. Raises NotFound (deleted)."""
-    return _change_status(page, PageStatus.DISABLED, "disabled", actor, origin)
+    """Serve a page again that its owner disabled. Idempotent. Raises PageDisabledByStaff, NotFound (deleted)."""
+    stored = lock_page(page)
+    if stored.disabled_reason:
+        raise errors.PageDisabledByStaff(details={"reason": stored.disabled_reason})
+    return _change_status(stored, PageStatus.ACTIVE, actor, origin)
 
 
 @transaction.atomic
-def _change_status(page: Page, to: PageStatus, action: str, actor: str, origin: RequestOrigin) -> Page:
-    stored = lock_page(page)
-    if stored.status != to:
-        write_page(stored, status=to, is_stale=True)
-        target_changed(TargetKind.PAGE, stored.pk)
-        record_event(stored, action, actor=actor, origin=origin)
+def page_disable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Stop serving a page; its releases stay. Idempotent. Raises NotFound (deleted)."""
+    return _change_status(lock_page(page), PageStatus.DISABLED, actor, origin)
+
+
+@transaction.atomic
+def page_staff_disable(*, page: Page, reason: str, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """As `page_disable`; its owner reads the reason, and cannot enable the page. Raises NotFound (deleted)."""
+    return _change_status(lock_page(page), PageStatus.DISABLED, actor, origin, reason=reason)
+
+
+@transaction.atomic
+def page_staff_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Serve a page again that its owner or staff disabled. Idempotent. Raises NotFound (deleted)."""
+    return _change_status(lock_page(page), PageStatus.ACTIVE, actor, origin, reason="")
+
+
+def _change_status(
+    stored: Page, to: PageStatus, actor: str, origin: RequestOrigin, *, reason: str | None = None
+) -> Page:
+    """`reason`: that of staff, None where it stays."""
+    reason = stored.disabled_reason if reason is None else reason
+    if (stored.status, stored.disabled_reason) == (to, reason):
+        return stored
+    write_page(stored, status=to, disabled_reason=reason, is_stale=True)
+    targets_changed(TargetKind.PAGE, [stored.pk])
+    action = "enabled" if to == PageStatus.ACTIVE else "disabled"
+    record_event(stored, action, reason, actor=actor, origin=origin)
     return stored
 
 
@@ -119,6 +145,17 @@ def pages_move(source: Namespace, target: Namespace, actor: str) -> int:
     for page in moved:
         record_event(page, "moved", f"Moved from {source.slug} to {target.slug}.", actor=actor)
     return len(moved)
+
+
+def pages_follow(account: Account) -> None:
+    """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is: the files of its pages
+    follow after the commit. Those that do not, as the process dies or there are very many, the worker brings along.
+    """
+    Page.objects.filter(account=account).update(is_stale=True)
+    pages = list(Page.objects.filter(account=account).order_by("pk"))
+    targets_changed(TargetKind.PAGE, [page.pk for page in pages])
+    for page in pages[:PUBLISHED_AT_ONCE]:
+        transaction.on_commit(partial(publication.publish_page, page), robust=True)
 
 
 def lock_page(page: Page) -> Page:

@@ -31,11 +31,12 @@ def _publish_on_commit(page: Page) -> None:
 
 
 def _enable(act: Act) -> None:
-    _publish_on_commit(services.page_enable(page=act.row, actor=act.actor, origin=act.origin))
+    _publish_on_commit(services.page_staff_enable(page=act.row, actor=act.actor, origin=act.origin))
 
 
 def _disable(act: Act) -> None:
-    _publish_on_commit(services.page_disable(page=act.row, actor=act.actor, origin=act.origin))
+    page = services.page_staff_disable(page=act.row, reason=act.reason, actor=act.actor, origin=act.origin)
+    _publish_on_commit(page)
 
 
 def _roll_back(act: Act) -> None:
@@ -52,12 +53,13 @@ ACTIONS = (
     StaffAction(
         name="enable", label="Enable", call=_enable, icon="visibility",
         allowed=lambda row: row.status == PageStatus.DISABLED,
-        will="The page is served again.",
+        will="The page is served again, also one that its owner disabled.",
     ),
     StaffAction(
         name="disable", label="Disable", call=_disable, icon="visibility_off", harms=True,
-        allowed=lambda row: row.status == PageStatus.ACTIVE,
-        will="The page is not served any more, at its own name or its domain. Its releases stay.",
+        allowed=lambda row: not row.disabled_reason,
+        will="The page is not served any more, at its own name or its domain, until staff enable it: its owner cannot, "
+        "and reads the reason. Its releases stay.",
     ),
     StaffAction(
         name="roll_back", label="Roll back", call=_roll_back, icon="history", harms=True, form=RollbackForm, most=1,

@@ -105,9 +105,9 @@ class PageViewSet(ViewSet):
         ended = requests.wait_for_deploy(deploy, found.account_id)
         return _deployed(request, found, 200 if ended else 202)
 
-    @extend_schema(request=None, responses=CHANGED)
+    @extend_schema(request=None, responses={**CHANGED, **refused({403: "`page_disabled`: by the operators"})})
     def enable(self, request: ApiRequest, page: str) -> Response:
-        """Serve a disabled page again. Idempotent."""
+        """Serve a disabled page again. Idempotent. One that the operators of the platform have disabled stays so."""
         found = selectors.get_page(request.user, page)
         return _changed(services.page_enable(page=found, **_by(request)))
 

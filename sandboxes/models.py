@@ -41,18 +41,19 @@ class FormerToken(models.Model):
 
 
 class StaffToken(models.Model):
-    """The keyed hash of a token by which one member of the staff opens terminals of one sandbox, until `expires_at`.
+    """The keyed hash of a token by which one member of the staff opens terminals of one machine, until `expires_at`:
+    that of a sandbox, or a plain workspace.
 
-    The owner's token is not touched by it. It ends with the sandbox, and where its user is no active staff any more.
+    The owner's token is not touched by it. It ends with the workspace, and where its user is no active staff any more.
     """
 
     token_hash = models.CharField(primary_key=True, max_length=64)
-    sandbox = models.ForeignKey(Sandbox, on_delete=models.CASCADE, related_name="staff_tokens")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     expires_at = models.DateTimeField(db_index=True)
 
     def __str__(self) -> str:
-        return f"token of {self.user_id} for {self.sandbox_id}"
+        return f"token of {self.user_id} for {self.workspace_id}"
 
 
 class SandboxEvent(models.Model):

@@ -8,21 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
 from accounts.actors import Actor
-from common.errors import NotFound
+from common.errors import Forbidden, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.secrets_at_rest import keyed_hash
+from edge.sandbox_address import PATH, sandbox_address
 from sandboxes.ids import sandbox_id_of
 from sandboxes.models import FormerToken, Sandbox, SandboxEvent, StaffToken
 from sandboxes.selectors import NOT_FOUND_MESSAGE
-from sandboxes.tokens import new_staff_token, new_token
+from sandboxes.tokens import ACCOUNT_INACTIVE, new_staff_token, new_token, terminal_id_of
 from workspaces.audit import record_activity
 from workspaces.crud.services import NewWorkspace, workspace_create, workspace_delete
+from workspaces.errors import VmNotRunning
 from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import Kind
 from workspaces.power.services import workspace_restart, workspace_start, workspace_stop
@@ -33,6 +37,7 @@ SandboxService = Callable[..., object]
 # Older ones are as unknown as any other token.
 FORMER_TOKENS = 100
 STAFF_TOKEN_LIFE = timedelta(hours=1)
+NOT_WOKEN = "A terminal of staff wakes and starts no workspace; it must be running."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,24 +147,45 @@ def _forget_oldest(sandbox: Sandbox) -> None:
 
 @transaction.atomic
 def staff_token_create(*, workspace: Workspace, user: User, actor: str, origin: RequestOrigin = NO_ORIGIN) -> str:
-    """A token by which `user`, of the staff, opens terminals of the sandbox for STAFF_TOKEN_LIFE.
+    """A token by which `user`, of the staff, opens terminals of the sandbox or plain workspace for STAFF_TOKEN_LIFE.
 
     It opens WebSockets and no other route, and sockets that are open then end with it. The sandbox's own token is
     neither read nor changed. The owner reads of it in the machine's activity. Raises NotFound (deleted, or being
-    deleted); nothing is left then. Expired tokens of all sandboxes are removed.
+    deleted), Forbidden (the account is not active), VmNotRunning (a plain workspace, which is not woken for it);
+    nothing is left then. Expired tokens of all machines are removed.
     """
-    rows = Sandbox.objects.exclude(workspace__status=Status.DELETING)
-    sandbox = rows.filter(workspace=workspace).first()
-    if sandbox is None:
+    rows = Workspace.objects.select_related("account").only("kind", "status", "account_id", "account__is_active")
+    found = rows.exclude(status=Status.DELETING).filter(pk=workspace.pk).first()
+    if found is None:
         raise NotFound(NOT_FOUND_MESSAGE)
+    if not found.account.is_active:
+        raise Forbidden(ACCOUNT_INACTIVE)
+    if found.kind == Kind.WORKSPACE and found.status != Status.RUNNING:
+        raise VmNotRunning(f"The workspace is {found.status}. {NOT_WOKEN}", details={"status": found.status})
     now, token = timezone.now(), new_staff_token()
     StaffToken.objects.filter(expires_at__lt=now).delete()
     StaffToken.objects.create(
-        token_hash=keyed_hash(token), sandbox=sandbox, user=user, expires_at=now + STAFF_TOKEN_LIFE
+        token_hash=keyed_hash(token), workspace=found, user=user, expires_at=now + STAFF_TOKEN_LIFE
     )
-    record_event(workspace, "staff_terminal", actor=actor, origin=origin)
-    record_activity(workspace, "staff_terminal", "Staff may open terminals in the sandbox for an hour.", actor=actor)
+    if found.kind == Kind.SANDBOX:
+        record_event(workspace, "staff_terminal", actor=actor, origin=origin)
+    record_activity(
+        workspace, "staff_terminal", f"Staff may open terminals in the {found.kind} for an hour.", actor=actor
+    )
     return token
+
+
+def staff_terminal_url(workspace: Workspace, token: str) -> str:
+    """Where staff go: the terminal page with their token in the fragment, which is sent to no server; the page removes
+    it. By path without the host, so that it is the one by which the admin was opened.
+    """
+    address, id = sandbox_address(settings.ENV.sandbox_url), terminal_id_of(workspace)
+    if not address.suffix:
+        base = urlsplit(address.url(id)).path
+    else:
+        # By host there are addresses of sandboxes only.
+        base = address.url(id) if workspace.kind == Kind.SANDBOX else f"{PATH}{id}"
+    return f"{base}/terminal#token={token}"
 
 
 def record_event(workspace: Workspace, action: str, *, actor: str, origin: RequestOrigin) -> None:

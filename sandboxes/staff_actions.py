@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 
-from edge.sandbox_address import sandbox_address
 from sandboxes import services
 from sandboxes.models import Sandbox
 from sandboxes.tokens import STAFF_PERMISSION
 from staff.actions import Act, StaffAction
+from workspaces.models import Workspace
 from workspaces.power.services import RUNS, STARTABLE, STOPPABLE
 from workspaces.states import Status
 
@@ -27,21 +25,15 @@ def _in(states: frozenset[Status]) -> Callable[[Sandbox], bool]:
     return lambda row: row.workspace.status in states
 
 
-def _open_terminal(act: Act) -> str:
-    """The address of the terminal page, with a token of this user's own.
-
-    A fragment is sent to no server, and the page removes it.
-    """
+def open_terminal(act: Act, workspace: Workspace) -> str:
+    """The address of the terminal page, with a token of this user's own."""
     user = get_user_model().objects.get(pk=act.user_id or 0)
-    token = services.staff_token_create(workspace=act.row.workspace, user=user, actor=act.actor, origin=act.origin)
-    return f"{_address(act.row)}/terminal#token={token}"
+    token = services.staff_token_create(workspace=workspace, user=user, actor=act.actor, origin=act.origin)
+    return services.staff_terminal_url(workspace, token)
 
 
-def _address(row: Sandbox) -> str:
-    """By path without the host, so that it is the one by which the admin was opened."""
-    address = sandbox_address(settings.ENV.sandbox_url)
-    url = address.url(row.pk)
-    return url if address.suffix else urlsplit(url).path
+def _open_terminal(act: Act) -> str:
+    return open_terminal(act, act.row.workspace)
 
 
 ACTIONS = (

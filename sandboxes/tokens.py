@@ -18,8 +18,10 @@ from common.errors import Forbidden, Unauthorized
 from common.secrets_at_rest import keyed_hash, new_secret
 from namespaces.models import Namespace
 from namespaces.selectors import require_open
+from sandboxes.ids import sandbox_id_of
 from sandboxes.models import FormerToken, Sandbox, StaffToken
 from workspaces.models import Workspace
+from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
 PREFIX = "sbt_"
@@ -37,17 +39,15 @@ STAFF_PERMISSION = "staff.open_terminal"
 UNKNOWN = "The sandbox token is missing or unknown."
 ENDED = "This sandbox token was replaced by another one."
 OF_ANOTHER = "This token is that of another sandbox."
+UNKNOWN_STAFF = "The token is missing or unknown, or its time is over."
+ACCOUNT_INACTIVE = "The account is not active."
 
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Who makes a request at the sandbox level: the one who has its token. `request.user` of the views.
-
-    `staff_hash`: of the staff's token; empty where it is the sandbox's own.
-    """
+    """Who makes a request at the sandbox level: the one who has its token. `request.user` of the views."""
 
     sandbox: Sandbox
-    staff_hash: str = ""
 
     @property
     def is_authenticated(self) -> bool:
@@ -62,6 +62,20 @@ class TokenHolder:
     @property
     def account_id(self) -> str:
         return self.workspace.account_id
+
+
+@dataclass(frozen=True, slots=True)
+class SocketHolder:
+    """Who opens a WebSocket: the holder of the sandbox's token, or staff by one of their own.
+
+    `wakes`: a machine that is asleep is woken for the socket. Plain workspaces are opened by staff alone, who wake
+    none.
+    """
+
+    workspace: Workspace
+    token_hash: str
+    is_staff: bool = False
+    wakes: bool = True
 
 
 def bearer_token(request: HttpRequest) -> str:
@@ -80,19 +94,30 @@ def new_staff_token() -> str:
     return new_secret(STAFF_PREFIX)
 
 
-def require_socket_holder(sandbox_id: str, token: str) -> TokenHolder:
-    """As `require_holder`, for WebSockets, which staff open with tokens of their own. One query."""
+def require_socket_holder(address_id: str, token: str) -> SocketHolder:
+    """As `require_holder`, for WebSockets, which staff open with tokens of their own. One query.
+
+    `address_id`: of a sandbox; for staff also of a plain workspace.
+    """
     if not token.startswith(STAFF_PREFIX):
-        return require_holder(sandbox_id, token)
-    rows = live_staff_tokens().select_related("sandbox__workspace__namespace")
-    rows = rows.only("token_hash", *(f"sandbox__{name}" for name in _LOADED))
+        holder = require_holder(address_id, token)
+        return SocketHolder(holder.workspace, holder.sandbox.token_hash)
+    rows = live_staff_tokens().select_related("workspace__namespace", "workspace__account").only("token_hash", *_LOADED)
     live = rows.filter(token_hash__in=_hashes(token))
-    found = live.exclude(sandbox__workspace__status=Status.DELETING).first()
+    found = live.exclude(workspace__status=Status.DELETING).first()
     if found is None:
-        raise Unauthorized(UNKNOWN)
-    if found.sandbox_id != sandbox_id:
+        raise Unauthorized(UNKNOWN_STAFF)
+    workspace = found.workspace
+    if terminal_id_of(workspace) != address_id:
         raise Forbidden(OF_ANOTHER)
-    return TokenHolder(found.sandbox, found.token_hash)
+    if not workspace.account.is_active:
+        raise Forbidden(ACCOUNT_INACTIVE)
+    return SocketHolder(workspace, found.token_hash, is_staff=True, wakes=workspace.kind == Kind.SANDBOX)
+
+
+def terminal_id_of(workspace: Workspace) -> str:
+    """What the address of its terminals has below `/s/`: the sandbox's id, else the workspace's own."""
+    return sandbox_id_of(workspace.pk) if workspace.kind == Kind.SANDBOX else workspace.pk
 
 
 def live_staff_tokens() -> QuerySet[StaffToken]:
@@ -119,7 +144,7 @@ def require_holder(sandbox_id: str, token: str) -> TokenHolder:
     return TokenHolder(found)
 
 
-def require_not_suspended(holder: TokenHolder) -> None:
+def require_not_suspended(holder: TokenHolder | SocketHolder) -> None:
     """Raises NamespaceSuspended, QuotaExceeded where nothing may run in the sandbox's namespace.
 
     A namespace whose quota only blocks new starts lets a running sandbox go on, and its holder use it.
@@ -174,7 +199,8 @@ _WORKSPACE = _in_table_order(Workspace, "id", *COLUMNS)
 _NAMESPACE = _in_table_order(Namespace, "id", *NAMESPACE_COLUMNS)
 _QUERY = CompiledQuery(_rows)
 _LOADED = (
-    "token_hash",
+    "workspace__kind",
+    "workspace__account__is_active",
     *(f"workspace__{name}" for name in COLUMNS),
     *(f"workspace__namespace__{name}" for name in NAMESPACE_COLUMNS),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,25 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management.commands import flush
 from django.db import connection
 from django.db.models import Model
-from django.test import Client
+from django.test import Client, TestCase
 
 import outbound.names
 from accounts.models import Account, Plan
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
 from cdn.models import PlanLimits
+from common.redis import redis_client
 from credits.ledger_triggers import LEDGER
 from credits.models import Entry, Rate
 from staff.models import AUDIT, StaffEntry
 from tests.callers import Caller
 from tests.described import DescribedClient
-from tests.run_order import files_sort
+from tests.machine_files import MACHINES, may_have_machines, wants_machines_alone
+from tests.migrated_database import put_migrated_database
 from tests.world import World
 
+# Of a hang: a machine that boots beside other work takes several times as long.
+MACHINE_TEST_SECONDS = 900
 MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 
 
@@ -48,17 +53,28 @@ def _ignored(number: int, frame: object) -> None:
     """As SIG_IGN, but not inherited."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    skipped = wants_machines_alone(config.getoption("markexpr")) and not may_have_machines(collection_path)
+    return skipped or None  # False would overrule other hooks
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; and marks as `rows` what uses the database of the tests. Tests of whole instances carry that
-    mark themselves."""
+    """Marks as `rows` what uses the database of the tests. Tests of whole instances carry that mark themselves."""
     for item in items:
+        if any(item.get_closest_marker(name) for name in MACHINES) and not may_have_machines(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid}: a run with machines alone would not find it (tests/machine_files.py)"
+            )
+        if item.get_closest_marker("vm") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(MACHINE_TEST_SECONDS))
         if item.get_closest_marker("one_database"):
             continue
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if used or item.get_closest_marker("django_db"):
             item.add_marker("rows")
-    files_sort(items)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -77,6 +93,16 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     options = connection.settings_dict["OPTIONS"]
     if connection.vendor == "sqlite":
         options["init_command"] += " PRAGMA synchronous=OFF;"
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_modify_db_settings: None) -> bool:
+    """On SQLite a copy of a migrated database, which ends with the state folder; running all migrations takes 5 s of
+    CPU time."""
+    if connection.vendor != "sqlite":
+        return False
+    put_migrated_database(Path(connection.settings_dict["TEST"]["NAME"]))
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -127,11 +153,12 @@ def no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
 def new_account(db: None) -> Callable[..., Caller]:
     """Make an account; returns its caller with an account-scope credential."""
 
-    def make(name: str = "acme", plan: str = "pro") -> Caller:
-        account, made = account_create(name=name, plan=plan)
-        return Caller(Client(), account, made.credential.client_id, made.secret)
+    return caller_make
 
-    return make
+
+def caller_make(name: str = "acme", plan: str = "pro") -> Caller:
+    account, made = account_create(name=name, plan=plan)
+    return Caller(Client(), account, made.credential.client_id, made.secret)
 
 
 @pytest.fixture
@@ -166,10 +193,48 @@ def staff(db: None) -> Client:
 
 
 @pytest.fixture
-def world(api: Caller) -> World:
-    """An account with the rows that routes name, among them a workspace that failed; each answer must be documented."""
+def committed_world(api: Caller) -> World:
+    """An account with the rows that routes name, among them a workspace that failed; each answer must be documented.
+    Also for transactional tests; takes a tenth of a second."""
     api.client = DescribedClient()
     return World.of(api)
+
+
+@pytest.fixture(scope="module")
+def world_of_module(request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
+    """The rows of `world`, in a transaction that lasts as long as the module: each test has another inside of it."""
+    here = [item for item in request.session.items if item.path == request.path]
+    if any(is_transactional(item) for item in here):
+        raise pytest.UsageError(f"{request.path.name} has transactional tests: use `committed_world`.")
+
+    class Rows(TestCase):
+        made: World
+
+        @classmethod
+        def setUpTestData(cls) -> None:
+            cls.made = World.of(caller_make())
+
+    with django_db_blocker.unblock():
+        Rows.setUpClass()
+    yield Rows.made
+    with django_db_blocker.unblock():
+        Rows.tearDownClass()
+        Rows.doClassCleanups()
+
+
+def is_transactional(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("django_db")
+    fixtures = {"transactional_db", "live_server"} & set(getattr(item, "fixturenames", ()))
+    return bool(fixtures or (marker and marker.kwargs.get("transaction")))
+
+
+@pytest.fixture
+def world(world_of_module: World, db: None) -> World:
+    """As `committed_world`, of rows that are made once for a module. What a test changes ends with the test."""
+    redis_client().flushdb()  # it counts the account's requests
+    made = deepcopy(world_of_module)
+    made.owner.client = DescribedClient()
+    return made
 
 
 @pytest.fixture

@@ -45,11 +45,17 @@ def assert_described(method: str, path: str, answer: Any) -> None:
     assert fault is None, f"{method} {path}: {fault}"
 
 
-def _operation(method: str, path: str) -> dict[str, Any] | None:
+@cache
+def _route(path: str) -> str | None:
+    """The path of the document; None where nothing is routed."""
     try:
-        found = document()["paths"].get("/" + braced(resolve(path).route))
+        return "/" + braced(resolve(path).route)
     except Resolver404:
         return None
+
+
+def _operation(method: str, path: str) -> dict[str, Any] | None:
+    found = document()["paths"].get(_route(path))
     operation: dict[str, Any] | None = found.get(method.lower()) if found else None
     return operation
 

@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tests.run_order import files_sort
+
 # Folder or file -> group. The first two make a network namespace whose addresses depend on an instance's id; those of
 # tests/served share an instance.
 GROUPS = {"tests/vm/test_network.py": "internet", "tests/vmbackend/policy/": "internet", "tests/served/": "served"}
+
+
+@pytest.hookimpl(trylast=True)  # pytest-django has sorted them by their use of the database
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    files_sort(items)
 
 
 class GroupScheduling(LoadFileScheduling):

@@ -72,9 +72,11 @@ def test_the_paths_of_the_edge_are_those_that_its_templates_ask() -> None:
 
 
 @pytest.fixture
-def host(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
+def host(committed_world: World, request: pytest.FixtureRequest) -> Iterator[str]:
     """A name for which the edge itself gets an answer: that of a running workspace's port, or that of the CDN."""
-    row = make_workspace(world.owner.account, ip="10.200.0.9", public_access=True, published_ports=1, slug="public")
+    row = make_workspace(
+        committed_world.owner.account, ip="10.200.0.9", public_access=True, published_ports=1, slug="public"
+    )
     port = PublicPort.objects.create(workspace=row, port=8080)
     cdn = cdn_address(settings.ENV.cdn_url).host
     yield cdn if request.node.callspec.params["path"].endswith("cdn") else f"{port.hash}.localhost"
@@ -83,11 +85,11 @@ def host(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("path", EDGE_PATHS)
-def test_a_route_of_the_edge_does_not_exist_for_others(world: World, host: str, path: str) -> None:
-    file = "/" + file_url(stored_file(world.owner.account, b"x", "image/png")).split("/", 3)[3]
+def test_a_route_of_the_edge_does_not_exist_for_others(committed_world: World, host: str, path: str) -> None:
+    file = "/" + file_url(stored_file(committed_world.owner.account, b"x", "image/png")).split("/", 3)[3]
     known = asked(path, {}, file)
     assert known[0] == 404
-    for headers in (*forgeries(host), *headers_by_kind(world)[0].values()):
+    for headers in (*forgeries(host), *headers_by_kind(committed_world)[0].values()):
         assert asked(path, headers, file) == known, headers
     secret = edge_secret(settings.SECRET_KEY)
     right = {"X-Edge": f"{secret} {host} 192.0.2.1 {secret}"}
@@ -108,22 +110,22 @@ def test_nor_in_the_process_of_streams(host: str, path: str) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", sorted(OPEN))
-def test_an_open_route_answers_everybody_alike(world: World, path: str) -> None:
+def test_an_open_route_answers_everybody_alike(committed_world: World, path: str) -> None:
     """Nothing of an account, no cookie, and no error by a credential that is bad."""
     given = [
-        *headers_by_kind(world)[0].values(),
+        *headers_by_kind(committed_world)[0].values(),
         {"X-Client-ID": "cli_unknown", "X-Client-Secret": "wrong"},
         {"Authorization": "Bearer nonsense"},
     ]
     answers = [shown(Client().get(f"/{path}", headers=headers)) for headers in given]
     assert all(answer == answers[0] for answer in answers)
-    for secret in (world.owner.account.pk, world.owner.client_id, world.workspace.pk):
+    for secret in (committed_world.owner.account.pk, committed_world.owner.client_id, committed_world.workspace.pk):
         assert secret not in answers[0][2]
 
 
 @pytest.mark.django_db
-def test_metrics_are_shown_by_no_credential_of_an_account(world: World) -> None:
-    given = [{"Authorization": "Bearer nonsense"}, *headers_by_kind(world)[0].values()]
+def test_metrics_are_shown_by_no_credential_of_an_account(committed_world: World) -> None:
+    given = [{"Authorization": "Bearer nonsense"}, *headers_by_kind(committed_world)[0].values()]
     answers = [shown(Client().get("/metrics", headers=headers)) for headers in given]
     assert all(answer == answers[0] for answer in answers)
     assert answers[0][0] == 401

@@ -18,13 +18,14 @@ from django.conf import settings
 
 renamed = import_module("workspaces.migrations.0006_terms").Migration.operations[0]
 # Against the first release: prices with another number of digits, sessions that a migration ends, a renamed column.
+# Against the previous one: tokens of an hour that a migration ends.
 CHANGED = {
     "first": [
         "credits_rate.credits",
         *(f"django_session.{name}" for name in ("expire_date", "session_data", "session_key")),
         f"workspaces_operation.{renamed.old_name}",
     ],
-    "previous": [],
+    "previous": [f"sandboxes_stafftoken.{name}" for name in ("expires_at", "sandbox_id", "token_hash", "user_id")],
 }
 # At least so many, each with a row.
 TABLES = {"first": 23, "previous": 79}

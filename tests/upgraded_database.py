@@ -52,11 +52,16 @@ def targets_of(executor: MigrationExecutor, release: str) -> list[tuple[str, str
         {key for key in graph.nodes if key[0] in own} - firsts
         if release == "first"
         # That no other app's migration needs: those of the last release.
-        else {key for app in own for key in graph.leaf_nodes(app) if not graph.node_map[key].children} - firsts
+        else {key for app in own for key in graph.leaf_nodes(app) if not _needed_by(graph, key)} - firsts
     )
     fitting = [key for key in graph.nodes if key[0] in own and later.isdisjoint(graph.forwards_plan(key))]
     last = [key for app in DJANGO for key in graph.leaf_nodes(app)]
     return last + [max(key for key in fitting if key[0] == app) for app in own if any(key[0] == app for key in fitting)]
+
+
+def _needed_by(graph: Any, key: tuple[str, str]) -> set[str]:
+    """The apps whose migrations need this one. The roles of staff need all models, and none needs them."""
+    return {child.key[0] for child in graph.node_map[key].children} - {"console"}
 
 
 def fill_tables(apps: Any) -> None:

@@ -19,8 +19,10 @@ class WorkspacesConfig(AppConfig):
         from staff.hooks import reason_given
         from workspaces import audit, namespace_members, placement, route_cache, selectors, transitions
         from workspaces.custom_domains import targets
+        from workspaces.network.services import account_ports_follow
 
         hooks.workspace_binding.register(selectors.scope_binding)
+        hooks.account_switched.register(account_ports_follow)
         auth_fast_path.register(_edge_auth)
         transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.conf import settings
 from django.db import transaction
 
+from accounts.models import Account
+from accounts.services import account_lock
 from cdn.delivery.addresses import Address, file_path, variant_path
-from cdn.delivery.links import link_make
+from cdn.delivery.links import link_make, links_list, links_remove
 from cdn.models import File
 from cdn.states import FileStatus
 from cdn.storage.keys import original_key, variant_key
 from cdn.storage.local import local_store
+from common.batches import batched
 from credits.enforcement import require_credits
 from credits.models import Service
 from namespaces.models import Namespace
+
+BATCH = 500
 
 
 def file_deliver(address: Address) -> str:
@@ -28,6 +35,8 @@ def file_deliver(address: Address) -> str:
     if file is None or not key or (settings.ENV.cdn_s3_bucket and file.delivered):
         return key
     with transaction.atomic():
+        if not account_lock(file.account).is_active:
+            return ""
         # Withdrawal changes the row first and removes links before its commit: it waits for this, or is seen here.
         file = _active(address.file_id, lock=True)
         key = _key(file, address)
@@ -43,7 +52,23 @@ def file_deliver(address: Address) -> str:
 
 def _active(file_id: str, *, lock: bool = False) -> File | None:
     rows = File.objects.select_for_update(of=("self",)) if lock else File.objects
-    return rows.filter(pk=file_id, status=FileStatus.ACTIVE, purge=False).first()
+    return rows.filter(pk=file_id, status=FileStatus.ACTIVE, purge=False, account__is_active=True).first()
+
+
+def account_links_follow(account: Account) -> None:
+    """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is. After the commit no
+    link of its files is left where it is inactive; those that are, as the process dies, `orphans_remove` removes. Links
+    of an active one are made by the next requests.
+    """
+    if not account.is_active:
+        transaction.on_commit(partial(_links_withdraw_all, account), robust=True)
+
+
+def _links_withdraw_all(account: Account) -> None:
+    """None is made any more: `file_deliver` has seen the account inactive, or has made its link before the commit."""
+    for ids in batched(list(links_list()), BATCH):
+        for file_id in File.objects.filter(pk__in=ids, account=account).values_list("pk", flat=True):
+            links_remove(file_id)
 
 
 def _key(file: File | None, address: Address) -> str:

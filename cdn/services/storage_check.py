@@ -70,7 +70,7 @@ def orphans_remove(found: StoredNow | None = None) -> int:
         local_remove(file_id)
         removed += 1
     linked = set(links_list())
-    for file_id in sorted(linked - _ids_in(linked, (FileStatus.ACTIVE,))):
+    for file_id in sorted(linked - _ids_in(linked, (FileStatus.ACTIVE,), account__is_active=True)):
         links_remove(file_id)
         removed += 1
     return removed
@@ -88,11 +88,12 @@ def _removed(file_id: str) -> int:
     return 1
 
 
-def _ids_in(ids: set[str], statuses: tuple[str, ...]) -> set[str]:
-    """Those with a row in one of these states."""
+def _ids_in(ids: set[str], statuses: tuple[str, ...], **conditions: object) -> set[str]:
+    """Those with a row in one of these states, which fulfils the conditions."""
     rows: set[str] = set()
+    known = File.objects.filter(status__in=statuses, **conditions).order_by()
     for some in batched(sorted(ids), BATCH):
-        rows.update(File.objects.filter(pk__in=some, status__in=statuses).order_by().values_list("pk", flat=True))
+        rows.update(known.filter(pk__in=some).values_list("pk", flat=True))
     return rows
 
 

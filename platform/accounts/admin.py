@@ -53,11 +53,12 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="deactivate", label="Deactivate", call=_deactivate, icon="block", harms=True,
             allowed=lambda row: row.is_active,
-            will="The credentials and tokens of the account are refused until it is activated. Machines go on.",
+            will="The credentials and tokens of the account are refused, and its public ports, pages, files and "
+            "domains are not served, until it is activated. Machines go on, and are charged.",
         ),
         StaffAction(
             name="activate", label="Activate", call=_activate, icon="check", allowed=lambda row: not row.is_active,
-            will="The credentials and tokens of the account are accepted again.",
+            will="The credentials and tokens of the account are accepted again, and what it publishes is served.",
         ),
         StaffAction(
             name="remove", label="Delete", call=lambda act: services.account_delete(act.row), icon="delete",

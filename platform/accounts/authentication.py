@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from accounts import tokens
 from accounts.actors import Actor
-from accounts.models import Credential
+from accounts.models import Account, Credential
 from accounts.scopes import Scope
 from accounts.services import credential_used
 from common.attempts import AttemptLimits, FailureLimit, network_of
 from common.caller_places import remember_account
+from common.compiled_query import CompiledQuery
 from common.request_origin import request_origin
 from common.secrets_at_rest import keyed_hash, matches_hash
 
@@ -58,7 +63,7 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
 
 
 def _by_secret(client_id: str, secret: str) -> Actor | None:
-    credential = _credential(client_id=client_id) if "\0" not in client_id else None
+    credential = _credential(_BY_CLIENT_ID, client_id) if "\0" not in client_id else None
     # Also compared for an unknown id: the response time must not reveal which ids exist.
     if not matches_hash(secret, credential.secret_hash if credential else _NO_CREDENTIAL) or credential is None:
         return None
@@ -77,7 +82,7 @@ def _by_secret(client_id: str, secret: str) -> Actor | None:
 
 def _by_token(token: str) -> Actor | None:
     claims = tokens.read_token(token)
-    credential = _credential(id=claims.credential_id) if claims else None
+    credential = _credential(_BY_ID, claims.credential_id) if claims else None
     if claims is None or credential is None or credential.epoch != claims.epoch:
         return None
     return Actor(
@@ -94,12 +99,29 @@ def _by_token(token: str) -> Actor | None:
     )
 
 
-def _credential(**lookup: str) -> Credential | None:
-    """By a unique column. `get`, as `first` would sort by time, which costs a tenth of a request."""
-    try:
-        return Credential.objects.select_related("account").get(account__is_active=True, **lookup)
-    except Credential.DoesNotExist:
+def _finder(column: str) -> CompiledQuery:
+    def rows(values: Sequence[str]) -> QuerySet[Credential, tuple[Any, ...]]:
+        live = Credential.objects.filter(account__is_active=True, **{column: values[0]}).order_by()
+        return live.values_list(*_CREDENTIAL, *(f"account__{name}" for name in _ACCOUNT))
+
+    return CompiledQuery(rows)
+
+
+_CREDENTIAL, _ACCOUNT = (
+    tuple(field.attname for field in model._meta.concrete_fields) for model in (Credential, Account)
+)
+# Unique columns. Asked by each request: writing the statement took the ORM a quarter of a request's time.
+_BY_CLIENT_ID, _BY_ID = _finder("client_id"), _finder("id")
+
+
+def _credential(finder: CompiledQuery, value: str) -> Credential | None:
+    """With its account, which is active."""
+    row = finder.first_row([value])
+    if row is None:
         return None
+    found = Credential.from_db(DEFAULT_DB_ALIAS, _CREDENTIAL, row[: len(_CREDENTIAL)])
+    found.account = Account.from_db(DEFAULT_DB_ALIAS, _ACCOUNT, row[len(_CREDENTIAL) :])
+    return found
 
 
 class ApiRequest(Request):

@@ -8,6 +8,9 @@ from common.hooks import Hook
 
 # Runs in the transaction that creates an account: every account has a default namespace from the start.
 account_created: Hook[[Account], None] = Hook("account_created")
+# Runs in the transaction that activates or deactivates an account, whose row is locked and written: what the account
+# publishes is served, or not served any more.
+account_switched: Hook[[Account], None] = Hook("account_switched")
 # Runs in the transaction that deletes an account, which is locked, before anything is deleted: locks the rows that
 # other transactions lock without it, so that these end first and none waits for the deletion in a circle.
 account_deletion_begins: Hook[[Account], None] = Hook("account_deletion_begins")

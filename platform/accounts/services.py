@@ -13,7 +13,13 @@ from django.utils import timezone
 from accounts import tokens
 from accounts.actors import Actor
 from accounts.errors import BindingMissing
-from accounts.hooks import account_created, account_deletion_begins, namespace_binding, workspace_binding
+from accounts.hooks import (
+    account_created,
+    account_deletion_begins,
+    account_switched,
+    namespace_binding,
+    workspace_binding,
+)
 from accounts.models import Account, Credential, IdempotencyKey, Plan
 from accounts.scopes import Scope, ScopeBinding
 from common.database_errors import is_database_unavailable
@@ -60,11 +66,15 @@ def account_update(account: Account, *, name: str, plan: Plan) -> Account:
     return account
 
 
+@transaction.atomic
 def account_switch(account: Account, *, is_active: bool) -> Account:
-    """Activate or deactivate. While inactive, the account's credentials and tokens are refused. What else was changed
-    since `account` was read stays."""
+    """Activate or deactivate. While inactive, the account's credentials and tokens are refused, and nothing that it
+    publishes is served: public ports, pages, files, custom domains. What else was changed since `account` was read
+    stays.
+    """
     account.is_active = is_active
     account.save(update_fields=["is_active", "updated_at"])
+    account_switched(account)
     return account
 
 

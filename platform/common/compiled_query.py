@@ -35,7 +35,7 @@ class _Place:
 
 
 class CompiledQuery:
-    """The first row of a query, by statements that are compiled once for each number of given values.
+    """The rows of a query, by statements that are compiled once for each number of given values.
 
     `make_rows` returns rows of `values_list` for texts that its filters compare with, and must not look at them. What
     a statement finds is read at each call; nothing of a row is kept. Safe in threads.
@@ -43,29 +43,34 @@ class CompiledQuery:
 
     def __init__(self, make_rows: MakeRows) -> None:
         self._make_rows = make_rows
-        self._statements: dict[tuple[str, int], _Statement] = {}
+        self._statements: dict[tuple[str, int, bool], _Statement] = {}
 
     def first_row(self, values: Sequence[str]) -> list[Any] | None:
         """The columns of the first row, in the order of `values_list`; None where there is none. One query."""
+        return next(iter(self._found(values, is_first=True)), None)
+
+    def all_rows(self, values: Sequence[str]) -> list[list[Any]]:
+        """As `first_row`, of every row."""
+        return self._found(values, is_first=False)
+
+    def _found(self, values: Sequence[str], *, is_first: bool) -> list[list[Any]]:
         connection = connections[DEFAULT_DB_ALIAS]
-        key = connection.vendor, len(values)
+        key = connection.vendor, len(values), is_first
         statement = self._statements.get(key)
         if statement is None:  # two that compile it at once do no harm
-            statement = self._statements[key] = self._compile(len(values))
+            statement = self._statements[key] = self._compile(len(values), is_first)
         with connection.cursor() as cursor:
             cursor.execute(statement.sql, statement.given(values))
-            row = cursor.fetchone()
-        if row is None:
-            return None
-        found = list(row)
+            rows = list(map(list, cursor.fetchall()))
         for place, convert, expression in statement.converters:
             for each in convert:
-                found[place] = each(found[place], expression, connection)
-        return found
+                for row in rows:
+                    row[place] = each(row[place], expression, connection)
+        return rows
 
-    def _compile(self, number: int) -> _Statement:
-        rows = self._make_rows([f"{_MARK}{each}" for each in range(number)])[:1]
-        compiler = rows.query.get_compiler(DEFAULT_DB_ALIAS)
+    def _compile(self, number: int, is_first: bool) -> _Statement:
+        rows = self._make_rows([f"{_MARK}{each}" for each in range(number)])
+        compiler = (rows[:1] if is_first else rows).query.get_compiler(DEFAULT_DB_ALIAS)
         sql, values = compiler.as_sql()
         found = compiler.get_converters([column for column, _, _ in compiler.select])
         converters = tuple((place, convert, expression) for place, (convert, expression) in found.items())

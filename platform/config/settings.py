@@ -60,6 +60,7 @@ MIDDLEWARE = [
 ADMIN_MIDDLEWARE = [
     "config.middleware.refuse_null_characters",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "accounts.session_times.move_session_end",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

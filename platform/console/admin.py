@@ -1,6 +1,6 @@
 """The admin of hosts, which write their rows themselves. Staff decide which of them take new machines.
 
-Here, as `vmbackend` is below the apps with audit entries.
+Here, as `vmbackend` is below the apps with audit entries. Also what staff do with rows of an app by an app above it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ from __future__ import annotations
 from django.contrib import admin
 
 from common.admin import ReadOnlyAdmin
+from console.terminals import TERMINAL
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from vmbackend import services
 from vmbackend.models import Host
+from workspaces.admin import WorkspaceAdmin
 from workspaces.host_columns import HostColumns
+
+WorkspaceAdmin.add_staff_action(TERMINAL)
 
 
 def _drain(act: Act) -> None:

@@ -1,7 +1,8 @@
-"""The roles of staff: four groups and their permissions, which each `migrate` makes as they are here.
+"""The roles of staff: four groups, which a migration makes, and their permissions, which each `migrate` makes as they
+are here.
 
-Permissions are rows that `migrate` makes after the last migration, of every app, so the groups are filled then, too: a
-model that is new can be read by those who read all. Other groups are left alone: make one for what is between roles.
+A model that comes later has its permissions after the last migration only, so the groups are filled then, too: those
+who read all can read it. Other groups are left alone: make one for what is between roles.
 
 Secrets, environments, contents of files and tokens are on no page, whatever the role.
 """
@@ -69,14 +70,26 @@ def role_permissions(known: set[str]) -> dict[str, set[str]]:
     return {SUPPORT: views, OPERATOR: views | operated, BILLING: billing, ADMINISTRATOR: administered}
 
 
-@transaction.atomic
-def roles_sync() -> None:
-    """Make the groups, and their permissions as they are here. Idempotent."""
-    rows = Permission.objects.values_list("content_type__app_label", "codename", "pk")
+def roles_fill(groups: type[Group], permissions: type[Permission]) -> None:
+    """Make the groups, and give them their permissions as they are here, of those that exist. Idempotent.
+
+    For the models as they are, or as a migration has them.
+    """
+    rows = permissions.objects.values_list("content_type__app_label", "codename", "pk")
     known = {f"{app}.{codename}": pk for app, codename, pk in rows}
     for name, wanted in role_permissions(set(known)).items():
-        group, _ = Group.objects.get_or_create(name=name)
-        group.permissions.set([known[permission] for permission in wanted])
+        group, _ = groups.objects.get_or_create(name=name)
+        group.permissions.set([known[permission] for permission in sorted(wanted & known.keys())])
+
+
+@transaction.atomic
+def roles_sync() -> None:
+    """As `roles_fill`. Raises RuntimeError where a role names a permission that no model has."""
+    rows = Permission.objects.values_list("content_type__app_label", "codename")
+    known = {f"{app}.{codename}" for app, codename in rows}
+    if missing := set().union(*role_permissions(known).values()) - known:
+        raise RuntimeError(f"There are no such permissions: {', '.join(sorted(missing))}")
+    roles_fill(Group, Permission)
 
 
 def after_migrate(**kwargs: Any) -> None:

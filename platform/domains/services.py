@@ -6,6 +6,7 @@ alone; the DNS is asked before the transaction, and what changed since then is s
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -124,12 +125,12 @@ def target_removed(kind: TargetKind, target_id: str) -> None:
 
 
 @transaction.atomic
-def target_changed(kind: TargetKind, target_id: str) -> None:
-    """The target is served, or not served any more: its names follow after the caller's transaction."""
-    if not CustomDomain.objects.filter(target_kind=kind, target_id=target_id).exists():
+def targets_changed(kind: TargetKind, target_ids: Collection[str]) -> None:
+    """The targets are served, or not served any more: their names follow after the caller's transaction."""
+    if not CustomDomain.objects.filter(target_kind=kind, target_id__in=target_ids).exists():
         return
     claims.claims_lock()
-    names = DomainName.objects.filter(domain__target_kind=kind, domain__target_id=target_id)
+    names = DomainName.objects.filter(domain__target_kind=kind, domain__target_id__in=target_ids)
     found = sorted(names.values_list("name", flat=True))
     DomainName.objects.filter(pk__in=found).update(is_stale=True)
     publication.publish_on_commit(found)

@@ -36,6 +36,11 @@ class StaffActionsMixin:
     get_queryset: Callable[[HttpRequest], QuerySet[Any]]
     has_view_permission: Callable[..., bool]
 
+    @classmethod
+    def add_staff_action(cls, action: StaffAction) -> None:
+        """For an app above that of the rows: comes first."""
+        cls.staff_actions = (action, *cls.staff_actions)
+
     def staff_rows(self, request: HttpRequest) -> QuerySet[Any]:
         """The rows that actions may be carried out on, as the services read them."""
         return self.get_queryset(request)
@@ -98,7 +103,9 @@ class StaffActionsMixin:
 
     def _answer(self, request: HttpRequest, action: StaffAction, rows: list[Any]) -> HttpResponse:
         sent = request.POST if request.method == "POST" else None
-        form = action.form(sent, harms=action.harms, initial={"submission": secrets.token_hex(16)})
+        shown = action.initial(rows[0]) if action.initial else {}
+        initial = {**shown, "submission": secrets.token_hex(16)}
+        form = action.form(sent, harms=action.harms, initial=initial)
         if not form.is_valid():
             return self._confirmation(request, action, rows, form)
         outcomes = rows_act(

@@ -81,7 +81,7 @@ class StaffAction:
     `permission`: `change`, `delete` or another of the model's, or one of another app with its label
     (`staff.open_terminal`). `is_atomic` False: the service commits by itself, or works for long; the entry is then
     written before it, and another with the outcome after it. `most`: how many rows at once. `leads_away`: the service
-    returns the address to go to, which is in no entry.
+    returns the address to go to, which is in no entry. `initial`: what the form's own fields have for the first row.
     """
 
     name: str
@@ -96,6 +96,7 @@ class StaffAction:
     icon: str = ""
     most: int = MOST_ROWS
     leads_away: bool = False
+    initial: Callable[[Any], Mapping[str, Any]] | None = None
 
     def codename(self, model: type[Model]) -> str:
         """The permission as `has_perm` takes it."""

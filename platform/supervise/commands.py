@@ -176,7 +176,7 @@ def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool
         output.print_message(f"The first workspace does not work yet: {reason}. `make doctor` checks the host.")
     time.sleep(wait_seconds)
     output.print_message(hint)
-    show_summary(credentials, workspace)
+    show_summary(credentials, workspace, instance.credentials_file)
     return works
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -74,14 +76,32 @@ def _client(credentials: Mapping[str, str]) -> Iterator[httpx.Client]:
 
 
 def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
-    """What a new user needs: address, logins, three commands to try."""
-    base, workspace_id = credentials["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
-    login = f'-H "X-Client-ID: {credentials["CLIENT_ID"]}" -H "X-Client-Secret: {credentials["CLIENT_SECRET"]}"'
+    """What a new user needs: address, logins, three commands to try. It has secrets: for a terminal only."""
+    values = {**credentials, "ADMIN_PASSWORD": credentials["ADMIN_PASSWORD"] or "(not made here)"}
+    return _summary(values, workspace)
+
+
+def summary_without_secrets(
+    credentials: Mapping[str, str], workspace: Mapping[str, Any] | None, credentials_file: Path
+) -> str:
+    """The same where others may read it later, such as the journal: the file is named instead."""
+    values = {
+        **credentials,
+        "CLIENT_ID": "$CLIENT_ID",
+        "CLIENT_SECRET": "$CLIENT_SECRET",
+        "ADMIN_PASSWORD": "$ADMIN_PASSWORD",
+    }
+    return _summary(values, workspace) + f"\n  The variables are in a file: . {shlex.quote(str(credentials_file))}\n"
+
+
+def _summary(values: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
+    base, workspace_id = values["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
+    login = f'-H "X-Client-ID: {values["CLIENT_ID"]}" -H "X-Client-Secret: {values["CLIENT_SECRET"]}"'
     json_type = '-H "Content-Type: application/json"'
     return f"""
   API      {base}        (docs: {base}/docs)
-  client   {credentials["CLIENT_ID"]} / {credentials["CLIENT_SECRET"]}
-  admin    {base}/admin/   {credentials["ADMIN_USER"]} / {credentials["ADMIN_PASSWORD"] or "(not made here)"}
+  client   {values["CLIENT_ID"]} / {values["CLIENT_SECRET"]}
+  admin    {base}/admin/   {values["ADMIN_USER"]} / {values["ADMIN_PASSWORD"]}
 
   Try:
     curl {login} {base}/workspace/{workspace_id}
@@ -90,8 +110,12 @@ def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None)
 """
 
 
-def show_summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> None:
-    print_block(summary(credentials, workspace))
+def show_summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None, credentials_file: Path) -> None:
+    """Print it last, without secrets where the output is no terminal."""
+    if sys.stdout.isatty():
+        print_block(summary(credentials, workspace))
+    else:
+        print_block(summary_without_secrets(credentials, workspace, credentials_file))
 
 
 def _find(client: httpx.Client) -> dict[str, Any] | None:

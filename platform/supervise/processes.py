@@ -113,7 +113,8 @@ def _streams(instance: Instance) -> Process:
 
 
 def _celery(*arguments: str) -> tuple[str, ...]:
-    return (_tool("celery"), "-A", "config.celery", *arguments)
+    # --quiet: without a banner of dozens of lines, whose first is not marked as anything.
+    return (_tool("celery"), "--quiet", "-A", "config.celery", *arguments)
 
 
 def _celery_worker(name: str, queue: str, *pool: str) -> tuple[str, ...]:
@@ -162,8 +163,7 @@ def _vmhost(settings: Env) -> Process:
 
 
 def _beat() -> Process:
-    # --quiet: without a banner of a dozen lines.
-    return Process("beat", _celery("--quiet", "beat", "--pidfile=", "-l", "warning"))
+    return Process("beat", _celery("beat", "--pidfile=", "-l", "warning"))
 
 
 def _edge(instance: Instance) -> Process:
@@ -171,7 +171,9 @@ def _edge(instance: Instance) -> Process:
         "edge",
         (_tool("caddy"), "run", "--config", f"{instance.run_dir}/Caddyfile", "--adapter", "caddyfile"),
         environment={
-            # Certificates and keys belong to the instance, not to the home of the user who started it.
+            # Certificates and keys belong to the instance, not to the home of the user who started it (under systemd
+            # there is none).
+            "HOME": f"{instance.state}/edge",
             "XDG_CONFIG_HOME": f"{instance.state}/edge/config",
             "XDG_DATA_HOME": f"{instance.state}/edge/data",
             # The machines have the other half of the processors; and what an idle one costs to be kept at hand is a

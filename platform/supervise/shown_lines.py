@@ -34,6 +34,8 @@ _USUAL = (
     *("HTTP/2 skipped because it requires TLS", "HTTP/3 skipped because it requires TLS"),
     # libvirt, of each machine that a root process starts with options of its own.
     "qemuDomainObjTaintMsg",
+    # libvirt, of the setting that leaves labels to the users that machines have of their own.
+    'Configured security driver "none"',
     # Redis, of its own start. Nothing is saved here, so memory overcommit does not matter to it.
     *("Redis is starting", "Redis version=", "Configuration loaded", "Server initialized", "Memory overcommit must be"),
     *("User requested shutdown", "Received SIGTERM", "Redis is now ready to exit", "Removing the unix socket file"),

@@ -1,4 +1,5 @@
-"""The ASGI application of WebSockets, beside Django's: `/s/<id>` and `/s/<id>/ws`, with `?token=`.
+"""The ASGI application of WebSockets, beside Django's: `/s/<id>` and `/s/<id>/ws`, with `?token=`. The id is that of a
+sandbox; staff open plain workspaces, too, by tokens of their own.
 
 What refuses a socket is sent before the handshake, as a response with the body of any error: 401 and 403 for the token,
 404, 409 `vm_not_running`, 429, 503. Later there are close codes: 4401 once the token has ended, 1001 once the sandbox
@@ -27,7 +28,7 @@ from sandboxes.grants import watched_token
 from sandboxes.level.base import ASLEEP, wake_sandbox
 from sandboxes.sockets.sandbox import OpenSandboxes, SandboxTerminals
 from sandboxes.sockets.socket import TerminalSocket
-from sandboxes.tokens import STAFF_PREFIX, TokenHolder, require_not_suspended, require_socket_holder
+from sandboxes.tokens import STAFF_PREFIX, SocketHolder, require_not_suspended, require_socket_holder
 from vmbackend.guest.session import GuestAddress
 from workspaces import call_counter
 from workspaces.guests import address_of
@@ -82,8 +83,9 @@ def _removed_token(scope: Scope) -> str:
     return parse_qs(query, max_num_fields=100).get("token", [""])[-1] if query.count("&") < 100 else ""
 
 
-async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[TokenHolder, GuestAddress]:
-    """Whose socket this is, and the guest of its running sandbox, which is woken for it. It counts until `place` ends.
+async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[SocketHolder, GuestAddress]:
+    """Whose socket this is, and the guest of its running machine; a sandbox that sleeps is woken. It counts until
+    `place` ends.
 
     Raises NotFound, Unauthorized, Forbidden, NamespaceSuspended, QuotaExceeded, RateLimited, VmNotRunning,
     VMUnavailable.
@@ -94,17 +96,17 @@ async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[Token
     holder = await in_pool_thread(_holder, found[1].lower(), token)
     workspace = holder.workspace
     await place.enter_async_context(_sandboxes().places.socket_place(workspace.pk, settings.ENV.sandbox_sockets_max))
-    if workspace.status in ASLEEP:
+    if holder.wakes and workspace.status in ASLEEP:
         await wake_sandbox(workspace.pk)
         fields = ["status", "ip", "control_port", "ssh_host_key"]
         await in_pool_thread(lambda: workspace.refresh_from_db(fields=fields))
     return holder, await in_pool_thread(address_of, workspace)
 
 
-def _holder(sandbox_id: str, token: str) -> TokenHolder:
-    holder = require_socket_holder(sandbox_id, token)
+def _holder(address_id: str, token: str) -> SocketHolder:
+    holder = require_socket_holder(address_id, token)
     require_not_suspended(holder)
-    if not holder.staff_hash:
+    if not holder.is_staff:
         call_counter.count_call(holder.workspace.pk)
     return holder
 
@@ -129,7 +131,7 @@ async def _refuse(send: Send, error: DomainError, path: str, request_id: str, *,
     await send({"type": "websocket.http.response.body", "body": response.content})
 
 
-async def _serve(holder: TokenHolder, address: GuestAddress, receive: Receive, send: Send) -> None:
+async def _serve(holder: SocketHolder, address: GuestAddress, receive: Receive, send: Send) -> None:
     """Until the client leaves, its token ends, or the sandbox does."""
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -216,9 +216,9 @@ class SandboxTerminals:
         columns = ("status", "ip", "control_port", "ssh_host_key")
         row = Workspace.objects.filter(pk=self.address.machine_id).values_list(*columns).first()
         if row is None or row[0] != Status.RUNNING:
-            return "the sandbox does not run"
+            return "the machine does not run"
         if GuestAddress(self.address.machine_id, row[1] or "", row[2], row[3]) != self.address:
-            return "the sandbox was started again"
+            return "the machine was started again"
         last_used.record_use(self.address.machine_id)
         return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.apps import apps
+from django.conf import settings
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.models import Session
 from django.core import signing
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts import tasks
+from accounts.session_times import ENDS
 from accounts.sessions import SessionStore, stored_key
 from tests.callers import Caller
 
@@ -91,6 +95,69 @@ def test_expired_sessions_are_not_found_and_are_removed(staff: Client) -> None:
     assert staff.get(PAGE).status_code == 302
     tasks.forget_expired_sessions()
     assert not Session.objects.exists()
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Lets time pass, for Django's sessions, too."""
+    real, gone = timezone.now, [timedelta(0)]
+    monkeypatch.setattr(timezone, "now", lambda: real() + gone[0])
+
+    def wait(time: timedelta) -> None:
+        gone[0] += time
+
+    return wait
+
+
+def test_a_session_ends_after_its_longest_time_whatever_is_done(
+    staff: Client, passed: Callable[[timedelta], None]
+) -> None:
+    """Requests, changes of it and a new key do not prolong it."""
+    login = timezone.now()
+    longest = timedelta(seconds=settings.ENV.admin_session_seconds)
+    step = timedelta(hours=1)
+    for _ in range(longest // step - 1):
+        passed(step)
+        assert staff.get(PAGE).status_code == 200
+        session = staff.session
+        session["note"] = str(timezone.now())
+        session.save()
+        session.cycle_key()
+        session.save()
+        staff.cookies["sessionid"] = str(session.session_key)
+    assert Session.objects.get().expire_date <= login + longest + timedelta(seconds=5)
+    passed(step)
+    passed(timedelta(seconds=5))
+    assert staff.get(PAGE).status_code == 302
+
+
+def test_a_session_ends_where_no_request_comes(staff: Client, passed: Callable[[timedelta], None]) -> None:
+    idle = timedelta(seconds=settings.ENV.admin_idle_seconds)
+    for _ in range(3):
+        passed(idle - timedelta(minutes=2))
+        answer = staff.get(PAGE)
+        assert answer.status_code == 200
+        # The browser forgets it, too.
+        assert abs(answer.cookies["sessionid"]["max-age"] - idle.total_seconds()) <= 2
+    passed(idle + timedelta(seconds=5))
+    assert staff.get(PAGE).status_code == 302
+
+
+def test_a_request_soon_after_another_one_writes_nothing(staff: Client) -> None:
+    staff.get(PAGE)
+    with CaptureQueriesContext(connection) as seen:
+        staff.get(PAGE)
+    assert [query["sql"] for query in seen if "UPDATE" in query["sql"]] == []
+
+
+def test_a_session_of_an_earlier_release_has_its_longest_time_from_now_on(staff: Client) -> None:
+    session = staff.session
+    del session[ENDS]
+    session.set_expiry(timedelta(days=14))
+    session.save()
+    assert staff.get(PAGE).status_code == 200
+    idle = timedelta(seconds=settings.ENV.admin_idle_seconds + 5)
+    assert Session.objects.get().expire_date < timezone.now() + idle
 
 
 def test_sessions_stored_under_their_own_keys_are_ended_by_the_migration(staff: Client) -> None:

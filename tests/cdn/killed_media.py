@@ -1,4 +1,4 @@
-"""A worker that is killed (SIGKILL) at one place of the pipeline: python -m tests.cdn.killed_media <file id> <place>.
+"""A worker that is killed (SIGKILL) at one place of the pipeline.
 
 A place is `before` or `after` and the name of a function of the pipeline, which may be that of a module it uses.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from tests.killed_process import database_url
+from cdn.media import pipeline
+from tests.killed_process import killed_process
 
-ROOT = Path(__file__).resolve().parents[2]
 # In the order in which the pipeline comes to them.
 PLACES = (
     "after cdn.services.processing.processing_claim",
@@ -38,15 +35,19 @@ REFUSAL_PLACES = (
 )
 
 
+FILE, PLACE = "", ""
+
+
 def media_killed(file_id: str, place: str) -> None:
     """Process the file in a process of its own, which dies there."""
-    from django.conf import settings
+    with killed_process() as process:
+        assert process.kills_itself("tests.cdn.killed_media.process_until_death", FILE=file_id, PLACE=place)
 
-    environment = {**os.environ, **settings.ENV.variables(), "PLATFORM_DATABASE_URL": database_url()}
-    environment |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", "DJANGO_SETTINGS_MODULE": "config.settings"}
-    command = [sys.executable, "-m", "tests.cdn.killed_media", file_id, *place.split()]
-    ended = subprocess.run(command, env=environment, cwd=ROOT, timeout=120, capture_output=True, text=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+
+def process_until_death() -> None:
+    """In that process: the file FILE to PLACE."""
+    _die_at(*PLACE.split())
+    pipeline.file_process(FILE)
 
 
 def _die_at(moment: str, path: str) -> None:
@@ -64,17 +65,3 @@ def _die_at(moment: str, path: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(found, name, dying)
-
-
-def main() -> None:
-    import django
-
-    django.setup()
-    from cdn.media.pipeline import file_process
-
-    _die_at(sys.argv[2], sys.argv[3])
-    file_process(sys.argv[1])
-
-
-if __name__ == "__main__":
-    main()

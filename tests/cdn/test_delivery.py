@@ -12,9 +12,11 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
+from accounts.services import account_switch
 from cdn.delivery import file_url, links_withdraw, variant_url
 from cdn.delivery.links import links_list
 from cdn.models import File
+from cdn.services.storage_check import orphans_remove
 from cdn.states import FileStatus
 from common.errors import QuotaExceeded
 from credits.models import Service
@@ -155,6 +157,33 @@ def test_a_withdrawn_file_is_gone_by_the_next_request(edge: CdnEdge, api: Caller
     assert file.pk not in list(links_list())
     File.objects.filter(pk=file.pk).update(status=FileStatus.ACTIVE)
     assert {edge.file(url).status for url in urls} == {200}
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_files_of_an_account_that_is_not_active_are_gone_by_the_next_request(
+    edge: CdnEdge, api: Caller, stranger: Caller, delivered: bool
+) -> None:
+    file, beside = (stored_file(caller.account, PICTURE, "image/png") for caller in (api, stranger))
+    url, others = file_url(file), file_url(beside)
+    if delivered:
+        assert (edge.file(url).status, edge.file(others).status) == (200, 200)
+    account_switch(api.account, is_active=False)
+    answer = edge.file(url)
+    assert (answer.status, answer.headers["cache-control"]) == (404, "no-store")
+    assert file.pk not in list(links_list())
+    assert edge.file(others).status == 200
+    account_switch(api.account, is_active=True)
+    assert edge.file(url).status == 200
+
+
+def test_links_that_a_process_has_left_of_an_inactive_account_are_removed(edge: CdnEdge, api: Caller) -> None:
+    """It died after the commit that deactivated the account."""
+    file = stored_file(api.account, PICTURE, "image/png")
+    assert edge.file(file_url(file)).status == 200
+    type(api.account).objects.update(is_active=False)
+    orphans_remove()
+    assert list(links_list()) == []
+    assert edge.file(file_url(file)).status == 404
 
 
 def test_what_is_gone_is_as_what_never_was(edge: CdnEdge, api: Caller, stranger: Caller) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
@@ -126,25 +127,33 @@ def test_half_a_picture_is_published_without_a_size_unless_a_limit_or_a_variant_
 @pytest.mark.parametrize(
     ("policy", "data", "details"),
     [
-        ({"maxWidth": 300}, hostile.picture(".png", 301, 9), {"rule": "maxWidth", "limit": 300, "actual": 301}),
-        ({"maxHeight": 8}, hostile.picture(".gif", 30, 9), {"rule": "maxHeight", "limit": 8, "actual": 9}),
-        ({"maxWidth": 63}, hostile.movie("webm"), {"rule": "maxWidth", "limit": 63, "actual": 64}),
-        ({"maxWidth": 30_000}, hostile.huge_png(), {"rule": "pixels", "limit": 50_000_000, "actual": 900_000_000}),
-        ({"maxHeight": 30_000}, hostile.long_gif(), {"rule": "frames", "limit": 60, "actual": 10_000}),
-        ({"maxWidth": 9}, hostile.SCRIPT_SVG.encode(), {"rule": "maxWidth", "limit": 9, "actual": None}),
-        ({"allowedKinds": ["video"]}, b"plain", {"rule": "allowedKinds", "limit": ["video"], "actual": "document"}),
+        ({"maxWidth": 300}, lambda: hostile.picture(".png", 301, 9), {"rule": "maxWidth", "limit": 300, "actual": 301}),
+        ({"maxHeight": 8}, lambda: hostile.picture(".gif", 30, 9), {"rule": "maxHeight", "limit": 8, "actual": 9}),
+        ({"maxWidth": 63}, lambda: hostile.movie("webm"), {"rule": "maxWidth", "limit": 63, "actual": 64}),
+        (
+            {"maxWidth": 30_000},
+            lambda: hostile.huge_png(),
+            {"rule": "pixels", "limit": 50_000_000, "actual": 900_000_000},
+        ),
+        ({"maxHeight": 30_000}, lambda: hostile.long_gif(), {"rule": "frames", "limit": 60, "actual": 10_000}),
+        ({"maxWidth": 9}, lambda: hostile.SCRIPT_SVG.encode(), {"rule": "maxWidth", "limit": 9, "actual": None}),
         (
             {"allowedKinds": ["video"]},
-            hostile.movie("mp4", audio=True, width=0),
+            lambda: b"plain",
+            {"rule": "allowedKinds", "limit": ["video"], "actual": "document"},
+        ),
+        (
+            {"allowedKinds": ["video"]},
+            lambda: hostile.movie("mp4", audio=True, width=0),
             {"rule": "allowedKinds", "limit": ["video"], "actual": "audio"},
         ),
     ],
 )
 def test_what_the_policy_refuses_is_named_and_leaves_nothing(
-    api: Caller, policy: dict[str, object], data: bytes, details: dict[str, object]
+    api: Caller, policy: dict[str, object], data: Callable[[], bytes], details: dict[str, object]
 ) -> None:
     """The policy changes after the permit: what was permitted then is refused now."""
-    file = received_file(api.account, data)
+    file = received_file(api.account, data())
     policy_set(api.account, **policy)
     assert pipeline.file_process(file.pk)
     file.refresh_from_db()

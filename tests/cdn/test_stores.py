@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -25,6 +23,7 @@ from common.ids import new_id
 from config.env import Env
 from tests.cdn.edge_files import files_clear
 from tests.cdn.s3_server import BUCKET, Bucket, s3_server, s3_settings
+from tests.killed_process import killed_process
 from tests.small_disk import small_disk
 
 ONE, TWO = "file_2222222222222222", "file_3333333333333333"
@@ -205,24 +204,6 @@ def test_the_hosts_reserve_is_not_used(tmp_path: Path) -> None:
         part.close()
 
 
-KILLED = """
-import os, sys, signal
-import django
-django.setup()
-from pathlib import Path
-from cdn.storage.local import LocalStore
-count = 0
-def hook(event, arguments):
-    global count
-    if event in ("os.link", "os.rename", "os.mkdir") and str(arguments).count("/store/"):
-        count += 1
-        if count == int(sys.argv[4]):
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(hook)
-LocalStore(Path(sys.argv[1])).save(Path(sys.argv[2]), sys.argv[3])
-"""
-
-
 def test_a_process_that_is_killed_while_it_stores_leaves_nothing_that_is_read(tmp_path: Path) -> None:
     data, root = os.urandom(1000), tmp_path / "store"
     root.mkdir()
@@ -230,14 +211,13 @@ def test_a_process_that_is_killed_while_it_stores_leaves_nothing_that_is_read(tm
     path.write_bytes(data)
     killed = 0
     for step in range(1, 9):
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(root), str(path), key, str(step)],
-            env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONPATH": ":".join(sys.path)},
-            check=False,
-        )
+        with killed_process() as process:
+            was_killed = process.kills_itself(
+                "tests.cdn.killed_store.store_until_death", ROOT=str(root), MADE=str(path), KEY=key, STEP=step
+            )
         found = LocalStore(root)
         assert all(row.key == key and read(found, key) == data for row in found.list_files())
-        if not done.returncode:
+        if not was_killed:
             break
         killed += 1
     assert killed >= 3

@@ -156,7 +156,7 @@ def forget_gone(sessions: dict[str, Session]) -> None:
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> bool:
     """`until` as a condition instead of an exception."""
     try:
-        until(condition, seconds, what)
+        until(condition, seconds, what, busy=1)
     except AssertionError:
         return False
     return True

@@ -97,6 +97,110 @@ def test_a_model_cannot_ask_for_more_than_the_bounds(server: Script) -> None:
     assert server.seen == []
 
 
+def test_sizes_that_no_machine_has_reach_no_service(server: Script) -> None:
+    sizes = ("cpus", "memory_mb", "disk_size_mb", "wait_seconds")
+
+    async def talk(client: Client) -> None:
+        for field in sizes:
+            for value in (-1, 10**30):
+                assert field in await error_text(client, "create_workspace", **{field: value}), (field, value)
+
+    in_memory(server, talk)
+    assert server.seen == []
+
+
+async def answer_of(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The answer, which also fits into a model's context as text."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert len(str(getattr(result.content[0], "text", ""))) < 150_000
+    return dict(result.structured_content or {})
+
+
+def test_long_names_of_a_guest_do_not_fill_the_context(server: Script) -> None:
+    entries = [
+        {
+            "name": f"{n:03}" + "n" * 250,
+            "path": "/",
+            "type": "symlink",
+            "size": 1,
+            "modified": "x",
+            "target": "t" * 4000,
+        }
+        for n in range(300)
+    ]
+    listing = {"success": True, "path": "/", "entries": entries, "truncated": False, "next_cursor": None}
+    lines = "".join(f"./{'d/' * 1500}{n}:1:x\n" for n in range(200))
+    search = {"exit_code": 0, "stdout": lines, "stderr": "", "truncated": False, "timed_out": False}
+    server.steps = [answer(200, listing), answer(200, search)]
+
+    async def talk(client: Client) -> None:
+        listed = await answer_of(client, "list_files", workspace="box", limit=300)
+        assert (0 < len(listed["entries"]) < 30, listed["truncated"]) == (True, True)
+        found = await answer_of(client, "search_files", workspace="box", query="x", limit=200)
+        assert (0 < len(found["matches"]) < 30, found["truncated"]) == (True, True)
+
+    in_memory(server, talk)
+
+
+def test_what_is_left_out_of_logs_and_deploys_is_said(server: Script) -> None:
+    entry = {"line": "x" * 5000, "timestamp": None}
+    logs = {"success": True, "source": "boot", "logs": [entry], "lines": [entry], "entries": [entry]}
+    page = {
+        "slug": "site", "name": "site", "url": "http://x", "status": "active", "release": 1, "source_workspace_id": "w",
+        "exported_path": "/", "deployment": {"state": "live", "error": {"message": "e" * 9000}},
+    }  # fmt: skip
+    skipped = [{"path": "p" * 1000, "reason": "a link"}] * 60
+    server.steps = [
+        answer(200, logs), answer(200, {"success": True, "page": page, "skipped": skipped, "skipped_count": 500}),
+    ]  # fmt: skip
+
+    async def talk(client: Client) -> None:
+        read = await answer_of(client, "read_logs", workspace="box")
+        assert read["truncated"]
+        assert len("".join(read["lines"])) < 2100
+        deployed = await answer_of(client, "deploy_page", page="site")
+        assert deployed["skipped"][-1] == "450 more were left out."
+        assert (len(deployed["skipped"]), len(deployed["error"]) < 2100) == (51, True)
+
+    in_memory(server, talk)
+
+
+def test_calls_at_once_do_not_wait_for_each_other(server: Script) -> None:
+    together = threading.Barrier(12)
+
+    def step(request: ScriptedRequest) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        together.wait(30)
+        body = {"exit_code": 0, "stdout": "", "stderr": "", "duration_ms": 1, "truncated": False, "timed_out": False}
+        content = json.dumps(body).encode()
+        request.answer(200, {"Content-Length": str(len(content))}, content)
+
+    server.steps = [step] * 12
+
+    async def talk(client: Client) -> None:
+        calls = [answer_of(client, "run_command", workspace="box", command=f"echo {n}") for n in range(12)]
+        assert [each["exit_code"] for each in await asyncio.gather(*calls)] == [0] * 12
+
+    in_memory(server, talk)
+
+
+def test_a_service_that_goes_away_and_comes_back_needs_no_new_server(server: Script) -> None:
+    def gone(request: ScriptedRequest) -> None:
+        request.close_connection = True
+        request.connection.shutdown(socket.SHUT_RDWR)
+
+    server.steps = [*[gone] * 4, answer(503, {"code": "service_unavailable", "message": "Later."})]
+    server.steps += [*[server.steps[-1]] * 3, answer(200, {"success": True, "pages": []})]
+
+    async def talk(client: Client) -> None:
+        assert "does not answer" in await error_text(client, "list_pages")
+        assert "Later." in await error_text(client, "list_pages")
+        assert (await answer_of(client, "list_pages"))["pages"] == []
+
+    in_memory(server, talk)
+
+
 def test_a_read_only_server_refuses_what_it_does_not_show(server: Script) -> None:
     async def talk(client: Client) -> None:
         for tool in ("delete_workspace", "run_command", "write_file", "deploy_page"):
@@ -199,6 +303,35 @@ def test_standard_output_has_the_protocol_alone_and_the_end_of_input_ends_it(ws:
     rest = process.communicate(timeout=30)[0]
     assert all(each["jsonrpc"] == "2.0" for each in [*answers, *map(json.loads, rest.splitlines())])
     assert process.returncode == 0
+
+
+def test_no_secret_is_in_an_answer_or_in_a_log(server: Script, ws: Ws) -> None:
+    """Also where the service repeats what it was sent, and answers what nothing expects."""
+
+    def mirror(request: ScriptedRequest) -> None:
+        sent = " ".join(request.headers.values())
+        content = json.dumps({"code": "odd", "message": f"sent: {sent}"[:20]}).encode()
+        request.answer(400, {"Content-Length": str(len(content)), "X-Mirror": sent}, content)
+
+    server.steps = [mirror, answer(200, {"workspace": {"odd": 1}}), answer(200, b"<html>"), answer(401, {})]
+    ws.variables["MICROVM_DEBUG"] = "1"
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    call = {"name": "show_workspace", "arguments": {"workspace": "box"}}
+    messages = [{"id": 0, "method": "initialize", "params": hello}, {"method": "notifications/initialized"}]
+    messages += [{"id": n, "method": "tools/call", "params": call} for n in range(1, 5)]
+    process = ws.process("mcp", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    answers = []
+    for message in messages:
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        process.stdin.flush()
+        if "id" in message:
+            answers.append(process.stdout.readline())
+    output, errors = process.communicate(timeout=30)
+    assert len(server.seen) == 4
+    assert sum(b'"isError":true' in each.replace(b" ", b"") for each in answers) == 4
+    assert b"quinine" not in b"".join(answers) + output + errors
 
 
 def test_a_signal_ends_it_although_it_reads_standard_input(ws: Ws) -> None:

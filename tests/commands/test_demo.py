@@ -76,3 +76,26 @@ def test_the_client_of_another_database_gets_one_of_its_own(service: Service, up
     up()
     service.rows.clear()
     assert up(CLIENT_ID="two")["id"] == "ws_2"
+
+
+LOGINS = {**CREDENTIALS, "CLIENT_SECRET": "sec_hidden", "ADMIN_USER": "admin", "ADMIN_PASSWORD": "pw_hidden"}
+
+
+def test_what_a_journal_keeps_of_a_start_has_no_secret(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    demo.show_summary(LOGINS, {"id": "ws_1"}, tmp_path / "the credentials.env")
+    shown = capsys.readouterr().out
+    assert "hidden" not in shown
+    assert f". '{tmp_path}/the credentials.env'" in shown
+    assert "$CLIENT_SECRET" in shown
+    assert "http://stub/admin/" in shown
+
+
+def test_a_terminal_shows_the_logins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    demo.show_summary(LOGINS, {"id": "ws_1"}, tmp_path / "credentials.env")
+    shown = capsys.readouterr().out
+    assert "sec_hidden" in shown
+    assert "pw_hidden" in shown
+    assert "/workspace/ws_1" in shown

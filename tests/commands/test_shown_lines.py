@@ -21,6 +21,7 @@ HIDDEN = [
     "",
     "2026-11-25 21:28:00,123 INFO workspaces.host.runtime [-] host vm is open",
     "2026-11-25 21:31:40.014+0000: 23932: warning : qemuDomainObjTaintMsg:6603 : Domain id=1 name='mvm' is tainted",
+    '2026-11-26 01:13:35.795+0000: 6018: warning : virSecurityManagerNew:194 : Configured security driver "none"',
     '{"time": "2026-11-25T21:28:00.123+00:00", "level": "INFO", "logger": "x", "message": "ERROR: no"}',
 ]
 SHOWN = [

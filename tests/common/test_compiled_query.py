@@ -45,6 +45,16 @@ def test_columns_are_as_the_orm_reads_them(api: Caller) -> None:
     assert CompiledQuery(Counted().rows).first_row(["default"]) == list(expected)
 
 
+def test_all_rows_are_those_of_the_orm(api: Caller, stranger: Caller, django_assert_num_queries: Any) -> None:
+    query, slugs = CompiledQuery(Counted().rows), ["default", "none"]
+    with django_assert_num_queries(1):
+        found = query.all_rows(slugs)
+    assert sorted(map(str, found)) == sorted(str(list(row)) for row in Counted().rows(slugs))
+    assert len(found) == Namespace.objects.filter(slug="default").count() == 2
+    assert query.first_row(slugs) in found
+    assert query.all_rows(["none", "nothing"]) == []
+
+
 def test_each_call_reads_what_is_there_now(api: Caller) -> None:
     query = CompiledQuery(Counted().rows)
     for suspended in (False, True, False):

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from django.urls import reverse
 
@@ -39,6 +41,7 @@ BILLING_SEES = {
 ADMINISTRATOR_DOES = {
     "account:activate", "account:deactivate", "account:remove", "balance:reset", "balance:raise_quota",
     "catalogentry:hide_entries", "catalogentry:show_entries", "host:remove", "sandbox:terminal", "user:reset_factor",
+    "workspace:terminal",
 }  # fmt: skip
 DONE: dict[str, set[str]] = {
     "Support": {"customdomain:check_records"},
@@ -179,6 +182,31 @@ def test_roles_are_made_by_migrate_and_again_as_they_were() -> None:
     Group.objects.create(name="Mine")
     roles_sync()
     assert permissions_by_group() == {**before, "Mine": set()}
+
+
+@pytest.mark.rows
+def test_the_migration_makes_the_roles_before_django_makes_permissions() -> None:
+    """As in a fresh database, which has no permission while it is migrated; and it is repeated without harm."""
+    roles_sync()
+    wanted = {name: labels_of(name) for name in ROLES}
+    Group.objects.all().delete()
+    Permission.objects.all().delete()
+    key = ("console", "0001_roles")
+    loader = MigrationExecutor(connection).loader
+    for _ in range(2):
+        loader.graph.nodes[key].operations[0].code(loader.project_state(key).apps, connection.schema_editor())
+        known = set(labels(Permission.objects.all()))
+        # A model that comes later has its permissions when `migrate` ends.
+        assert {name: labels_of(name) for name in ROLES} == {name: wanted[name] & known for name in ROLES}
+    assert {"workspaces.view_workspace", "sandboxes.view_stafftoken", "staff.open_terminal"} <= known
+
+
+def labels_of(group: str) -> set[str]:
+    return set(labels(Group.objects.get(name=group).permissions))
+
+
+def labels(permissions: Any) -> list[str]:
+    return [f"{app}.{name}" for app, name in permissions.values_list("content_type__app_label", "codename")]
 
 
 def permissions_by_group() -> dict[str, set[int]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from accounts.services import account_switch
 from domains import publication
 from domains.models import CustomDomain, DomainName
 from domains.services import domain_disconnect
@@ -50,6 +51,9 @@ def test_a_domain_leads_to_its_page_as_long_as_that_is_served(api: Caller, page:
     api.post("/pages/site/disable")
     assert files.links() == {}
     api.post("/pages/site/enable")
+    account_switch(api.account, is_active=False)
+    assert files.links() == {}
+    account_switch(api.account, is_active=True)
     api.put("/pages/site", {"slug": "renamed"})
     assert files.links() == links_of(page)
     api.delete("/pages/renamed")

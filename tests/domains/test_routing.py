@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accounts.services import account_switch
 from domains.models import CustomDomain, DomainName, TargetKind
 from edge.route_cache import RouteCache
 from tests.callers import Caller
@@ -71,6 +72,13 @@ def test_a_port_that_is_not_public_any_more_is_not_served(workspace: Any) -> Non
     port_withdraw(workspace=workspace, actor="t", port=3000)
     assert ask(NAME).status_code == 404
     port_publish(workspace=workspace, actor="t", port=3000)
+    assert ask(NAME).status_code == 200
+
+
+def test_the_port_of_an_account_that_is_not_active_is_not_served(api: Caller, workspace: Any) -> None:
+    account_switch(api.account, is_active=False)
+    assert ask(NAME).status_code == 404
+    account_switch(api.account, is_active=True)
     assert ask(NAME).status_code == 200
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from namespaces.models import Namespace, Status
+from namespaces.models import Namespace, NamespaceActivity, Status
+from staff.models import StaffEntry
 from tests.callers import Caller
-from tests.staff.pages import confirm
+from tests.staff.pages import action_url, confirm, shown
 from tests.workspaces.rows import make_workspace
 
 pytestmark = pytest.mark.django_db
@@ -30,11 +31,55 @@ def post(staff: Client, namespace: Namespace | None, **fields: Any) -> str:
     return answer.content.decode()
 
 
-def test_the_only_default_stays_one(staff: Client, default: Namespace) -> None:
-    shown = post(staff, default, account=default.account_id, slug="default")
-    assert "An account needs a default namespace" in shown
+def test_the_form_changes_neither_the_default_nor_limits_which_takes_a_reason(
+    staff: Client, api: Caller, default: Namespace
+) -> None:
+    team = Namespace.objects.create(account=api.account, name="Team", slug="team")
+    post(staff, default, resource_limits='{"max_vcpus": 1}')
+    post(staff, team, is_default="on", resource_limits='{"max_vcpus": 1}')
+    for row, is_default in ((default, True), (team, False)):
+        row.refresh_from_db()
+        assert (row.name, row.is_default, row.resource_limits) == ("Name", is_default, {})
+
+
+def test_staff_make_another_namespace_the_default_with_a_reason(staff: Client, api: Caller, default: Namespace) -> None:
+    team = Namespace.objects.create(account=api.account, name="Team", slug="team", suspended_by_hand=True)
+    what = ("namespaces/namespace", "make_default", team.pk)
+    assert "activate it first" in shown(confirm(staff, *what, reason="why"))[0]
+    Namespace.objects.update(suspended_by_hand=False)
+    confirm(staff, *what, reason="")
+    assert Namespace.objects.get(is_default=True) == default
+    confirm(staff, *what, reason="They asked.")
+    assert Namespace.objects.get(is_default=True) == team
+    entry = StaffEntry.objects.latest("pk")
+    assert (entry.action, entry.reason, entry.outcome) == ("namespace.make_default", "They asked.", "done")
+    recorded = NamespaceActivity.objects.filter(user_id="staff root").values_list(
+        "namespace_id", "action", "description"
+    )
+    assert set(recorded) == {
+        (default.pk, "updated", "Changed: is_default."), (team.pk, "updated", "Changed: is_default."),
+        (team.pk, "staff_action", "Make it the default by staff: They asked."),
+    }  # fmt: skip
+
+
+def test_staff_set_limits_within_the_plan_with_a_reason(staff: Client, api: Caller, default: Namespace) -> None:
+    Namespace.objects.update(resource_limits={"max_workspaces": 3, "max_vcpus": 1.5})
+    what = ("namespaces/namespace", "set_limits", default.pk)
+    page = staff.get(action_url(*what)).content.decode()
+    assert 'name="max_workspaces" value="3"' in page
+    sent = {"max_workspaces": "2", "max_disk_gb": "0.5"}
+    for wrong in ({"reason": ""}, {"max_workspaces": "-1"}, {"max_vcpus": "x"}, {"max_ram_mb": "9" * 30}):
+        confirm(staff, *what, **{**sent, "reason": "why", **wrong})
+    assert "allows" in shown(confirm(staff, *what, max_workspaces="1000000", reason="why"))[0]
     default.refresh_from_db()
-    assert default.is_default
+    assert default.resource_limits == {"max_workspaces": 3, "max_vcpus": 1.5}
+    confirm(staff, *what, **sent, reason="Too many.")
+    default.refresh_from_db()
+    assert default.resource_limits == {"max_workspaces": 2, "max_disk_gb": 0.5}
+    assert StaffEntry.objects.latest("pk").reason == "Too many."
+    assert NamespaceActivity.objects.filter(
+        action="staff_action", description="Set limits by staff: Too many."
+    ).exists()
 
 
 def test_another_default_takes_the_place_of_the_first(staff: Client, default: Namespace) -> None:
@@ -98,13 +143,11 @@ def test_what_others_refer_to_stays_and_what_the_api_could_not_show_is_refused(
     default.refresh_from_db()
     assert (default.account_id, default.slug) == (former, "default")
     assert (default.resource_limits, default.metadata) == ({}, {})
-    for wrong in (
-        {"resource_limits": "[]"},
-        {"metadata": "[1]"},
-        {"tags": "{}"},
-        {"resource_limits": '{"max_vcpus": "x"}'},
-    ):
+    for wrong in ({"metadata": "[1]"}, {"tags": "{}"}):
         post(staff, default, **sent, **wrong)
+    for limits in ("[]", '{"max_vcpus": "x"}'):
+        post(staff, None, account=former, slug="limited", resource_limits=limits)
+    assert not Namespace.objects.filter(slug="limited").exists()
     default.refresh_from_db()
     assert (default.resource_limits, default.metadata, default.tags) == ({}, {}, [])
     for slug in ("ns_1", "a b", "ensure"):

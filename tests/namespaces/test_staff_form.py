@@ -49,8 +49,11 @@ class Page:
 def test_the_page_carries_what_it_shows(staff: Client, team: Namespace) -> None:
     shown = staff.get(f"/admin/namespaces/namespace/{team.pk}/change/").content.decode()
     names = {match.group(1) for tag in TAG.findall(shown) if (match := re.search(r'name="([^"]+)"', tag))}
-    assert {"initial-description", "initial-is_default", "initial-name"} <= names
-    assert not {"status", "initial-status", "suspended_by_hand", "suspended_by_quota"} & names
+    assert {"initial-description", "initial-tags", "initial-name"} <= names
+    assert (
+        not {"status", "initial-status", "suspended_by_hand", "suspended_by_quota", "is_default", "resource_limits"}
+        & names
+    )
 
 
 def test_a_suspension_while_the_page_was_open_stays(staff: Client, api: Caller, team: Namespace) -> None:

@@ -9,13 +9,13 @@ from notifications.sends import fanout, running
 from notifications.sends.dispatcher import Dispatcher
 from notifications.sends.queue import live_sends
 
-# A send of some devices is handed out in several parts.
-running.CHUNK = fanout.CHUNK = 2
 SECONDS = 30.0
 
 
 def sends_run() -> None:
     """The passes of `push`, in this thread, until every send has ended."""
+    # A send of some devices is handed out in several parts.
+    running.CHUNK = fanout.CHUNK = 2
     dispatcher = Dispatcher(4, push_providers())
     until = time.monotonic() + SECONDS
     dispatcher.wake()

@@ -43,6 +43,14 @@ FILES = [
     ("/x[1]*{2}.txt", 200, "text/plain; charset=utf-8", b"glob"),
     ("/x%5B1%5D%2A%7B2%7D.txt", 200, "text/plain; charset=utf-8", b"glob"),
     ("/q%3Fx.txt", 200, "text/plain; charset=utf-8", b"question"),
+    # What would be a placeholder of the edge's configuration is a name.
+    ("/{x}", 200, HTML, b"braces"),
+    ("/%7Bx%7D", 200, HTML, b"braces"),
+    ("/%7Bx}.html", 200, HTML, b"braces"),
+    ("/{http.request.host}/c", 200, HTML, b"a placeholder's name"),
+    ("/{env.HOME}/", 200, HTML, b"a folder"),
+    ("/100%2541%3F%23", 200, HTML, b"coded"),
+    ("/{y}", 404, HTML, OWN_404),
     ("/.well-known/security.txt", 200, "text/plain; charset=utf-8", b"Contact: x"),
     # What is no file of the release: the folder's own 404.html, else the root's.
     ("/gone", 404, HTML, OWN_404),

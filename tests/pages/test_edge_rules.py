@@ -27,12 +27,14 @@ RULES = {
     "old.txt": b"still a file",
     "app.html": b"program",
     "404.html": b"own 404",
+    "{x}.html": b"braces",
+    "{re.1}.txt": b"a placeholder's name",
     "_headers": b"/*\n  X-Frame-Options: DENY\n  X-Robots-Tag: all\n"
     b"/about\n  Cache-Control: no-cache\n  Content-Security-Policy: default-src 'self'\n",
     "_redirects": b"\n".join(
         [
             b"/gone /about 301", b"/blog/* /posts/:splat", b"/out/* https://example.org/:splat 302",
-            b"/app/* /app.html 200",
+            b"/app/* /app.html 200", b"/{z} /{x}", b"/named/* /:splat.txt 200",
             b"/old.txt /about", b"/x/:y /z/:y?fixed=1", b"/any/* /:splat", b"/up/* /:splat 200", b"/\xc3\xbc /about",
         ]
     ),
@@ -138,6 +140,7 @@ def test_headers_of_rules_are_added_and_count_before_the_edges_own(edge: Edge) -
         ("/any/%2Fevil.example/", 302, "/evil.example/"),
         ("/any/%5Cevil.example/", 302, "/%5Cevil.example/"),
         ("/%C3%BC", 302, "/about"),
+        ("/{z}", 302, "/%7Bx%7D"),
     ],
 )
 def test_redirects(edge: Edge, target: str, status: int, location: str) -> None:
@@ -153,6 +156,14 @@ def test_a_file_counts_before_a_redirect(edge: Edge) -> None:
 def test_a_rule_with_status_200_serves_another_file(edge: Edge) -> None:
     answer = ruled(edge, "/app/users/7")
     assert (answer.status, answer.body, answer.headers["content-type"]) == (200, b"program", HTML)
+
+
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [("/{x}", b"braces"), ("/%7Bx%7D", b"braces"), ("/named/{re.1}", b"a placeholder's name"), ("/{re.1}", b"own 404")],
+)
+def test_names_of_placeholders_are_names(edge: Edge, target: str, body: bytes) -> None:
+    assert ruled(edge, target).body == body
 
 
 @pytest.mark.parametrize(

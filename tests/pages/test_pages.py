@@ -28,6 +28,7 @@ def test_a_page_shows_what_the_contract_lists(api: Caller) -> None:
         "domain": "pages.localhost",
         "url": "http://site.pages.localhost:8000",
         "status": "active",
+        "disabled_reason": None,
         "namespace": "default",
         "source_workspace_id": "ws_gone",
         "exported_path": "/site",

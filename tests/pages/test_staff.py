@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from accounts.services import account_switch
+from namespaces.models import NamespaceActivity
+from pages import publication, services
 from pages.models import Page, PageEvent
 from pages.releases.store import PageStore
 from tests.pages.conftest import Site
@@ -25,6 +28,64 @@ def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Calla
         assert served("abc") == content
     events = PageEvent.objects.filter(actor="staff root").order_by("pk")
     assert [event.action for event in events] == ["disabled", "enabled"]
+
+
+@pytest.mark.parametrize("before", ["active", "disabled"])
+def test_a_page_that_staff_disabled_stays_so_until_staff_enable_it(
+    staff: Client, site: Site, served: Callable[[str], str | None], before: str
+) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    if before == "disabled":
+        assert site.api.post("/pages/abc/disable").json()["page"]["disabled_reason"] is None
+    why = "It imitates a bank."
+    confirm(staff, "pages/page", "disable", page.pk, reason=why)
+    refused = site.api.post("/pages/abc/enable")
+    assert (refused.status_code, refused.json()["code"]) == (403, "page_disabled")
+    assert refused.json()["details"] == {"reason": why}
+    # Nor by another way.
+    site.write(index_html="two")
+    assert site.deploy("abc").status_code == 200
+    for answer in (site.api.post("/pages/abc/disable"), site.api.put("/pages/abc", {"slug": "xyz"})):
+        shown = answer.json()["page"]
+        assert (shown["status"], shown["disabled_reason"]) == ("disabled", why)
+    assert (served("abc"), served("xyz")) == (None, None)
+    recorded = NamespaceActivity.objects.get(action="staff_action")
+    assert (recorded.namespace_id, recorded.description) == (page.namespace_id, f"Disable by staff: {why}")
+    confirm(staff, "pages/page", "enable", page.pk)
+    assert served("xyz") == "two"
+    assert site.api.get("/pages/xyz").json()["page"]["disabled_reason"] is None
+    assert site.api.post("/pages/xyz/disable").status_code == 200
+    assert site.api.post("/pages/xyz/enable").status_code == 200
+
+
+def test_pages_of_an_account_that_staff_deactivate_are_not_served(
+    staff: Client, site: Site, served: Callable[[str], str | None]
+) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    confirm(staff, "accounts/account", "deactivate", page.account_id, reason="why")
+    assert served("abc") is None
+    # What changes while it is inactive is not served either.
+    publication.publish_page(services.page_update(page=page, slug="xyz", actor="t"))
+    assert (served("abc"), served("xyz")) == (None, None)
+    assert publication.files_reconcile() == []
+    confirm(staff, "accounts/account", "activate", page.account_id, reason="why")
+    assert (served("abc"), served("xyz")) == (None, "one")
+    page.refresh_from_db()
+    assert (page.status, page.is_stale) == ("active", False)
+
+
+def test_a_process_that_dies_after_the_switch_leaves_pages_to_the_worker(
+    site: Site, served: Callable[[str], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create(slug="abc")
+    with monkeypatch.context() as patched:
+        patched.setattr(publication, "publish_page", lambda page: False)
+        account_switch(Page.objects.get().account, is_active=False)
+        assert served("abc") == "one"
+    assert publication.publications_continue() == 1
+    assert served("abc") is None
 
 
 def test_staff_roll_a_page_back_to_a_kept_release(

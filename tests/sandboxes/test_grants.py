@@ -13,7 +13,7 @@ from accounts.services import account_switch
 from common.sse import watched_grants
 from namespaces.models import Namespace
 from sandboxes import grants, services
-from sandboxes.tokens import TokenHolder, require_holder
+from sandboxes.tokens import SocketHolder, TokenHolder, require_holder
 from tests.callers import Caller
 from tests.sandboxes.rows import make_sandbox
 from workspaces.models import Workspace
@@ -26,6 +26,10 @@ def holders(api: Caller) -> list[TokenHolder]:
     """Of two sandboxes."""
     made = [make_sandbox(api.account, host=None) for _ in range(2)]
     return [require_holder(sandbox.pk, token) for sandbox, token in made]
+
+
+def socket_of(holder: TokenHolder) -> SocketHolder:
+    return SocketHolder(holder.workspace, holder.sandbox.token_hash)
 
 
 def replace(holder: TokenHolder) -> None:
@@ -69,8 +73,8 @@ def test_sockets_of_a_token_end_with_it_and_others_stay(
             done.set()
 
         async with (
-            grants.watched_token(holders[0], end_first),
-            grants.watched_token(holders[1], lambda said: ended.append((1, said))),
+            grants.watched_token(socket_of(holders[0]), end_first),
+            grants.watched_token(socket_of(holders[1]), lambda said: ended.append((1, said))),
         ):
             await asyncio.to_thread(_in_thread, end, holders[0])
             await asyncio.wait_for(done.wait(), 30)
@@ -89,14 +93,14 @@ def _in_thread(work: Callable[[TokenHolder], None], holder: TokenHolder) -> None
 
 
 def test_sockets_of_an_inactive_account_end(api: Caller, holders: list[TokenHolder]) -> None:
-    of_both = [grants.SandboxGrant(holder.sandbox.pk, holder.sandbox.token_hash) for holder in holders]
+    of_both = [grants.SocketGrant(holder.workspace.pk, holder.sandbox.token_hash) for holder in holders]
     assert grants.revoked_grants(of_both) == {}
     account_switch(api.account, is_active=False)
     assert set(grants.revoked_grants(of_both).values()) == {grants.INACTIVE}
 
 
 def test_a_quota_that_only_blocks_ends_no_socket(api: Caller, holders: list[TokenHolder]) -> None:
-    grant = grants.SandboxGrant(holders[0].sandbox.pk, holders[0].sandbox.token_hash)
+    grant = grants.SocketGrant(holders[0].workspace.pk, holders[0].sandbox.token_hash)
     Namespace.objects.update(status="suspended", suspended_by_quota=True)
     assert grants.revoked_grants([grant]) == {}
     Namespace.objects.update(quota_stops_workspaces=True)
@@ -106,7 +110,7 @@ def test_a_quota_that_only_blocks_ends_no_socket(api: Caller, holders: list[Toke
 def test_all_sockets_are_checked_by_one_query(
     api: Caller, holders: list[TokenHolder], django_assert_num_queries: Any
 ) -> None:
-    of_both = [grants.SandboxGrant(holder.sandbox.pk, holder.sandbox.token_hash) for holder in holders] * 50
+    of_both = [grants.SocketGrant(holder.workspace.pk, holder.sandbox.token_hash) for holder in holders] * 50
     with django_assert_num_queries(1):
         grants.revoked_grants(of_both)
 
@@ -116,7 +120,7 @@ def test_while_the_database_is_away_sockets_stay_open(holders: list[TokenHolder]
         raise DatabaseError("away")
 
     monkeypatch.setattr(grants, "batches", away)
-    assert grants.revoked_grants([grants.SandboxGrant(holders[0].sandbox.pk, "other")]) == {}
+    assert grants.revoked_grants([grants.SocketGrant(holders[0].workspace.pk, "other")]) == {}
 
 
 def test_a_check_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,9 @@ def refusal(id: str, token: str = "", headers: dict[str, str] | None = None, end
     return first["status"], found, body
 
 
-def test_a_credential_of_another_kind_is_as_none(world: World) -> None:
+def test_a_credential_of_another_kind_is_as_none(committed_world: World) -> None:
     """Neither as the address's token nor as a header."""
-    given, ids = headers_by_kind(world)
+    given, ids = headers_by_kind(committed_world)
     known = refusal(ids["sandbox_id"])
     assert (known[0], known[2]["code"]) == (401, "unauthorized")
     for kind, headers in given.items():

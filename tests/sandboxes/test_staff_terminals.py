@@ -64,7 +64,7 @@ def test_the_button_of_the_admin_leads_to_the_page_with_a_new_token(staff: Clien
     assert "no-store" in answer["Cache-Control"]
     assert answer["Referrer-Policy"] == "no-referrer"
     token = target.fragment.removeprefix("token=")
-    assert require_socket_holder(sandbox.pk, token).sandbox == sandbox
+    assert require_socket_holder(sandbox.pk, token).workspace == sandbox.workspace
     assert Sandbox.objects.get().token_hash == before
     assert not [row for row in StaffToken.objects.values_list("pk", flat=True) if row in token]
 
@@ -153,7 +153,7 @@ def remove_user(token: str) -> None:
 @pytest.mark.parametrize("end", [expire, dismiss, deactivate, demote, remove_user])
 def test_it_ends_with_its_time_and_with_its_user(sandbox: Sandbox, token: str, end: Any) -> None:
     holder = require_socket_holder(sandbox.pk, token)
-    grant = grants.SandboxGrant(sandbox.pk, holder.staff_hash, staff=True)
+    grant = grants.SocketGrant(sandbox.workspace_id, holder.token_hash, staff=True)
     assert grants.revoked_grants([grant]) == {}
     end(token)
     assert grants.revoked_grants([grant]) == {grant: grants.STAFF_ENDED}
@@ -163,7 +163,7 @@ def test_it_ends_with_its_time_and_with_its_user(sandbox: Sandbox, token: str, e
 
 def test_it_ends_with_the_sandbox_and_where_nothing_may_run(sandbox: Sandbox, token: str) -> None:
     holder = require_socket_holder(sandbox.pk, token)
-    grant = grants.SandboxGrant(sandbox.pk, holder.staff_hash, staff=True)
+    grant = grants.SocketGrant(sandbox.workspace_id, holder.token_hash, staff=True)
     Namespace.objects.update(status="suspended", suspended_by_hand=True)
     assert grants.revoked_grants([grant]) == {grant: grants.SUSPENDED}
     Namespace.objects.update(status="active", suspended_by_hand=False)
@@ -178,8 +178,8 @@ def test_it_ends_with_the_sandbox_and_where_nothing_may_run(sandbox: Sandbox, to
 
 def test_the_owners_token_and_the_staffs_do_not_end_each_other(sandbox: Sandbox, token: str) -> None:
     holder = require_socket_holder(sandbox.pk, token)
-    staffs = grants.SandboxGrant(sandbox.pk, holder.staff_hash, staff=True)
-    owners = grants.SandboxGrant(sandbox.pk, sandbox.token_hash)
+    staffs = grants.SocketGrant(sandbox.workspace_id, holder.token_hash, staff=True)
+    owners = grants.SocketGrant(sandbox.workspace_id, sandbox.token_hash)
     services.token_regenerate(workspace=sandbox.workspace, actor="owner")
     assert grants.revoked_grants([staffs, owners]) == {owners: grants.REPLACED}
 

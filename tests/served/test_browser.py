@@ -89,11 +89,16 @@ def test_the_admin_is_logged_in_to_and_used(served: TestInstance, chromium: Brow
     assert_local(page, served)
 
 
-def test_staff_open_the_terminal_page_of_a_sandbox(served: TestInstance, chromium: Browser) -> None:
+@pytest.mark.parametrize("model", ["sandboxes/sandbox", "workspaces/workspace"])
+def test_staff_open_the_terminal_page(served: TestInstance, chromium: Browser, model: str) -> None:
     """As far as the fake driver goes, whose machines have no terminals."""
-    made = served.api().call("POST", "/sandbox", 201, json={"name": "Page", "image": "localhost/tiny:1"})
-    id = made["sandbox"]["id"]
-    page = logged_in(served, chromium, f"/admin/sandboxes/sandbox/_actions/terminal/?row={id}")
+    api = served.api()
+    if model == "sandboxes/sandbox":
+        made = api.call("POST", "/sandbox", 201, json={"name": "Page", "image": "localhost/tiny:1"})["sandbox"]
+    else:
+        made = api.create("localhost/tiny:1")
+    id = made["id"]
+    page = logged_in(served, chromium, f"/admin/{model}/_actions/terminal/?row={id}")
     page.value("document.querySelector('[name=reason]').value = 'why'")
     page.value("document.querySelector('#confirm-action').requestSubmit()")
     shows(page, f"location.pathname === '/s/{id}/terminal' && document.querySelector('#status')")

@@ -79,7 +79,7 @@ def test_what_fails_in_ws_itself_is_no_code_of_the_program(ws: Ws, made: str) ->
 def test_files_go_up_and_down(ws: Ws, made: str, tmp_path: Path) -> None:
     source = tmp_path / "a file"
     source.write_bytes(bytes(range(256)) * 1000)
-    assert "1 files, 250 KiB" in ws.output("cp", source, f"{made}:/srv/deep/")
+    assert "1 file, 250 KiB" in ws.output("cp", source, f"{made}:/srv/deep/")
     assert ws.json("cp", f"{made}:/srv/deep/a file", tmp_path / "back")["bytes"] == 256000
     assert (tmp_path / "back").read_bytes() == source.read_bytes()
     (tmp_path / "folder").mkdir()

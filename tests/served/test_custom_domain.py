@@ -15,6 +15,7 @@ import pytest
 from cryptography import x509
 
 from tests.certificates.pebble import Pebble, open_pebble
+from tests.clients.cli.runner import Ws
 from tests.commands.conftest import free_port
 from tests.domains.zone import EDGE, Zone, open_zone
 from tests.vm.client import Api, until
@@ -149,6 +150,27 @@ def test_a_name_that_is_not_connected_ends_in_the_handshake_and_is_not_ordered(p
         assert is_refused(platform, name)
         assert platform.plain(name)[0] == 404
     assert platform.ca.orders() == orders
+
+
+def test_the_command_line_connects_a_domain_and_waits_for_its_certificate(
+    platform: Platform, page: dict[str, Any], tmp_path: Path
+) -> None:
+    ws = Ws(tmp_path)
+    ws.output("login", "--file", platform.instance.instance.credentials_file)
+    name = "cli.example.com"
+    assert f"verify={page['id']}" in ws.fails(5, "pages", "domain", "add", "shop", name)
+    assert f"_platform.{name}" in ws.run("pages", "domain", "check", "shop", name).stdout
+    platform.zone.point(name)
+    platform.zone.prove(name, page["id"])
+    ws.output("pages", "domain", "check", "shop", name)
+    done = ws.run("pages", "domain", "add", "--wait", "--timeout", "60", "shop", name)
+    assert (done.exit_code, done.stdout) == (0, f"https://{name}\n"), done.output
+    assert "certificate active" in done.stderr
+    assert [row["page"] for row in ws.json("pages", "domain", "list")] == ["shop"]
+    ws.output("pages", "domain", "rm", "-y", "shop")
+    assert "No domain" in ws.fails(4, "pages", "domain", "show", "shop")
+    port = ("port", "domain", "add", "8080", name, page["source_workspace_id"])
+    assert "Error: " in ws.fails(4, *port)
 
 
 def domain_of(api: Api) -> dict[str, Any]:

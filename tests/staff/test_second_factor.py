@@ -310,12 +310,6 @@ def test_who_has_the_host_resets_it(user: User, recovery: list[str]) -> None:
             call_command("second_factor_reset", name)
 
 
-def test_a_session_ends_with_its_setting(client: Client) -> None:
-    assert settings.SESSION_COOKIE_AGE == settings.ENV.admin_session_seconds == 12 * 3600
-    left = client.session.get_expiry_date() - timezone.now()
-    assert timedelta(hours=11) < left <= timedelta(hours=12, seconds=5)
-
-
 def test_nobody_resets_the_own_one_without_a_code(client: Client, user: User, recovery: list[str]) -> None:
     send(client, code_of(secret_of(user)))
     answer = confirm(client, "auth/user", "reset_factor", user.pk, reason="I have it, but no code.")

@@ -19,13 +19,20 @@ IN_BETWEEN = frozenset(
 )
 # A process that restarts may cost a request; nothing may take longer than this to serve again.
 PATIENCE_SECONDS = 30.0
+# Limits are those of a hang: beside other work everything takes several times as long.
+BUSY = 4
+ANSWER_SECONDS = 300.0
 
 
-def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The condition's first true value; fails the test with `what` after so many seconds."""
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], Any], seconds: float, what: str, *, busy: float = BUSY) -> Any:
+    """The condition's first true value; fails the test with `what` where it does not come.
+
+    `seconds` is more than it takes on a host that has nothing else to do; it may take `busy` times as long.
+    """
+    limit = seconds * busy
+    deadline = time.monotonic() + limit
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {limit:.0f} s: {what}"
         time.sleep(0.1)
     return found
 
@@ -36,7 +43,9 @@ class Api:
     def __init__(self, base_url: str, client_id: str, secret: str) -> None:
         headers = {"X-Client-ID": client_id, "X-Client-Secret": secret}
         limits = httpx.Limits(max_connections=200)
-        self.http = httpx.Client(base_url=base_url, headers=headers, timeout=120, trust_env=False, limits=limits)
+        self.http = httpx.Client(
+            base_url=base_url, headers=headers, timeout=ANSWER_SECONDS, trust_env=False, limits=limits
+        )
 
     def call(self, method: str, path: str, expect: int = 200, **request: Any) -> dict[str, Any]:
         """The response's body; fails the test with it where the status differs."""

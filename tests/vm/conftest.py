@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from tests.commands.conftest import free_port
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
+from tests.vm.sleep_command import SleepCommand, open_sleep_command
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,14 @@ class Witness:
 
 
 @pytest.fixture(scope="session")
-def instance() -> Iterator[TestInstance]:
-    with new_instance() as made:
+def push_port() -> int:
+    """Where the instance may send notifications to; a test that listens there stands for a push service."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def instance(push_port: int) -> Iterator[TestInstance]:
+    with new_instance(PLATFORM_PRIVATE_RECEIVERS=f"127.0.0.1:{push_port}") as made:
         made.start()
         yield made
 
@@ -32,6 +41,12 @@ def instance() -> Iterator[TestInstance]:
 @pytest.fixture(scope="session")
 def api(instance: TestInstance) -> Api:
     return instance.api()
+
+
+@pytest.fixture(scope="session")
+def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
+    with open_sleep_command(instance.instance, instance.settings) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +63,11 @@ def clean(instance: TestInstance, api: Api, witness: Witness) -> Iterator[None]:
     assert_unnoticed(instance, api, witness)
     api.delete_all(keep=[witness.id])
     assert_nothing_is_left_over(instance, api)
+
+
+def is_right(clock: str, *, since: float) -> bool:
+    """Whether the whole seconds that a guest's clock had, read between `since` and now, are right to half a second."""
+    return since - 1.5 < float(clock) < time.time() + 0.5
 
 
 def boot_of(api: Api, workspace_id: str) -> str:

@@ -114,8 +114,11 @@ def wanted(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
     return {kind: frozenset(row["id"] for row in rows if kind in HOLDS.get(row["status"], ())) for kind in kinds}
 
 
-def assert_nothing_is_left_over(instance: TestInstance, api: Api, seconds: float = SETTLE_SECONDS) -> None:
-    """The host has what the rows say and nothing else, at the latest two passes of the reconciliation from now."""
+def assert_nothing_is_left_over(instance: TestInstance, api: Api, *, at_once: bool = False) -> None:
+    """The host has what the rows say and nothing else, at the latest after two passes of the reconciliation.
+
+    `at_once`: before the next pass.
+    """
     seen: dict[str, Any] = {}
 
     def agree() -> bool:
@@ -129,6 +132,9 @@ def assert_nothing_is_left_over(instance: TestInstance, api: Api, seconds: float
         return seen["host"] == seen["wanted"] and not seen["outward"] and not seen["resolvers"]
 
     try:
-        until(agree, seconds, "host and rows agree")
+        if at_once:
+            until(agree, RECONCILE_SECONDS / 3, "host and rows agree", busy=1)
+        else:
+            until(agree, SETTLE_SECONDS, "host and rows agree")
     except AssertionError:
         raise AssertionError(f"host and rows disagree: {seen}") from None

@@ -14,10 +14,14 @@ from supervise.orphans import ROLE
 
 
 class SleepCommand:
-    """One process that takes ids, so that many sleeps do not start Django as many times."""
+    """One process that takes ids, so that many sleeps do not start Django as many times. It is started when it is first
+    asked, and again where it was ended with the processes of its instance.
+    """
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, instance: Instance, settings: Env) -> None:
+        """`settings` as the instance's processes have them."""
+        self._instance, self._settings = instance, settings
+        self._process: subprocess.Popen[str] | None = None
 
     def sleep(self, workspace_id: str) -> None:
         """Returns when the workspace sleeps; fails the test where it does not."""
@@ -26,28 +30,40 @@ class SleepCommand:
 
     def ask(self, workspace_id: str) -> str:
         """The command's output line."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{workspace_id}\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{workspace_id}\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        environment = process_environment(self._instance, self._settings, supervised=True) | {ROLE: "command"}
+        self._process = subprocess.Popen(
+            [sys.executable, str(ROOT / "manage.py"), "workspace_sleep", "-"],
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        return self._process
 
 
 @contextmanager
 def open_sleep_command(instance: Instance, settings: Env) -> Iterator[SleepCommand]:
-    """Of a running instance; `settings` as its processes have them. The process ends with the block."""
-    environment = process_environment(instance, settings, supervised=True) | {ROLE: "command"}
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "manage.py"), "workspace_sleep", "-"],
-        env=environment,
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    )
+    """Of a running instance. The process ends with the block."""
+    made = SleepCommand(instance, settings)
     try:
-        yield SleepCommand(process)
+        yield made
     finally:
-        process.kill()
-        process.wait()
+        made.close()

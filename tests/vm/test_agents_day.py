@@ -22,7 +22,7 @@ from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
 from tests.vm.outside import outside
 from tests.vm.sandbox_sockets import connect, connect_patiently, cut
-from tests.vm.sleep_command import open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 
 pytestmark = [pytest.mark.vm, pytest.mark.host, pytest.mark.usefixtures("clean")]
 
@@ -134,8 +134,10 @@ def unplugged(instance: TestInstance, ip: str) -> Iterator[None]:
         subprocess.run(["ip", "link", "set", tap, "up"], check=True)
 
 
-@pytest.mark.timeout(600)
-def test_an_agents_day(instance: TestInstance, api: Api, agent: Agent, git_remote: GitHost) -> None:
+@pytest.mark.timeout(1800)
+def test_an_agents_day(
+    instance: TestInstance, api: Api, agent: Agent, git_remote: GitHost, sleep_command: SleepCommand
+) -> None:
     clone_by_password_and_key(agent, git_remote)
     client = connect(agent.sandbox, agent.token)
     edit_under_a_watch(agent, client)
@@ -144,7 +146,7 @@ def test_an_agents_day(instance: TestInstance, api: Api, agent: Agent, git_remot
     resized = client.ask("terminal_resized", a="r", id=build.id, cols=77, rows=22)
     assert (resized["cols"], resized["rows"]) == (77, 22)
     build.see_more()
-    lose_connections(instance, api, agent, build)
+    lose_connections(instance, api, agent, build, sleep_command)
     agent.run("touch /tmp/enough")
     assert build.client.expect("terminal_exited")["exitCode"] == 0
     assert_whole(build.output)
@@ -181,7 +183,7 @@ def edit_under_a_watch(agent: Agent, client: WebSocketClient) -> None:
     client.ask("watch_stopped", type="stop_watch")
 
 
-def lose_connections(instance: TestInstance, api: Api, agent: Agent, build: Build) -> None:
+def lose_connections(instance: TestInstance, api: Api, agent: Agent, build: Build, sleep_command: SleepCommand) -> None:
     """The client's connection and the machine's network, the process that serves it, and the machine by its sleep."""
     workspace = agent.sandbox["workspace_id"]
     with unplugged(instance, api.get(workspace)["ip"]):
@@ -192,8 +194,7 @@ def lose_connections(instance: TestInstance, api: Api, agent: Agent, build: Buil
     cut(build.client)
     build.resume(connect_patiently(agent.sandbox, agent.token))
     cut(build.client)
-    with open_sleep_command(instance.instance, instance.settings) as command:
-        command.sleep(workspace)
+    sleep_command.sleep(workspace)
     assert workspace not in machine_pids(instance)
     build.resume(connect(agent.sandbox, agent.token))
 

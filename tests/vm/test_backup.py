@@ -55,7 +55,7 @@ def prepare_workspaces(original: TestInstance, api: Api) -> Workspaces:
 
 
 # Two instances of its own are prepared and started, one after the other.
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_sleeping_workspace_of_a_backup_wakes_in_another_folder(folder: Path) -> None:
     backups = folder / "backups"
     with new_instance(PLATFORM_CACHE_DIR=str(folder / "c1")) as original:

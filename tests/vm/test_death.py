@@ -21,6 +21,7 @@ from tests.vm.onhost import machine_pids
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 OUTAGE_SECONDS = 10
+ATTEMPTS = 3  # a busy host may claim one of some operations late
 
 
 @pytest.fixture
@@ -152,10 +153,16 @@ def test_a_redis_that_is_gone_for_ten_seconds_delays_a_create_and_breaks_nothing
     instance.wait_until_running()
     after = instance.pids()
     assert {name for name in before if after[name] != before[name]} == {"redis"}, "only Redis was started again"
-    # Not by the maintenance thread's second notification: wake-ups work again.
-    begun_at = time.monotonic()
-    api.delete(begun)
-    assert time.monotonic() - begun_at < 5
+    assert any(is_woken(instance, api, begun) for _ in range(ATTEMPTS)), "wake-ups work again"
+
+
+def is_woken(instance: TestInstance, api: Api, workspace_id: str) -> bool:
+    """Whether an operation was claimed by its first notification, not by that which the maintenance thread repeats."""
+    api.power(workspace_id, "restart")
+    return instance.query(
+        "SELECT notified_at = created_at FROM workspaces_operation "
+        f"WHERE workspace_id = '{workspace_id}' AND kind = 'restart' ORDER BY created_at DESC LIMIT 1"
+    ) in ([(1,)], [(True,)])
 
 
 def test_a_redis_that_does_not_answer_for_ten_seconds_breaks_nothing(

@@ -9,20 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.sandboxes.sockets.client import Closed
 from tests.vm.browser import Page, browser
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
-from tests.vm.sleep_command import SleepCommand, open_sleep_command
+from tests.vm.sandbox_sockets import connect
+from tests.vm.sleep_command import SleepCommand
+from tests.vm.staff import confirm_action, logged_in_staff
 from tests.vm.web import PORT, Site, make_site
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
 STORM = 50
-
-
-@pytest.fixture(scope="module")
-def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
-    with open_sleep_command(instance.instance, instance.settings) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +59,28 @@ def test_bodies_and_websockets_go_through(site: Site) -> None:
     assert site.visit("POST", "/echo", content=body).content == body
     with site.socket() as opened:
         assert [opened.echo(word) for word in ("one", "two")] == ["one", "two"]
+
+
+def test_staff_open_a_terminal_of_a_machine_that_runs(instance: TestInstance, api: Api, site: Site) -> None:
+    with logged_in_staff(instance) as staff:
+        answer = confirm_action(staff, "workspaces/workspace", "terminal", site.id, reason="why")
+    path, _, token = answer.headers["Location"].partition("/terminal#token=")
+    assert path == f"/s/{site.id}"
+    opened = {"url": f"{instance.settings.base_url}{path}"}
+    with connect(opened, token) as client:
+        made = client.ask("terminal_created", action="terminal_create", command="/bin/sh", args=["-i"])["terminalId"]
+        client.send(a="i", id=made, d="echo $(id -u) $((6 * 7))\n")
+        client.read_until(made, b"0 42\r\n")
+    api.power(site.id, "pause")
+    try:
+        with pytest.raises(Closed) as closed:
+            connect(opened, token)
+        assert (closed.value.code, closed.value.reason) == (1001, "The workspace is paused; it must be running.")
+    finally:
+        api.power(site.id, "resume")
+    history = api.call("GET", "/workspace/activity")["history"][site.id]
+    events = [entry["event"] for entry in history]
+    assert {"staff_terminal", "staff_action"} <= set(events)
 
 
 def test_a_port_without_a_listener_is_reported(api: Api, site: Site) -> None:

@@ -17,7 +17,7 @@ from tests.vm.client import Api, until
 from tests.vm.conftest import Witness, assert_unnoticed
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import SETTLE_SECONDS, assert_nothing_is_left_over
-from tests.vm.sleep_command import SleepCommand, open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 from workspaces.host.engine import KINDS
 from workspaces.models.operation import OperationKind
 
@@ -58,12 +58,6 @@ def stock(api: Api, witness: Witness) -> Iterator[Stock]:
     api.delete_all(keep=[witness.id])
 
 
-@pytest.fixture(scope="module")
-def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
-    with open_sleep_command(instance.instance, instance.settings) as made:
-        yield made
-
-
 @pytest.fixture
 def clean(instance: TestInstance, api: Api, witness: Witness, stock: Stock) -> Iterator[None]:
     """As for the other tests, but that the stock stays for the next round."""
@@ -102,7 +96,7 @@ def prepared(api: Api, sleep_command: SleepCommand, kind: str, workspace_id: str
     return made
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("place", range(ROUNDS))
 def test_vmhost_dies_before_every_step(
     instance: TestInstance, api: Api, sleep_command: SleepCommand, stock: Stock, place: int

@@ -58,7 +58,7 @@ def test_a_timeout_ends_the_whole_process_group(api: Api, machine: str) -> None:
     answer = api.execute(machine, "sleep 4711 & sleep 4711", timeout_seconds=1)
     assert answer["exit_code"] == 124
     assert answer["timed_out"] is True
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 120  # not until the command ends
     assert "4711" not in api.output(machine, "ps | grep -v grep")
 
 
@@ -128,4 +128,4 @@ def test_a_deleted_workspace_leaves_nothing(instance: TestInstance, api: Api, ma
     assert api.call("GET", f"/workspace/{machine}", 404)["error"] == "not_found"
     assert machine not in machine_pids(instance)
     # At once: none of this is left to the reconciliation.
-    assert_nothing_is_left_over(instance, api, seconds=1)
+    assert_nothing_is_left_over(instance, api, at_once=True)

@@ -18,11 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.conftest import free_port
 from tests.notifications.browsers import push_service
 from tests.vm.client import Api, until
 from tests.vm.images import add_image, busybox_root, has_image
-from tests.vm.instances import TestInstance, new_instance
+from tests.vm.instances import TestInstance
 from tests.vm.outside import Outside, outside
 
 pytestmark = pytest.mark.vm
@@ -44,19 +43,6 @@ while True:
     threading.Thread(target=copy, args=(here, there), daemon=True).start()
     threading.Thread(target=copy, args=(there, here), daemon=True).start()
 """
-
-
-@pytest.fixture(scope="module")
-def push_port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
-def sending_instance(push_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestInstance]:
-    with new_instance(PLATFORM_PRIVATE_RECEIVERS=f"127.0.0.1:{push_port}") as made:
-        add_curl(Path(made.settings.images_dir) / "oci", tmp_path_factory.mktemp("curl"))
-        made.start()
-        yield made
 
 
 def add_curl(store: Path, root: Path) -> None:
@@ -110,16 +96,16 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def test_code_in_a_machine_sends_with_curl(
-    sending_instance: TestInstance, push_port: int, tmp_path_factory: pytest.TempPathFactory
+    instance: TestInstance, api: Api, push_port: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    api: Api = sending_instance.api()
+    add_curl(Path(instance.settings.images_dir) / "oci", tmp_path_factory.mktemp("curl"))
     made = api.create(CURL)
     token = api.call("POST", "/notifications/tokens", 201, json={"workspace_id": made["id"]})["token"]["token"]
-    with push_service(push_port) as browsers, outside(sending_instance.id) as place:
+    with push_service(push_port) as browsers, outside(instance.id) as place:
         subscription = browsers.subscriber("tab").subscription
         body = {"device_id": "tab", "platform": "web", "web_push": subscription}
         api.call("POST", "/notifications/devices", 201, json=body)
-        with platform_outside(sending_instance, place, tmp_path_factory.mktemp("r")) as url:
+        with platform_outside(instance, place, tmp_path_factory.mktemp("r")) as url:
             command = (
                 f"curl -sS --max-time 20 -H 'Host: 127.0.0.1' -H 'Authorization: Bearer {token}' "
                 f"-H 'Content-Type: application/json' -d '{{\"title\": \"From inside\"}}' {url}/notifications/send"

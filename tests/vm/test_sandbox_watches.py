@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -14,17 +13,11 @@ from tests.vm.images import BUSYBOX
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
 from tests.vm.sandbox_sockets import connect, connect_patiently
-from tests.vm.sleep_command import SleepCommand, open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 FOLDER = "/w"
 MAX_WATCHES = 8
-
-
-@pytest.fixture
-def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
-    with open_sleep_command(instance.instance, instance.settings) as made:
-        yield made
 
 
 @pytest.fixture

@@ -14,15 +14,9 @@ from tests.vm.images import BUSYBOX
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
 from tests.vm.sandbox_sockets import connect, connect_patiently
-from tests.vm.sleep_command import SleepCommand, open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
-
-
-@pytest.fixture
-def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
-    with open_sleep_command(instance.instance, instance.settings) as made:
-        yield made
 
 
 @pytest.fixture

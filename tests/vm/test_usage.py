@@ -12,7 +12,7 @@ import pytest
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
-from tests.vm.sleep_command import open_sleep_command
+from tests.vm.sleep_command import SleepCommand
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 SIZE = 2 << 20
@@ -80,7 +80,9 @@ def test_nothing_counts_twice_when_vmhost_dies_and_a_machine_restarts(instance: 
 
 
 @pytest.mark.rows
-def test_totals_never_decrease_whatever_ends_or_dies(instance: TestInstance, api: Api) -> None:
+def test_totals_never_decrease_whatever_ends_or_dies(
+    instance: TestInstance, api: Api, sleep_command: SleepCommand
+) -> None:
     key = api.create()["id"]
     shown = until(lambda: (seen := totals(api, key))["total_cpu_time_ns"] and seen, 30, "the machine is measured")
 
@@ -90,9 +92,8 @@ def test_totals_never_decrease_whatever_ends_or_dies(instance: TestInstance, api
         assert all(now[name] >= shown[name] for name in now), (shown, now)
         shown = now
 
-    with open_sleep_command(instance.instance, instance.settings) as sleep_command:
-        sleep_command.sleep(key)
-        look()
+    sleep_command.sleep(key)
+    look()
     api.power(key, "start")
     look()
     instance.kill("redis")

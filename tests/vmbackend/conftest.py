@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,21 @@ from typing import Any
 import pytest
 
 from tests.vmbackend.hold_factory import LocalHold
-from vmbackend.driver import Boot, Driver, Event, EventKind, MachineSpec
+from vmbackend.driver import Boot, Driver, Event, EventKind, MachineSpec, MachineState
 from vmbackend.fake.driver import FakeDriver
 from vmbackend.fake.guest import fake_sessions
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
+
+# Holds a secret in memory only and writes it to a file on request.
+SECRET_SCRIPT = """
+n=$(cat /proc/sys/kernel/random/uuid)
+while :; do
+    [ -e request ] && rm request && echo "$n" > reply
+    sleep 0.1
+done
+"""
+SECRET_COMMAND = ("/bin/sh", "-c", SECRET_SCRIPT)
 
 
 @dataclass
@@ -145,22 +156,87 @@ def _fake(root: Path) -> Harness:
     )
 
 
-@pytest.fixture(params=["fake", "mock", pytest.param("libvirt", marks=pytest.mark.vm)])
+BACKENDS = ("fake", "mock", pytest.param("libvirt", marks=pytest.mark.vm))
+
+
+@pytest.fixture(params=BACKENDS)
 def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    """The fake driver; the libvirt driver over libvirt's own mock hypervisor; the libvirt driver over QEMU."""
-    if request.param == "mock":
-        pytest.importorskip("libvirt")
-        made = pytest.importorskip("tests.vmbackend.mock_factory").make_harness(tmp_path, monkeypatch)
-    elif request.param == "libvirt":
-        # Imported late: it needs libvirt and a built guest kit, which the other tests do not.
-        factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
-        made = factory.make_harness(tmp_path)
-    else:
-        made = _fake(tmp_path / "host")
+    made = make_harness(request.param, tmp_path, monkeypatch)
     try:
         yield made
     finally:
         made.close()
+
+
+def make_harness(backend: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
+    """The fake driver; the libvirt driver over libvirt's own mock hypervisor; the libvirt driver over QEMU."""
+    made: Harness
+    if backend == "mock":
+        pytest.importorskip("libvirt")
+        made = pytest.importorskip("tests.vmbackend.mock_factory").make_harness(folder, monkeypatch)
+    elif backend == "libvirt":
+        # Imported late: it needs libvirt and a built guest kit, which the other tests do not.
+        made = pytest.importorskip("tests.vmbackend.libvirt_factory").make_harness(folder)
+    else:
+        made = _fake(folder / "host")
+    return made
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A running machine with SECRET_COMMAND, of tests that neither end it nor change its definition."""
+
+    harness: Harness
+    address: GuestAddress
+
+    @property
+    def id(self) -> str:
+        return self.address.machine_id
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Open a driver for one test, after which the machine runs. One process has one driver at a time: between the
+        tests the machine has none, as between two vmhosts.
+        """
+        self.harness.reopen_driver()
+        try:
+            yield
+            self._run()
+        finally:
+            self.harness.driver.close()
+
+    def _run(self) -> None:
+        """Bring it back to where it runs, whatever a test has left."""
+        if self.harness.driver.state(self.id) is not MachineState.RUNNING:
+            self.harness.driver.start(self.id)
+            self.harness.driver.wait_ready(self.id, self.harness.boot_seconds)
+
+
+@pytest.fixture(scope="module")
+def real_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """One for all of a file, as a boot takes longer than what most tests ask of it."""
+    harness = pytest.importorskip("tests.vmbackend.libvirt_factory").make_harness(tmp_path_factory.mktemp("real"))
+    try:
+        made = Machine(harness, harness.running_machine(cmd=SECRET_COMMAND))
+        harness.driver.close()
+        yield made
+    finally:
+        harness.reopen_driver()
+        harness.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def machine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    if request.param == "libvirt":
+        shared: Machine = request.getfixturevalue("real_machine")
+        with shared.opened():
+            yield shared
+        return
+    harness = make_harness(request.param, tmp_path, monkeypatch)
+    try:
+        yield Machine(harness, harness.running_machine(cmd=SECRET_COMMAND))
+    finally:
+        harness.close()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def _machine(confinement: Confinement, folder: Path, name: str, ip: str) -> Mach
 
 def _as_user(uid: int, *command: str) -> subprocess.CompletedProcess[str]:
     user = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--bounding-set=-all")
-    return subprocess.run([*user, *command], capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run([*user, *command], capture_output=True, text=True, check=False, timeout=120)
 
 
 def _may(uid: int, what: str, path: Path) -> bool:

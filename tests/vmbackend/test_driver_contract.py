@@ -18,7 +18,7 @@ from vmbackend.errors import (
 )
 from vmbackend.policy import NetworkPolicy
 
-from .conftest import Harness, read_content, write_content
+from .conftest import Harness, Machine, read_content, write_content
 
 ABSENT = "never_created"
 
@@ -56,8 +56,8 @@ def test_preparing_again_replaces_the_definition(harness: Harness):
     assert list(harness.driver.inventory().domains).count(spec.id) == 1
 
 
-def test_a_running_machine_cannot_be_prepared(harness: Harness):
-    address = harness.running_machine()
+def test_a_running_machine_cannot_be_prepared(machine: Machine):
+    harness, address = machine.harness, machine.address
     with pytest.raises(InvalidMachineState):
         harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
@@ -175,9 +175,9 @@ def test_capacity_subtracts_running_machines(harness: Harness):
     assert before.arch in ("amd64", "arm64")
 
 
-def test_the_console_is_written_to_the_boot_log(harness: Harness):
+def test_the_console_is_written_to_the_boot_log(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.require_guest()
-    address = harness.running_machine()
     deadline = time.monotonic() + harness.boot_seconds
     while not harness.driver.boot_log(address.machine_id).exists():
         assert time.monotonic() < deadline
@@ -199,18 +199,18 @@ def test_the_console_log_of_earlier_starts_is_removed_only_without_keep_logs(har
     assert not rotated_path(log).exists()
 
 
-def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(harness: Harness):
+def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.require_guest()
-    address = harness.running_machine()
-    assert harness.driver.agent_responds(address.machine_id, 10)
+    assert harness.driver.agent_responds(address.machine_id, 120)
     harness.driver.pause(address.machine_id)
     assert not harness.driver.agent_responds(address.machine_id, 1)
     with pytest.raises(MachineNotFound):
         harness.driver.agent_responds(ABSENT, 1)
 
 
-def test_a_terminal_in_a_machine_is_a_tty(harness: Harness):
-    address = harness.running_machine()
+def test_a_terminal_in_a_machine_is_a_tty(machine: Machine):
+    harness, address = machine.harness, machine.address
 
     async def talk(session) -> tuple[bytes, int | None]:
         terminal = await session.open_terminal(["/bin/sh", "-c", "stty size; tty; read line; exit 7"], cols=91, rows=33)
@@ -222,7 +222,7 @@ def test_a_terminal_in_a_machine_is_a_tty(harness: Harness):
         await terminal.close()
         return seen, ended.exit_code
 
-    seen, code = harness.pool.call(address, talk, 60)
+    seen, code = harness.pool.call(address, talk, 300)
     assert b"33 91" in seen
     assert b"/dev/pts/" in seen
     assert code == 7

@@ -31,7 +31,7 @@ def guest(local: LocalGuest) -> Iterator[Guest]:
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -40,7 +40,8 @@ def states(machine: harness.Machine) -> dict[str, guest.WorkloadState]:
 
 
 def wait_for_state(machine: harness.Machine, name: str, state: str) -> guest.WorkloadState:
-    for _ in range(150):
+    deadline = time.monotonic() + harness.HANG_SECONDS
+    while time.monotonic() < deadline:
         found = states(machine).get(name)
         if found is not None and found.state == state:
             return found
@@ -77,7 +78,7 @@ def test_workloads_change_while_the_machine_runs(start: Start) -> None:
     wait_for_state(machine, "web", "running")
     assert states(machine)["kept"] == before
     machine.qmp("system_powerdown")
-    assert machine.wait_off() < 5
+    assert "programs" not in machine.wait_off()
 
 
 def test_a_workload_is_stopped_with_its_children_and_started_again(start: Start) -> None:

@@ -145,7 +145,7 @@ store.ensure("localhost/big", progress=progress, deadline=time.monotonic() + 60)
 
 def wait_for_tools(root: Path) -> None:
     """Wait until the tools of a killed pull have ended: the kernel kills them shortly after it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if not any(refers_to(process, str(root).encode()) for process in Path("/proc").glob("[0-9]*")):
             return

@@ -65,7 +65,7 @@ _OTHER_PROCESS = """
         prepare("/bin/sh", "-c", "sleep 6; exit 9")
         driver.start("m1")
         if step == "start-and-wait":
-            driver.wait_ready("m1", 60)
+            driver.wait_ready("m1", 300)
         kill_self()
     if step == "die-before-it-runs":
         prepare()
@@ -74,7 +74,7 @@ _OTHER_PROCESS = """
     if step.startswith("begin"):
         prepare()
         driver.start("m1")
-        driver.wait_ready("m1", 60)
+        driver.wait_ready("m1", 300)
     if step == "begin-and-die-in-sleep":
         threading.Thread(target=driver.sleep, args=("m1",), daemon=True).start()
         kill_self_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
@@ -83,7 +83,7 @@ _OTHER_PROCESS = """
     if step == "begin-two":
         prepare(number=2)
         driver.start("m2")
-        driver.wait_ready("m2", 60)
+        driver.wait_ready("m2", 300)
         kill_self()
     if step == "die-before-the-pid":
         prepare()
@@ -111,7 +111,7 @@ _OTHER_PROCESS = """
         Confiner.limit = lambda *arguments: kill_self()
         driver.start("m1")
     if step == "wait":
-        driver.wait_ready("m1", 60)
+        driver.wait_ready("m1", 300)
     time.sleep(float(sys.argv[5]))
     print("found", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
     if step == "resume":
@@ -122,7 +122,7 @@ _OTHER_PROCESS = """
         print("resumed", driver.state("m1"), largest, flush=True)
     if step == "continue":
         driver.start("m1")
-        driver.wait_ready("m1", 60)
+        driver.wait_ready("m1", 300)
         driver.resync_guest("m1")
         print("now", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
     os._exit(0)
@@ -140,7 +140,7 @@ def step(short: Path) -> Iterator[Step]:
     def run(name: str, seconds: str = "0.5") -> str:
         code = textwrap.dedent(_OTHER_PROCESS)
         command = [sys.executable, "-c", code, str(short), instance, str(subnet), name, seconds]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.stdout
 

@@ -20,7 +20,7 @@ from vmbackend.libvirt.record import MachineDir, Status
 
 
 def _wait_until(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -138,7 +138,7 @@ class TestEvents:
         started = time.monotonic()
         with pytest.raises(MachineExited):
             channels.wait_ready("m1", started + 30)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 25
 
     def test_a_reset_is_reported_as_a_panic(self, channels, files, reported):
         channels.begin_start(files, wake=False)

@@ -174,7 +174,7 @@ def test_saving_one_machine_does_not_delay_samples_of_another(harness: Harness) 
 def test_the_guest_reports_its_disk_usage(harness: Harness) -> None:
     harness.require_guest()
     address = harness.running_machine()
-    assert harness.driver.agent_responds(address.machine_id, 10)
+    assert harness.driver.agent_responds(address.machine_id, 120)
     before = harness.driver.guest_disk(address.machine_id, 5)
     assert 0 <= before.used_bytes < before.total_bytes <= 64 << 20
     harness.pool.call(address, _use_resources)

@@ -11,17 +11,8 @@ from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import CapacityExceeded, InvalidMachineState, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
 
-from .conftest import Harness
+from .conftest import Harness, Machine
 
-# Holds a secret in memory only and writes it to a file on request.
-SECRET_SCRIPT = """
-n=$(cat /proc/sys/kernel/random/uuid)
-while :; do
-    [ -e request ] && rm request && echo "$n" > reply
-    sleep 0.1
-done
-"""
-SECRET_COMMAND = ("/bin/sh", "-c", SECRET_SCRIPT)
 CLOCK_ERROR = 0.5
 
 
@@ -45,7 +36,7 @@ async def _list_root(session):
 def read_secret(harness: Harness, address: GuestAddress) -> str:
     """The secret that SECRET_COMMAND holds in memory."""
     script = "rm -f reply; : > request; while ! grep -q . reply; do sleep 0.1; done 2>/dev/null; cat reply"
-    result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=20.0), 30)
+    result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=120.0), 150)
     secret = str(result.stdout.decode().strip())
     assert secret
     return secret
@@ -60,14 +51,14 @@ def read_clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, 
     """The guest's clock, and the host's before and after. busybox's `date` has whole seconds only, adjtimex more."""
     command = "if [ -e /bin/adjtimex ]; then adjtimex; else date '+tv_sec: %s tv_usec: %6N'; fi"
     before = time.time()
-    result = harness.pool.call(address, lambda session: session.execute(command), 30)
+    result = harness.pool.call(address, lambda session: session.execute(command), 150)
     after = time.time()
     fields = dict(re.findall(r"(tv_u?sec):\s+(\d+)", result.stdout.decode()))
     return before, int(fields["tv_sec"]) + int(fields["tv_usec"]) / 1e6, after
 
 
-def test_memory_survives_a_sleep(harness: Harness):
-    address = harness.running_machine(cmd=SECRET_COMMAND)
+def test_memory_survives_a_sleep(machine: Machine):
+    harness, address = machine.harness, machine.address
     secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
     wake(harness, address)
@@ -76,8 +67,9 @@ def test_memory_survives_a_sleep(harness: Harness):
     assert harness.driver.inventory().saved == frozenset()
 
 
-def test_a_sleeping_machine_is_asleep_and_reports_saved(harness: Harness):
-    address = harness.sleeping_machine()
+def test_a_sleeping_machine_is_asleep_and_reports_saved(machine: Machine):
+    harness, address = machine.harness, machine.address
+    harness.driver.sleep(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.SAVED
     inventory = harness.driver.inventory()
@@ -87,16 +79,18 @@ def test_a_sleeping_machine_is_asleep_and_reports_saved(harness: Harness):
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
 
 
-def test_a_woken_machine_runs_and_its_saved_memory_is_removed(harness: Harness):
-    address = harness.sleeping_machine()
+def test_a_woken_machine_runs_and_its_saved_memory_is_removed(machine: Machine):
+    harness, address = machine.harness, machine.address
+    harness.driver.sleep(address.machine_id)
     wake(harness, address)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
     assert harness.driver.inventory().saved == frozenset()
 
 
-def test_the_clock_is_correct_after_a_wake_and_resync(harness: Harness):
+def test_the_clock_is_correct_after_a_wake_and_resync(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.require_guest()
-    address = harness.sleeping_machine()
+    harness.driver.sleep(address.machine_id)
     time.sleep(harness.sleep_seconds)
     wake(harness, address)
     harness.driver.resync_guest(address.machine_id)
@@ -104,8 +98,8 @@ def test_the_clock_is_correct_after_a_wake_and_resync(harness: Harness):
     assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
 
 
-def test_a_paused_machine_sleeps_and_wakes_running(harness: Harness):
-    address = harness.running_machine(cmd=SECRET_COMMAND)
+def test_a_paused_machine_sleeps_and_wakes_running(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.driver.pause(address.machine_id)
     harness.driver.sleep(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
@@ -114,9 +108,9 @@ def test_a_paused_machine_sleeps_and_wakes_running(harness: Harness):
     read_secret(harness, address)
 
 
-def test_a_machine_can_sleep_repeatedly(harness: Harness):
+def test_a_machine_can_sleep_repeatedly(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.require_guest()
-    address = harness.running_machine(cmd=SECRET_COMMAND)
     for _ in range(3):
         harness.driver.sleep(address.machine_id)
         wake(harness, address)
@@ -162,8 +156,9 @@ def test_ending_a_sleeping_machine_removes_its_memory(harness: Harness, method: 
         assert address.machine_id not in harness.driver.inventory().ids()
 
 
-def test_operations_on_running_machines_are_refused_while_asleep(harness: Harness):
-    address = harness.sleeping_machine()
+def test_operations_on_running_machines_are_refused_while_asleep(machine: Machine):
+    harness, address = machine.harness, machine.address
+    harness.driver.sleep(address.machine_id)
     for method in ("pause", "resume", "resync_guest", "reset_disk"):
         with pytest.raises(InvalidMachineState):
             getattr(harness.driver, method)(address.machine_id)
@@ -180,9 +175,9 @@ def test_a_machine_that_is_off_can_neither_sleep_nor_resync(harness: Harness):
             getattr(harness.driver, method)(spec.id)
 
 
-def test_a_paused_machine_can_resync_after_resume(harness: Harness):
+def test_a_paused_machine_can_resync_after_resume(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.require_guest()
-    address = harness.running_machine()
     harness.driver.pause(address.machine_id)
     with pytest.raises(InvalidMachineState):
         harness.driver.resync_guest(address.machine_id)
@@ -190,8 +185,8 @@ def test_a_paused_machine_can_resync_after_resume(harness: Harness):
     harness.driver.resync_guest(address.machine_id)
 
 
-def test_a_sleeping_machine_survives_the_driver(harness: Harness):
-    address = harness.running_machine(cmd=SECRET_COMMAND)
+def test_a_sleeping_machine_survives_the_driver(machine: Machine):
+    harness, address = machine.harness, machine.address
     secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
     harness.reopen_driver()

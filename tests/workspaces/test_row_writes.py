@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import transaction
@@ -15,7 +16,9 @@ from common.errors import NotFound
 from tests.callers import Caller
 from tests.syntax_trees import syntax_tree
 from tests.workspaces.rows import make_workspace
+from vmbackend.driver import Event, EventKind
 from workspaces import rows
+from workspaces.host.machine_events import handle_machine_event
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -104,3 +107,37 @@ def test_a_workspace_that_is_being_deleted_takes_no_changes_of_its_owner(api: Ca
     with pytest.raises(NotFound):
         rows.update_columns(row, name="x")
     assert rows.update_row(row, error_code="x")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("fields", [None, ["status", "name"]])
+def test_a_row_is_locked_and_read_by_one_statement(
+    api: Caller, django_assert_num_queries: Any, fields: list[str] | None
+) -> None:
+    row = make_workspace(api.account)
+    Workspace.objects.filter(pk=row.pk).update(name="renamed")
+    with transaction.atomic(), django_assert_num_queries(1):
+        rows.lock_current(row, fields)
+    assert row.name == "renamed"
+
+
+@pytest.mark.django_db
+def test_a_deleted_row_is_not_locked(api: Caller) -> None:
+    row = make_workspace(api.account)
+    Workspace.objects.all().delete()
+    with transaction.atomic():
+        rows.lock_row(row)
+        with pytest.raises(Workspace.DoesNotExist):
+            rows.lock_and_read(row)
+        with pytest.raises(NotFound):
+            rows.lock_current(row)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", sorted(set(EventKind) - {EventKind.STOPPED}))
+def test_an_event_that_ends_no_machine_asks_nothing(
+    api: Caller, django_assert_num_queries: Any, kind: EventKind
+) -> None:
+    row = make_workspace(api.account)
+    with django_assert_num_queries(0):
+        handle_machine_event(Event(row.pk, kind), None)  # type: ignore[arg-type]

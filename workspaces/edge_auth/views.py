@@ -77,6 +77,7 @@ class Target:
     public_access: bool
     ingress: list[str]
     ingress_ports: list[int]
+    account_active: bool
     status: str
     ready: bool
     ip: str | None
@@ -93,7 +94,7 @@ class Target:
 
 _COLUMNS = [
     "workspace_id", "port", "slug", "workspace__public_access", "workspace__ingress", "workspace__ingress_ports",
-    "workspace__status", "workspace__ready", "workspace__ip",
+    "workspace__account__is_active", "workspace__status", "workspace__ready", "workspace__ip",
 ]  # fmt: skip
 
 
@@ -186,7 +187,8 @@ def _compiled() -> str:
 
 
 def _is_open(target: Target) -> bool:
-    return target.public_access and (not target.ingress_ports or target.port in target.ingress_ports)
+    is_public = target.public_access and target.account_active
+    return is_public and (not target.ingress_ports or target.port in target.ingress_ports)
 
 
 def is_inside(address: str, networks: Sequence[str]) -> bool:

@@ -36,11 +36,14 @@ END_REASON = "ended"  # in an operation's params: the reason of an end while it 
 
 
 def handle_machine_event(event: Event, driver: Driver) -> None:
-    """Handle one event of the driver. Events of orphans are ignored: reconcile removes those machines."""
-    workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
-    if workspace is None:
+    """Handle one event of the driver: the end of a machine, of all that it reports.
+
+    Events of orphans are ignored: reconcile removes those machines.
+    """
+    if event.kind is not EventKind.STOPPED or event.reason is None:
         return
-    if event.kind is EventKind.STOPPED and event.reason is not None:
+    workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
+    if workspace is not None:
         handle_machine_end(workspace, event.reason, driver)
 
 

@@ -22,7 +22,7 @@ from workspaces.host.context import Context
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
 from workspaces.operations import queue
-from workspaces.rows import lock_row, update_if
+from workspaces.rows import lock_and_read, update_if
 from workspaces.ssh.services import renew_access
 from workspaces.states import TRANSITIONAL, Provisioning, Status
 from workspaces.transitions import TransitionLost, transition
@@ -80,8 +80,7 @@ def running_fields(row: Workspace, now: datetime | None = None) -> dict[str, Any
 
 def lock_for_outcome(row: Workspace) -> None:
     """Lock the row and read what the owner may have changed since the operation began."""
-    lock_row(row)
-    row.refresh_from_db(fields=LIFECYCLE_COLUMNS)
+    lock_and_read(row, LIFECYCLE_COLUMNS)
 
 
 def rest_status(row: Workspace, status: Status) -> Status:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 
+from accounts.models import Account
 from common.errors import DomainError
 from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
@@ -78,6 +80,23 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     found.delete()
     left = workspace.public_ports.count()
     write_columns(workspace, "port_withdrawn", f"Port {port} is no longer public.", actor, published_ports=left)
+
+
+def account_ports_follow(account: Account) -> None:
+    """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is. After the commit the
+    routes of its public ports are forgotten, and where it is inactive connections to them that are open are closed.
+    What is not done, as the process dies: a route ends with its second, a connection by itself.
+    """
+    if not account.is_active:
+        transaction.on_commit(partial(_account_ports_close, account), robust=True)
+
+
+def _account_ports_close(account: Account) -> None:
+    rows = Workspace.objects.filter(account=account, published_ports__gt=0).select_related("host")
+    for workspace in rows.defer("env", "workloads").prefetch_related("public_ports"):
+        route_cache.invalidate_routes_now(workspace)
+        if workspace.status == Status.RUNNING:
+            apply_on_host(workspace, [port.port for port in workspace.public_ports.all()])
 
 
 def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:

@@ -32,6 +32,7 @@ def overview_panels(request: HttpRequest, row: Page) -> Iterator[Panel]:
         ("Namespace", row_link(row.namespace)),
         ("Host name", f"{row.slug}.{row.domain}"),
         ("Served as", row.published_slug or "not served"),
+        *([("Disabled by staff", row.disabled_reason)] if row.disabled_reason else []),
         ("Files follow", "not yet" if row.is_stale else "yes"),
         ("Made of", link(row.source_workspace_id, change_url("workspaces.Workspace", row.source_workspace_id))),
         ("Release", row.release or "-"),

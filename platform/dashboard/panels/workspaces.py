@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -25,12 +26,16 @@ from common.admin_columns import (
 )
 from common.admin_pages import Chart, Panel, page, panel, table
 from common.times import from_epoch
+from console.terminals import TERMINAL
 from credits.models import Balance, Entry
 from dashboard.panels.columns import ENTRIES, OPERATIONS, STAFF, audit
 from sandboxes.models import Sandbox
+from sandboxes.tokens import STAFF_PERMISSION
 from staff.models import StaffEntry
 from workspaces.live_views import PERMISSION as LIVE
 from workspaces.models import Activity, Metered, Operation, Usage, Workspace, WorkspaceHour
+from workspaces.models.workspace import Kind
+from workspaces.states import Status
 
 WORKSPACE = "workspaces.Workspace"
 HOURS = 72
@@ -118,12 +123,22 @@ def _machine(row: Workspace) -> list[tuple[str, object]]:
 
 @panel(WORKSPACE, "Live", LIVE)
 def live_panel(request: HttpRequest, row: Workspace) -> Panel:
-    data = {"address": reverse("admin:workspaces_workspace_live", args=[row.pk])}
-    if row.kind == "sandbox" and request.user.has_perm("sandboxes.change_sandbox"):
+    data = {
+        "address": reverse("admin:workspaces_workspace_live", args=[row.pk]),
+        "terminal": _terminal_address(row) if request.user.has_perm(STAFF_PERMISSION) else "",
+    }
+    return Panel("Numbers and console", template="dashboard/live.html", data=data, wide=True)
+
+
+def _terminal_address(row: Workspace) -> str:
+    """Where a terminal is opened; empty where there is none: a workspace is not woken for it."""
+    if row.kind == Kind.SANDBOX:
         sandbox = Sandbox.objects.filter(workspace=row).only("id").first()
-        data["terminal"] = change_url("sandboxes.Sandbox", sandbox.pk) if sandbox else ""
-    note = "" if row.kind == "sandbox" else "Terminals exist for sandboxes alone; a workspace is reached by SSH."
-    return Panel("Numbers and console", template="dashboard/live.html", data=data, note=note, wide=True)
+        return change_url("sandboxes.Sandbox", sandbox.pk) if sandbox else ""
+    if row.status != Status.RUNNING:
+        return ""
+    page = reverse("admin:workspaces_workspace_staff_action", args=[TERMINAL.name])
+    return f"{page}?{urlencode({'row': row.pk, 'at': 'row'})}"
 
 
 @panel(WORKSPACE, "Lifecycle")

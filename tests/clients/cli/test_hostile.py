@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_command
 
 from microvm import Microvm, Retries
+from microvm.cli.app import make_app
 from microvm.cli.completion import profile_names, workspace_names
 from microvm.cli.profiles import Profile, ProfileStore
 from microvm.cli.ssh import SshOptions, environment_of_children, ssh_words
@@ -87,7 +90,8 @@ def test_what_a_shell_would_evaluate_is_no_completion(
     for each in (name, "good-1.x"):
         store.save(each, Profile(server.url, "c", "s"))
     server.steps = [answer(200, {"success": True, "workspaces": [workspace(slug=name), workspace(slug="box")]})]
-    assert workspace_names("") == ["box"]
+    context = typer.Context(get_command(make_app()))
+    assert workspace_names(context, "") == ["box"]
     assert profile_names("") == ["good-1.x"]
 
 

@@ -19,7 +19,7 @@ from tests.sandboxes.sockets.client import Closed, Refused, WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 from workspaces import last_used
 from workspaces.lifecycle.serializers import MIN_SUSPEND_AFTER_SECONDS
-from workspaces.models import Workspace
+from workspaces.models import Operation, Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,7 +86,7 @@ def test_staff_are_refused_by_a_close_code_which_their_page_can_read(box: Box, a
         for each in (box.sandbox, stopped)
     ]
     cases = [
-        ("sbs_unknown", "", 4401, "The sandbox token is missing or unknown."),
+        ("sbs_unknown", "", 4401, "The token is missing or unknown, or its time is over."),
         (tokens[0], stopped.pk, 4401, "This token is that of another sandbox."),
         (tokens[1], stopped.pk, 1001, "The workspace is stopped; it must be running."),
     ]
@@ -95,6 +95,25 @@ def test_staff_are_refused_by_a_close_code_which_their_page_can_read(box: Box, a
             WebSocketClient(box.streams.socket, f"/s/{id or box.sandbox.pk}/ws?token={token}").expect("connected")
         assert (closed.value.code, closed.value.reason) == (code, reason)
     assert box.connect(token=tokens[0]).ask("terminal_list", action="terminal_list")["terminals"] == []
+
+
+def test_staff_open_terminals_of_a_plain_workspace_until_it_sleeps(box: Box) -> None:
+    workspace = box.sandbox.workspace
+    box.sandbox.delete()
+    Workspace.objects.update(kind="workspace")
+    user = get_user_model().objects.create_superuser("carol")
+    token = services.staff_token_create(workspace=workspace, user=user, actor="staff carol")
+    client = box.connect(token=token, id=workspace.pk)
+    made = client.ask("terminal_created", **shell("read x; echo got $x"))["terminalId"]
+    client.send(a="i", id=made, d="it\n")
+    client.read_until(made, b"got it\r\n")
+    Workspace.objects.update(status="sleeping")
+    assert client.wait_closed().code == 1001
+    with pytest.raises(Closed) as closed:
+        box.connect(token=token, id=workspace.pk)
+    assert (closed.value.code, closed.value.reason) == (1001, "The workspace is sleeping; it must be running.")
+    assert not Operation.objects.exists()
+    assert token not in box.streams.log.read_text()
 
 
 def test_a_token_that_ends_closes_its_sockets_in_every_process(box: Box) -> None:

@@ -173,9 +173,10 @@ def test_a_guest_sees_no_frame_for_another(network: Network, two: tuple[Guest, G
         seen: set[tuple[str, ...]] = set()
         while ("0800", loud.ip) not in seen:
             seen.add(tuple(process.stdout.readline().split()))
-    # The host's own search for neighbours, at any time after the bridge was made.
-    of_host = ("ipv6", "from", Path(f"/sys/class/net/{network.bridge}/address").read_text().strip())
-    assert seen - {of_host} == {("0806", loud.ip), ("0800", loud.ip)}
+    # The host's own search for neighbours, at any time after these links were made.
+    links = (network.bridge, *(network.tap_for(guest.ip) for guest in two))
+    of_host = {("ipv6", "from", Path(f"/sys/class/net/{link}/address").read_text().strip()) for link in links}
+    assert seen - of_host == {("0806", loud.ip), ("0800", loud.ip)}
 
 
 @pytest.mark.parametrize("names", [(), ("api.example.com",)])

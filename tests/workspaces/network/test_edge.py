@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from accounts.services import account_switch
 from common.edge_header import edge_secret
 from common.request_origin import client_address
+from tests.callers import Caller
 from tests.workspaces.network.edge_requests import PORT, WAKE, ask, heads, through_fast_path
 from workspaces import last_used
-from workspaces.models import PublicPort
+from workspaces.models import Operation, PublicPort
+from workspaces.network import services
 from workspaces.states import Status
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fresh_edge_state")]
@@ -117,6 +120,26 @@ def test_what_is_not_public_is_as_what_never_was(public: Callable[..., PublicPor
             seen = [(answer.status_code, dict(answer.items()), answer.content) for answer in answers]
             assert all(each == seen[0] for each in seen)
             assert seen[0][0] == 404
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.SLEEPING])
+def test_ports_of_an_account_that_is_not_active_are_as_what_never_was(
+    api: Caller, public: Callable[..., PublicPort], status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And wake nothing. Connections that are open are closed."""
+    closed: list[tuple[str, list[int]]] = []
+    monkeypatch.setattr(services, "apply_on_host", lambda row, close: closed.append((row.pk, close)))
+    found = public(status=status)
+    account_switch(api.account, is_active=False)
+    assert closed == ([(found.workspace_id, [8080])] if status == Status.RUNNING else [])
+    for path in (PORT, WAKE):
+        absent = ask("aaaaaaaaaaaaaaaaaaaa.localhost", path, X_Request_ID="same")
+        answer = ask(f"{found.hash}.localhost", path, X_Request_ID="same")
+        assert (answer.status_code, answer.content) == (404, absent.content)
+    assert through_fast_path(f"{found.hash}.localhost") == ("404", "")
+    assert not Operation.objects.exists()
+    account_switch(api.account, is_active=True)
+    assert ask(f"{found.hash}.localhost").status_code == (200 if status == Status.RUNNING else 202)
 
 
 def test_a_slug_may_be_left_out_and_must_not_lie(public: Callable[..., PublicPort]) -> None:

@@ -44,10 +44,15 @@ static bool processes_left(void)
 	return found;
 }
 
-static void wait_while(bool (*condition)(void), long long limit_ms)
+/* What does not end in its time is named in the boot log, as the stop of the machine has waited for it. */
+static void wait_while(bool (*condition)(void), long long limit_ms, const char *what)
 {
 	long long until = now_ms() + limit_ms;
-	while (condition() && now_ms() < until) {
+	while (condition()) {
+		if (now_ms() >= until) {
+			log_boot("%s not ended after %lld s", what, limit_ms / 1000);
+			return;
+		}
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 		sleep_ms(POLL_MS);
@@ -58,13 +63,13 @@ void end_machine(int how)
 {
 	log_boot("powering off");
 	programs_stop();
-	wait_while(programs_run, MAIN_GRACE_MS);
+	wait_while(programs_run, MAIN_GRACE_MS, "programs have");
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
-	wait_while(processes_left, REST_GRACE_MS);
-	wait_while(logs_run, LOGS_GRACE_MS); /* at most one pipe of output; longer only while a living process has it open */
+	wait_while(processes_left, REST_GRACE_MS, "other processes have");
+	wait_while(logs_run, LOGS_GRACE_MS, "logs have"); /* at most one pipe of output; longer only while a living process has it open */
 	kill(-1, SIGKILL);
-	wait_while(processes_left, REST_GRACE_MS);
+	wait_while(processes_left, REST_GRACE_MS, "killed processes have");
 	mark_ended();
 	sync();
 	/* Read-only file systems need no recovery at the next start; where remounting fails the journal provides it. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from common.compiled_query import CompiledQuery
 from vmbackend.samples import Sample
 from workspaces.host.metering.meter import MeterTarget
 from workspaces.models import Operation, Usage, Workspace
@@ -22,16 +23,27 @@ _WITHOUT_PROCESS = (
 _NOT_ASKED = (OperationKind.SLEEP, OperationKind.DESTROY, OperationKind.DELETE)
 
 
-def meter_targets(host_name: str) -> dict[str, MeterTarget]:
-    """Machines that may have a process, also while an operation works on them: what they use while they boot or stop
-    counts. Without those that are being saved or removed. Two queries.
-    """
-    rows = list(
-        Workspace.objects.filter(host_id=host_name)
+# Of the host with that name, and of its queue: every second, for all that it has.
+_MACHINES = CompiledQuery(
+    lambda names: (
+        Workspace.objects.filter(host_id__in=names)
         .exclude(status__in=_WITHOUT_PROCESS)
         .order_by()
         .values_list(*_COLUMNS)
     )
+)
+_LIVE_OPERATIONS = CompiledQuery(
+    lambda queues: Operation.objects.filter(queue__in=queues, state__in=LIVE).values_list(
+        "workspace_id", "kind", "state"
+    )
+)
+
+
+def meter_targets(host_name: str) -> dict[str, MeterTarget]:
+    """Machines that may have a process, also while an operation works on them: what they use while they boot or stop
+    counts. Without those that are being saved or removed. Two queries.
+    """
+    rows = _MACHINES.all_rows([host_name])
     # After the rows, so that an operation that was queued between the two queries is seen.
     operations, not_asked = _live_operations(host_name)
     return {
@@ -54,10 +66,9 @@ def meter_targets(host_name: str) -> dict[str, MeterTarget]:
 
 def _live_operations(host_name: str) -> tuple[dict[str, str], set[str]]:
     """The states of live operations by workspace, `running` where there are two, and the workspaces not to ask for."""
-    found = Operation.objects.filter(queue=f"host.{host_name}", state__in=LIVE)
     states: dict[str, str] = {}
     not_asked = set()
-    for key, kind, state in found.values_list("workspace_id", "kind", "state"):
+    for key, kind, state in _LIVE_OPERATIONS.all_rows([f"host.{host_name}"]):
         if states.get(key) != OperationState.RUNNING:
             states[key] = state
         if state == OperationState.RUNNING and kind in _NOT_ASKED:

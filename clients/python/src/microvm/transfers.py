@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from errno import EINVAL, ELOOP
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from microvm.errors import ConnectionFailed
@@ -86,3 +90,24 @@ def total_size(status: int, headers: Mapping[str, str]) -> int | None:
         return int(found[2]) if found else None
     length = headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else None
+
+
+def replaceable_file(target: str | os.PathLike[str]) -> Path:
+    """The file that a download replaces, or makes: of a symbolic link what it leads to.
+
+    Raises OSError for a device, a pipe or a folder, and for links that lead nowhere.
+    """
+    found = Path(target)
+    if found.is_symlink():
+        found = Path(os.path.realpath(found))
+    if found.is_symlink():
+        raise OSError(ELOOP, "It is a symbolic link that leads to itself", str(target))
+    if found.exists() and not found.is_file():
+        raise OSError(EINVAL, "It is no regular file", str(target))
+    return found
+
+
+def keep_mode(former: Path, part: Path) -> None:
+    """Gives the part the mode of the file that it replaces: its readers stay the same."""
+    if former.exists():
+        part.chmod(stat.S_IMODE(former.stat().st_mode) & 0o777)

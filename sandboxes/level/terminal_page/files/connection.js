@@ -110,7 +110,7 @@ export class Connection {
     const answer = token.startsWith(STAFF_PREFIX) ? null : await this.#ask(token);
     if (this.#socket || token !== this.#token) return;
     if (!answer || answer.status < 400 || answer.status === 429 || answer.status >= 500) {
-      this.#retryLater(answer?.message ?? "The sandbox does not answer");
+      this.#retryLater(answer?.message ?? "The machine does not answer");
     } else if (answer.status === 401 || answer.code === "forbidden") {
       this.#end(answer.message);
     } else {

@@ -19,6 +19,8 @@ from microvm.cli.page_commands import add_page_commands
 from microvm.cli.port_commands import add_port_commands
 from microvm.cli.power_commands import add_power_commands
 from microvm.cli.run_commands import add_run_commands
+from microvm.cli.session import Json, ProfileOption
+from microvm.cli.usage import CommandGroup
 from microvm.cli.workspace_commands import add_workspace_commands
 
 EPILOG = "First use: ws login --file var/credentials.env; ws create --wait && ws terminal"
@@ -27,6 +29,7 @@ EPILOG = "First use: ws login --file var/credentials.env; ws create --wait && ws
 def make_app() -> typer.Typer:
     app = typer.Typer(
         name="ws",
+        cls=CommandGroup,
         help="Workspaces from the command line: micro-VMs, their programs, files, ports and pages.",
         epilog=EPILOG,
         no_args_is_help=True,
@@ -61,11 +64,14 @@ def package_version() -> str:
 
 
 def show_version(
+    *,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
     ] = False,
+    json: Json = False,
+    profile: ProfileOption = None,
 ) -> None:
-    """Workspaces from the command line."""
+    """Options before the command, which reads them from its context (session.py)."""
 
 
 def run_command_line() -> None:

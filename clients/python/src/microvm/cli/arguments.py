@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -14,21 +14,54 @@ from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.printable import printable
 
 ANY = "Id or slug; without one, or as `.`, the workspace that was created last."
-OptionalWorkspace = Annotated[
-    str | None, typer.Argument(metavar="[WORKSPACE]", help=ANY, autocompletion=workspace_names)
-]
+OptionalWorkspace = Annotated[str | None, typer.Argument(metavar="WORKSPACE", help=ANY, autocompletion=workspace_names)]
 NamedWorkspaces = Annotated[
     list[str],
     typer.Argument(
-        metavar="WORKSPACE...",
+        metavar="WORKSPACE",
         help="Ids or slugs; `.` is the one that was created last.",
         autocompletion=workspace_names,
     ),
 ]
+PageName = Annotated[str, typer.Argument(metavar="PAGE", help="Its slug.")]
+PortNumber = Annotated[int, typer.Argument(metavar="PORT", min=1, max=65535, help="Of the program in the workspace.")]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-MOST_SIZE = 1e9
+Environment = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeat it for more; KEY alone takes its value here."),
+]
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+MOST_MEGABYTES = 1e9
+MOST_CPUS = 1000.0
+LONGEST_WAIT = 86400.0  # seconds
 _UNITS = {"": 1, "m": 1, "g": 1024, "t": 1024**2}
+
+
+def bounded_number(least: float, most: float) -> Callable[[str], float]:
+    """A parser of finite numbers: more than 0, from `least` to `most`. Raises BadParameter."""
+
+    def number(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is no number.") from None
+        if not (found > 0 and least <= found <= most):  # NaN compares with nothing
+            range_text = f"from {least:g} to {most:g}" if least else f"above 0 and at most {most:g}"
+            raise typer.BadParameter(f"{text!r} is not {range_text}.")
+        return found
+
+    return number
+
+
+Cpus = Annotated[
+    float | None, typer.Option("--cpu", metavar="NUMBER", parser=bounded_number(0, MOST_CPUS), help="Virtual CPUs.")
+]
+WaitSeconds = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", parser=bounded_number(0, LONGEST_WAIT), help="How long to wait at most."
+    ),
+]
 
 
 def megabytes(text: str | None) -> int | None:
@@ -36,9 +69,10 @@ def megabytes(text: str | None) -> int | None:
     if text is None:
         return None
     found = _SIZE.fullmatch(text.strip())
-    if found is None or found[2].lower() == "k" or not 0 < float(found[1]) < MOST_SIZE:
+    size = round(float(found[1]) * _UNITS.get(found[2].lower(), 0)) if found else 0
+    if not 1 <= size <= MOST_MEGABYTES:
         raise CommandError(f"{text!r} is no size.", "Sizes look like 512M or 2G.", ExitCode.USAGE)
-    return round(float(found[1]) * _UNITS[found[2].lower()])
+    return size
 
 
 def environment(items: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import httpx
+import typer
 
 from microvm.cli.connection import find_connection
 from microvm.cli.profiles import ProfileStore
@@ -29,10 +31,20 @@ def profile_names(incomplete: str) -> list[str]:
         return []
 
 
-def workspace_names(incomplete: str) -> list[str]:
-    """Slugs of workspaces that begin with what is typed, of the profile that is active."""
+def given_before(context: typer.Context, option: str) -> Any:
+    """The value of an option of every command, where it stands before the command: the nearest one."""
+    parent = context.parent
+    while parent is not None:
+        if value := parent.params.get(option):
+            return value
+        parent = parent.parent
+    return None
+
+
+def workspace_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Slugs of workspaces that begin with what is typed, of the profile that is named or active."""
     try:
-        connection = find_connection(None)
+        connection = find_connection(context.params.get("profile") or given_before(context, "profile"))
         base = connection.profile.base_url
         with Microvm(
             base,

@@ -165,9 +165,6 @@ class Copier:
         if depth > MOST_DEPTH:
             self._skip(source, f"more than {MOST_DEPTH} folders in each other")
             return
-        if target.is_symlink() and depth:
-            self._skip(source, f"{target} is a symbolic link here")
-            return
         target.mkdir(exist_ok=True, parents=depth == 0)
         for entry in self.client.files.list(self.workspace, path=source):
             if self._is_usable(source, entry, target):
@@ -214,8 +211,8 @@ class Copier:
 
 
 def _is_of_other_type(place: Path, kind: str) -> bool:
-    """Whether what is there cannot take the copy: a folder, a device, a pipe in place of a file, or the reverse."""
-    return place.exists() and not (place.is_dir() if kind == "directory" else place.is_file())
+    """Whether what is there cannot take the copy: a link, a folder or a device in place of a file, or the reverse."""
+    return place.is_symlink() or (place.exists() and not (place.is_dir() if kind == "directory" else place.is_file()))
 
 
 def is_safe_name(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -10,6 +11,7 @@ NEEDED = ("typer", "rich", "websockets")
 
 def main() -> None:
     """Run the command line and exit with its code. Without the extra: one sentence, and code 1."""
+    _open_closed_streams()
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         names = ", ".join(missing)
         sys.stderr.write(
@@ -22,3 +24,17 @@ def main() -> None:
         run_command_line()
     except KeyboardInterrupt:  # while it loads
         raise SystemExit(130) from None
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that the caller closed: else the next file or connection would take their place.
+
+    Reading ends at once, what goes to stdout is an error, and what goes to stderr is lost.
+    """
+    for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, flags)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))

@@ -59,6 +59,7 @@ class ShownFailure:
     exit_code: int
     source: str = ""
     request_id: str | None = None
+    details: Any = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -68,6 +69,7 @@ class ShownFailure:
                 "hint": self.hint,
                 "request_id": self.request_id,
                 "exit_code": self.exit_code,
+                "details": self.details,
             }
         }
 
@@ -75,7 +77,7 @@ class ShownFailure:
 _OF_API: tuple[tuple[type[ApiError], ExitCode, str], ...] = (
     (Unauthorized, ExitCode.UNAUTHORIZED, "Log in again with `ws login`, or check MICROVM_CLIENT_ID and _SECRET."),
     (Forbidden, ExitCode.UNAUTHORIZED, "This credential does not allow it; `ws profiles` shows the others."),
-    (NotFound, ExitCode.NOT_FOUND, "`ws list` shows the workspaces of this account."),
+    (NotFound, ExitCode.NOT_FOUND, "`ws list`, `ws pages list` and `ws port list` show what there is."),
     (Conflict, ExitCode.CONFLICT, "`ws show` has its state; another operation may be going on."),
     (CreditsOrRoomExhausted, ExitCode.EXHAUSTED, "`ws credits` shows what is used; `ws rm` frees room."),
     (RateLimited, ExitCode.EXHAUSTED, "Try again later."),
@@ -85,8 +87,11 @@ _BY_CODE = {
     "vm_not_running": "Start it with `ws start`, or wake it with `ws wake`.",
     "path_not_found": "Check the path; paths in a workspace are absolute.",
     "path_invalid": "A folder is copied with `ws cp -r`.",
-    "idle_not_supported": "Use `ws stop`: its host does not save memory.",
+    "idle_not_supported": "`ws stop` stops it without its memory.",
+    "domain_not_verified": "Set the DNS records that are shown, wait until they are known, and try again.",
 }
+# Where the class of an error says something else: nothing is wrong with the call.
+_CODES = {"domain_not_verified": ExitCode.CONFLICT}
 
 
 def failure_of(error: BaseException) -> ShownFailure:
@@ -120,11 +125,12 @@ def _failure_of_api(error: ApiError) -> ShownFailure:
             code, hint = found, text
             break
     message = printable(error.message)
-    if isinstance(error, InvalidRequest) and (fields := _fields(error.details)):
+    if isinstance(error, InvalidRequest) and error.code not in _CODES and (fields := _fields(error.details)):
         message = f"{message} ({fields})"
     if error.retry_after:
         hint = f"Try again in {error.retry_after:g} seconds."
-    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id)
+    code = _CODES.get(error.code, code)
+    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id, error.details)
 
 
 def _fields(details: Any) -> str:

@@ -40,6 +40,8 @@ def copy_files(
     Of modes only "executable" is copied; symbolic links and special files are left out and named.
     """
     first, second = parse_place(source), parse_place(target)
+    if not source or not target:
+        raise CommandError("A path is empty.", "`.` is this folder, `-` a standard stream.", ExitCode.USAGE)
     if (first.workspace is None) == (second.workspace is None):
         hint = "As in: ws cp ./a hello:/srv/a"
         raise CommandError("One of the two must be in a workspace.", hint, ExitCode.USAGE)
@@ -53,6 +55,9 @@ def copy_files(
 
 def _copy_stream(session: Session, source: Place, target: Place) -> Copied:
     if source.workspace is None:
+        if target.path.endswith("/"):
+            hint = f"Name the file, as {target.workspace}:{target.path}name."
+            raise CommandError("Standard input has no name for a copy in a folder.", hint, ExitCode.USAGE)
         workspace = session.workspace(target.workspace)
         with NamedTemporaryFile(prefix="ws-") as spool:  # its size is needed first, and memory has no room for all
             shutil.copyfileobj(sys.stdin.buffer, spool)
@@ -90,5 +95,6 @@ def _report(session: Session, done: Copied, *, quiet: bool) -> None:
     if quiet:
         return
     skipped = [{"path": path, "reason": reason} for path, reason in done.skipped]
+    count = "1 file" if done.files == 1 else f"{done.files} files"
     result = {"files": done.files, "bytes": done.size, "skipped": skipped}
-    session.output.show_result(result, f"Copied {done.files} files, {size_text(done.size)}.")
+    session.output.show_result(result, f"Copied {count}, {size_text(done.size)}.")

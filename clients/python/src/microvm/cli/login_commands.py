@@ -27,7 +27,7 @@ def add_login_commands(app: typer.Typer) -> None:
 def log_in(
     session: Session,
     *,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Of the profile.")] = DEFAULT,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Of the profile; else `default`.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A credentials.env, as instances write it.")] = None,
     url: Annotated[str | None, typer.Option("--url", help="The address of the service.")] = None,
     client_id: Annotated[str | None, typer.Option("--client-id", help="Of the credential.")] = None,
@@ -38,6 +38,7 @@ def log_in(
 
     Secrets are asked for or read, and are no options: other users of this machine see the options of programs.
     """
+    name = name or session.named_profile or DEFAULT
     profile = _profile_in(file) if file else _asked_profile(url, client_id, secret_stdin, token_stdin)
     if is_unencrypted(profile.base_url):
         session.output.warn(f"{profile.base_url} is not encrypted: others in the network can read the secret.")
@@ -52,12 +53,12 @@ def log_out(
     session: Session,
     *,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Of the profile.", autocompletion=profile_names)
+        str | None, typer.Argument(metavar="NAME", help="Of the profile.", autocompletion=profile_names)
     ] = None,
 ) -> None:
     """Forget a profile with its secret: the named one, or the active one."""
     store = ProfileStore()
-    found = name or store.settings().active
+    found = name or session.named_profile or store.settings().active
     store.remove(found)
     session.output.show_result({"profile": found, "removed": True}, f"Removed the profile {found}.")
 

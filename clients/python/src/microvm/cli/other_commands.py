@@ -36,7 +36,7 @@ def add_other_commands(app: typer.Typer) -> None:
 def show_credits(
     session: Session,
     *,
-    namespace: Annotated[str | None, typer.Argument(metavar="[NAMESPACE]", help="Only this one.")] = None,
+    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only this one.")] = None,
 ) -> None:
     """Show the credit quotas of namespaces, and what is used of them."""
     client = session.client

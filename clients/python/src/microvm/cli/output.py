@@ -65,19 +65,19 @@ class Output:
         if self.as_json:
             self.show_json(list(rows))
             return
-        cells = [[_cell(column.value(row)) for column in columns] for row in rows]
+        cells = _cells(columns, rows)
         if not self.out.is_terminal:
             _write_lines(["\t".join(line) for line in [[each.title.upper() for each in columns], *cells]])
             return
         if not rows and none:
             self.say(none)
             return
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column.title.upper(), overflow="fold")
-        for line in cells:
-            table.add_row(*(Text(text, style=STATUS_STYLES.get(text, "")) for text in line))
-        PipedConsole(highlight=False).print(table)
+        PipedConsole(highlight=False).print(_table(columns, cells))
+
+    def show_rows_beside(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        """What an error is about, on stderr; not where JSON is asked for, whose error has it."""
+        if not self.as_json:
+            PipedConsole(stderr=True, highlight=False).print(_table(columns, _cells(columns, rows)))
 
     def show_object(self, value: Row, fields: Sequence[Column]) -> None:
         """One object: a line for each field."""
@@ -163,6 +163,19 @@ def _cell(value: Any) -> str:
     return printable(value)
 
 
+def _cells(columns: Sequence[Column], rows: Sequence[Row]) -> list[list[str]]:
+    return [[_cell(column.value(row)) for column in columns] for row in rows]
+
+
+def _table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.title.upper(), overflow="fold")
+    for line in cells:
+        table.add_row(*(Text(text, style=STATUS_STYLES.get(text, "")) for text in line))
+    return table
+
+
 def _write_lines(lines: Sequence[str]) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
@@ -171,3 +184,11 @@ def _write_lines(lines: Sequence[str]) -> None:
 def close_stdout() -> None:
     """After its reader has gone: what is still buffered goes nowhere, instead of an error at the end of Python."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def drop_unwritable_output() -> None:
+    """After an error: what stdout cannot take would be tried again at the end of Python, and be another error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        close_stdout()

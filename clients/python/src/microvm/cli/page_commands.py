@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from microvm.cli.arguments import Confirmed, require_confirmation
+from microvm.cli.arguments import Confirmed, PageName, require_confirmation
 from microvm.cli.copying import parse_place
+from microvm.cli.domain_commands import add_page_domain_commands
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Column
 from microvm.cli.printable import size_text
-from microvm.cli.session import Session, command
+from microvm.cli.session import Session, command, command_group
 from microvm.errors import NotFound
 
-PageName = Annotated[str, typer.Argument(metavar="PAGE", help="Its slug.")]
 COLUMNS = (
     Column("Slug", lambda row: row["slug"]),
     Column("Status", lambda row: row["status"]),
@@ -43,7 +43,7 @@ FIELDS = (
 
 
 def add_page_commands(app: typer.Typer) -> None:
-    pages = typer.Typer(help="Static pages from folders of workspaces.", no_args_is_help=True)
+    pages = command_group("pages", "Static pages from folders of workspaces.", app)
     command(pages, "deploy")(deploy_page)
     command(pages, "list")(list_pages)
     command(pages, "show")(show_page)
@@ -52,7 +52,7 @@ def add_page_commands(app: typer.Typer) -> None:
     command(pages, "enable")(enable_page)
     command(pages, "disable")(disable_page)
     command(pages, "rm")(remove_page)
-    app.add_typer(pages, name="pages")
+    add_page_domain_commands(pages)
 
 
 def deploy_page(
@@ -61,7 +61,7 @@ def deploy_page(
     page: PageName,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[WORKSPACE:/FOLDER]", help="What is served; without it the folder of last time."),
+        typer.Argument(metavar="WORKSPACE:/FOLDER", help="What is served; without it the folder of last time."),
     ] = None,
 ) -> None:
     """Serve a folder of a running workspace. Makes the page where there is none with this slug."""
@@ -108,7 +108,7 @@ def roll_back_page(
     *,
     page: PageName,
     release: Annotated[
-        int | None, typer.Argument(metavar="[RELEASE]", help="Without it: the one before the live one.")
+        int | None, typer.Argument(metavar="RELEASE", help="Without it: the one before the live one.")
     ] = None,
 ) -> None:
     """Serve another release of a page."""

@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from microvm.cli.arguments import OptionalWorkspace
+from microvm.cli.arguments import OptionalWorkspace, PortNumber
+from microvm.cli.domain_commands import add_port_domain_commands
 from microvm.cli.output import Column
-from microvm.cli.session import Session, command
+from microvm.cli.session import Session, command, command_group
 
 COLUMNS = (
     Column("Port", lambda row: row["port"]),
     Column("Address", lambda row: row["url"]),
     Column("Label", lambda row: row["label"]),
 )
-PortNumber = Annotated[int, typer.Argument(metavar="PORT", min=1, max=65535, help="Of the program in the workspace.")]
 
 
 def add_port_commands(app: typer.Typer) -> None:
-    ports = typer.Typer(help="Public addresses of ports.", no_args_is_help=True)
+    ports = command_group("port", "Public addresses of ports.", app)
     command(ports, "publish")(publish_port)
     command(ports, "list")(list_ports)
     command(ports, "rm")(withdraw_port)
-    app.add_typer(ports, name="port")
+    add_port_domain_commands(ports)
 
 
 def publish_port(

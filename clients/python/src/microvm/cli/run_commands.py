@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from microvm.cli.arguments import OptionalWorkspace, environment
+from microvm.cli.arguments import Environment, OptionalWorkspace, bounded_number, environment
 from microvm.cli.completion import workspace_names
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Output
@@ -23,7 +23,7 @@ PASSED_ON = {"allow_interspersed_args": False}
 TOKEN = "MICROVM_SANDBOX_TOKEN"  # noqa: S105
 LONGEST = 600.0  # seconds, of the service
 Program = Annotated[
-    list[str] | None, typer.Argument(metavar="[COMMAND...]", help="What follows the workspace is the command's own.")
+    list[str] | None, typer.Argument(metavar="COMMAND", help="What follows the workspace is the command's own.")
 ]
 FirstWorkspace = Annotated[
     str,
@@ -31,10 +31,22 @@ FirstWorkspace = Annotated[
         metavar="WORKSPACE", help="Id or slug; `.` is the last created one.", autocompletion=workspace_names
     ),
 ]
-Jump = Annotated[
-    str | None, typer.Option("--jump", "-J", help="USER@HOST from which the workspace's network is reached.")
+ProgramSeconds = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        parser=bounded_number(1, LONGEST),
+        help="When it is killed; 600 at most.",
+    ),
 ]
-Identity = Annotated[str | None, typer.Option("--identity", "-i", help="A private key; its public one lies beside it.")]
+Jump = Annotated[
+    str | None,
+    typer.Option("--jump", "-J", metavar="USER@HOST", help="A host from which the workspace's network is reached."),
+]
+Identity = Annotated[
+    str | None, typer.Option("--identity", "-i", metavar="FILE", help="A private key; its public one lies beside it.")
+]
 
 
 def add_run_commands(app: typer.Typer) -> None:
@@ -50,25 +62,31 @@ def execute_program(
     *,
     workspace: FirstWorkspace,
     program: Annotated[
-        list[str], typer.Argument(metavar="COMMAND...", help="A program and its arguments, without a shell.")
+        list[str], typer.Argument(metavar="COMMAND", help="A program and its arguments, without a shell.")
     ],
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on to it, as text.")] = False,
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE; repeat it for more.")] = None,
+    env: Environment = None,
     cwd: Annotated[str | None, typer.Option("--cwd", "-C", help="Where it runs.")] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="As whom it runs.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds until it is killed; 600 at most.")] = 60,
+    timeout: ProgramSeconds = 60,
 ) -> int:
     """Run a program in a workspace to its end, and exit with its code.
 
     Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes.
+    Ctrl-C ends the wait and not the program, which has until its timeout.
     """
     words = program[1:] if program[0] == "--" else program
-    body: dict[str, Any] = {"cmd": words, "timeout_seconds": min(timeout, LONGEST)}
+    body: dict[str, Any] = {"cmd": words, "timeout_seconds": timeout}
     body |= {"env": environment(env)} if env else {}
     body |= {"working_dir": cwd} if cwd else {}
     body |= {"user": user} if user else {}
     body |= {"stdin": _text_of_stdin()} if stdin else {}
-    result = session.client.workspaces.exec(session.workspace(workspace), **body)
+    found = session.workspace(workspace)
+    try:
+        result = session.client.workspaces.exec(found, **body)
+    except KeyboardInterrupt:
+        session.output.warn(f"The program goes on in the workspace, for {timeout:g} seconds at most.")
+        raise
     if session.output.as_json:
         session.output.show_json(result)
         return result["exit_code"]
@@ -86,12 +104,13 @@ def execute_program(
 def open_ssh(
     session: Session,
     *,
-    workspace: Annotated[str | None, typer.Argument(metavar="[WORKSPACE]", help="`.` is the last created one.")] = None,
+    workspace: Annotated[str | None, typer.Argument(metavar="WORKSPACE", help="`.` is the last created one.")] = None,
     program: Program = None,
     jump: Jump = None,
     identity: Identity = None,
     forward: Annotated[
-        list[str] | None, typer.Option("--forward", "-L", help="PORT:HOST:PORT, as of ssh; repeat it for more.")
+        list[str] | None,
+        typer.Option("--forward", "-L", metavar="PORT:HOST:PORT", help="As of ssh; repeat it for more."),
     ] = None,
 ) -> int:
     """Open a shell, or run a program, by this system's ssh. Enables SSH in the workspace and authorizes a key first.

@@ -11,14 +11,24 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from microvm.cli.completion import profile_names
+from microvm.cli.completion import given_before, profile_names
 from microvm.cli.connection import Connection, find_connection
 from microvm.cli.failures import CommandError, ExitCode, failure_of
-from microvm.cli.output import Output, close_stdout
+from microvm.cli.output import Output, close_stdout, drop_unwritable_output
 from microvm.cli.recent import RecentStore
 from microvm.sync.client import Microvm
 
 LAST = "."
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors (on stderr).")]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="The profile to use instead of the active one.",
+        autocompletion=profile_names,
+    ),
+]
 Command = Callable[..., int | None]
 
 
@@ -27,11 +37,11 @@ class Session:
 
     def __init__(self, profile: str | None = None, *, as_json: bool = False) -> None:
         self.output = Output(as_json=as_json)
-        self._profile = profile
+        self.named_profile = profile
 
     @cached_property
     def connection(self) -> Connection:
-        return find_connection(self._profile)
+        return find_connection(self.named_profile)
 
     @cached_property
     def client(self) -> Microvm:
@@ -73,14 +83,17 @@ def command(
 ) -> Callable[[Command], Command]:
     """Make a command of a function, which gets a Session first and returns an exit code or None.
 
-    Adds `--json` and `--profile`. Errors become a sentence and an exit code: `fails_with`, else by their kind.
+    Adds `--json` and `--profile`, which may also stand before the command. Errors become a sentence and an exit code:
+    `fails_with`, else by their kind.
     """
 
     def decorate(function: Command) -> Command:
         parameters = _parameters_of(function)[1:] + _parameters_of(_common)
 
-        def run(*, json: bool, profile: str | None, **given: Any) -> None:
-            session = Session(profile, as_json=json)
+        def run(*, context: typer.Context, json: bool, profile: str | None, **given: Any) -> None:
+            session = Session(
+                profile or given_before(context, "profile"), as_json=json or given_before(context, "json")
+            )
             raise typer.Exit(_exit_code(session, lambda: function(session, **given), fails_with))
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -92,15 +105,20 @@ def command(
     return decorate
 
 
-def _common(
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, also of errors (on stderr).")] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option("--profile", help="The profile to use instead of the active one.", autocompletion=profile_names),
-    ] = None,
-) -> None:
-    """Options of every command."""
+def command_group(name: str, text: str, parent: typer.Typer) -> typer.Typer:
+    """A group of commands below another one; `text` is its help."""
+    made = typer.Typer(help=text, no_args_is_help=True)
+    made.callback()(_group_options)
+    parent.add_typer(made, name=name)
+    return made
+
+
+def _group_options(*, json: Json = False, profile: ProfileOption = None) -> None:
+    """Read by the command from its context."""
+
+
+def _common(*, context: typer.Context, json: Json = False, profile: ProfileOption = None) -> None:
+    """Parameters of every command."""
 
 
 def _parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -130,4 +148,5 @@ def _exit_code(session: Session, run: Callable[[], int | None], fails_with: Exit
             traceback.print_exc()
         failure = failure_of(error)
         session.output.show_failure(failure)
+        drop_unwritable_output()
         return fails_with or failure.exit_code

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.tty import RESET, EscapeReader, raw_mode, terminal_size
@@ -169,6 +169,8 @@ class SandboxTerminal:
                     await self._use_connection(socket)
             except Ended as ended:
                 return ended.code
+            except InvalidURI:  # its text has the address, and that the token
+                raise CommandError("The address of the sandbox is none of a WebSocket.") from None
             except InvalidStatus as refused:
                 _raise_for_refusal(refused)
             except ConnectionClosed as closed:
@@ -224,7 +226,7 @@ class SandboxTerminal:
         if found["type"] == "terminal_attached":
             self.received, self._unacknowledged = int(found["offset"]), 0
             if found.get("skipped"):
-                self._show_note(f"{found['skipped']} bytes of output are lost")
+                self._show_note(f"{int(found['skipped'])} bytes of output are lost")
 
     async def _take_message(self, socket: ClientConnection, message: str | bytes) -> None:
         if isinstance(message, bytes):

@@ -8,8 +8,11 @@ import typer
 
 from microvm.cli.arguments import (
     Confirmed,
+    Cpus,
+    Environment,
     NamedWorkspaces,
     OptionalWorkspace,
+    WaitSeconds,
     environment,
     megabytes,
     require_confirmation,
@@ -18,6 +21,7 @@ from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Column
 from microvm.cli.recent import SavedSandbox
 from microvm.cli.session import Session, command
+from microvm.errors import MicrovmError
 from microvm.types.workspaces import Config, CreateRequest, Provisioning, Workspace
 
 COLUMNS = (
@@ -67,17 +71,19 @@ def create_workspace(
     preset: Annotated[
         str | None, typer.Option("--preset", help="A preset of the catalog, in place of an image.")
     ] = None,
-    cpu: Annotated[float | None, typer.Option("--cpu", help="Virtual CPUs.")] = None,
-    ram: Annotated[str | None, typer.Option("--ram", help="As 512M or 2G.")] = None,
-    disk: Annotated[str | None, typer.Option("--disk", help="As 1G or 20G.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE; repeat it for more.")] = None,
+    cpu: Cpus = None,
+    ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="As 512M or 2G.")] = None,
+    disk: Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="As 1G or 20G.")] = None,
+    env: Environment = None,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Where it is charged.")] = None,
-    ttl: Annotated[str | None, typer.Option("--ttl", help="Its life, as 2h; it is a temporary one then.")] = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="Its life, as 2h; it is a temporary one then.")
+    ] = None,
     permanent: Annotated[bool, typer.Option("--permanent", help="Keep it until it is deleted.")] = False,
     ssh: Annotated[bool, typer.Option("--ssh", help="With its SSH server.")] = False,
     sandbox: Annotated[bool, typer.Option("--sandbox", help="A sandbox: terminals by WebSocket.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, with progress.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at most.")] = 600,
+    timeout: WaitSeconds = 600,
 ) -> None:
     """Create a workspace. It is the one that commands without a name mean from then on."""
     if permanent and ttl:
@@ -124,9 +130,9 @@ def resize_workspace(
     session: Session,
     *,
     workspace: OptionalWorkspace = None,
-    cpu: Annotated[float | None, typer.Option("--cpu", help="Virtual CPUs.")] = None,
-    ram: Annotated[str | None, typer.Option("--ram", help="As 512M or 2G.")] = None,
-    disk: Annotated[str | None, typer.Option("--disk", help="As 20G; disks never shrink.")] = None,
+    cpu: Cpus = None,
+    ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="As 512M or 2G.")] = None,
+    disk: Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="As 20G; disks never shrink.")] = None,
     later: Annotated[bool, typer.Option("--later", help="With its next start, not now.")] = False,
 ) -> None:
     """Change the sizes of a workspace; one that runs is restarted for it where it must be."""
@@ -143,16 +149,25 @@ def remove_workspaces(session: Session, *, workspaces: NamedWorkspaces, yes: Con
     """Delete workspaces with all their data."""
     names = [session.reference(each) for each in workspaces]
     require_confirmation(f"Delete {', '.join(names)} with all data?", yes)
-    for name in names:
-        saved = session.recent.sandbox(name)
-        found = saved.id if saved else name
-        if found.startswith("sbx_"):
-            session.client.sandboxes.delete(found)
-        else:
-            found = session.client.workspaces.get(found)["id"]
-            session.client.workspaces.delete(found)
-        _forget(session, found)
+    for number, name in enumerate(names):
+        try:
+            _remove(session, name)
+        except MicrovmError:
+            if number:
+                session.output.warn(f"{', '.join(names[:number])}: deleted. {', '.join(names[number:])}: not deleted.")
+            raise
     session.output.show_result({"deleted": names}, f"Deleted {', '.join(names)}.")
+
+
+def _remove(session: Session, name: str) -> None:
+    saved = session.recent.sandbox(name)
+    found = saved.id if saved else name
+    if found.startswith("sbx_"):
+        session.client.sandboxes.delete(found)
+    else:
+        found = session.client.workspaces.get(found)["id"]
+        session.client.workspaces.delete(found)
+    _forget(session, found)
 
 
 SANDBOX_COLUMNS = (

@@ -8,6 +8,7 @@ from typing import Literal
 MOST_TEXT = 30_000  # characters of one text
 MOST_ROWS = 200
 MOST_LINE = 2_000  # characters
+MOST_LISTED = 60_000  # characters of all texts of a list
 
 
 def bounded_text(text: str, most: int = MOST_TEXT) -> tuple[str, bool]:
@@ -17,6 +18,21 @@ def bounded_text(text: str, most: int = MOST_TEXT) -> tuple[str, bool]:
     head = text[: most // 2]
     tail = text[-(most - most // 2) :]
     return f"{head}\n[... {len(text) - most} characters left out ...]\n{tail}", True
+
+
+class ListRoom:
+    """Room for the texts of a list, whose entries a guest may have given long names."""
+
+    def __init__(self, most: int = MOST_LISTED) -> None:
+        self._left = most
+
+    def has_room_for(self, *texts: str | None) -> bool:
+        """Takes the room for one more entry; False where there is none, and none is taken."""
+        size = sum(len(text) for text in texts if text)
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
 
 
 def text_of(content: bytes, *, has_more: bool) -> tuple[str, Literal["utf-8", "base64"], int]:

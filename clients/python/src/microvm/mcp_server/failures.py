@@ -29,10 +29,8 @@ def tool_errors() -> Iterator[None]:
         raise ToolError(bounded_text(_sentence(error), MOST_LINE)[0]) from error
     except ConnectionFailed as error:
         raise ToolError("The platform does not answer. What was asked for may have been done: look first.") from error
-    except MicrovmError as error:
-        raise ToolError(str(error)) from error
-    except ValueError as error:
-        raise ToolError(str(error)) from error
+    except (MicrovmError, ValueError) as error:
+        raise ToolError(bounded_text(str(error), MOST_LINE)[0]) from error
 
 
 def _sentence(error: ApiError) -> str:

@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from microvm.aio.client import AsyncMicrovm
-from microvm.mcp_server.bounds import MOST_LINE, MOST_ROWS, bounded_text, text_of
+from microvm.mcp_server.bounds import MOST_LINE, MOST_ROWS, ListRoom, bounded_text, text_of
 from microvm.mcp_server.results import Entry, FilePart, Listing, Match, Matches, Written
 from microvm.mcp_server.tool_kinds import DESTROY, READ, ToolSet
 from microvm.mcp_server.workspace_tools import Name
@@ -20,6 +20,7 @@ from microvm.mcp_server.workspace_tools import Name
 MOST_BYTES = 100_000
 MOST_ENTRIES = 1000
 MOST_PER_FILE = 50
+MOST_MATCH = 500  # characters of a line
 SEARCH_SECONDS = 60
 NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT = 127, 126, 124
 FilePath = Annotated[str, Field(description="Absolute path in the workspace.", pattern="^/", max_length=4096)]
@@ -43,8 +44,9 @@ class FileTools:
     ) -> Listing:
         """List a directory of a running workspace, by name."""
         entries: list[Entry] = []
+        room = ListRoom()
         async for row in self._client.files.list(workspace, path=path, page_size=min(limit + 1, MOST_ENTRIES)):
-            if len(entries) == limit:
+            if len(entries) == limit or not room.has_room_for(row["name"], row.get("target")):
                 return Listing(path=path, entries=entries, truncated=True)
             fields = {name: row.get(name) for name in ("name", "type", "size", "modified", "target")}
             entries.append(Entry.model_validate(fields))
@@ -110,11 +112,21 @@ class FileTools:
             raise ToolError(_search_problem(result["exit_code"]))
         if not rows and (problem := result["stderr"].strip()):
             raise ToolError(f"The search failed: {bounded_text(problem, MOST_LINE)[0]}")
-        texts = [
-            Match(file=joined(path, row[1]), line=int(row[2]), text=bounded_text(row[3], 500)[0])
-            for row in rows[:limit]
-        ]
-        return Matches(matches=texts, truncated=len(rows) > limit or result["truncated"] or result["timed_out"])
+        matches = _matches(path, rows[:limit])
+        is_cut = len(rows) > len(matches) or result["truncated"] or result["timed_out"]
+        return Matches(matches=matches, truncated=is_cut)
+
+
+def _matches(path: str, rows: list[re.Match[str]]) -> list[Match]:
+    """As many as there is room for."""
+    found: list[Match] = []
+    room = ListRoom()
+    for row in rows:
+        match = Match(file=joined(path, row[1]), line=int(row[2]), text=bounded_text(row[3], MOST_MATCH)[0])
+        if not room.has_room_for(match.file, match.text):
+            break
+        found.append(match)
+    return found
 
 
 def _search_problem(code: int) -> str:

@@ -9,12 +9,14 @@ from pydantic import Field
 
 from microvm.aio.client import AsyncMicrovm
 from microvm.errors import NotFound
-from microvm.mcp_server.bounds import MOST_ROWS
+from microvm.mcp_server.bounds import MOST_ROWS, bounded_text
 from microvm.mcp_server.results import Pages, PageSummary, Releases, ReleaseSummary
 from microvm.mcp_server.tool_kinds import CHANGE, DESTROY, READ, ToolSet
+from microvm.types.pages import DeployedPageResponse
 
 Slug = Annotated[str, Field(description="Slug of the page.", min_length=1, max_length=128)]
 MOST_SKIPPED = 50
+MOST_PATH = 300  # characters
 
 
 def add_page_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
@@ -55,15 +57,23 @@ class PageTools:
             if error.code != "not_found" or not body:
                 raise
             return PageSummary.of(await self._client.pages.create(slug=page, name=page, **body))
-        skipped = [f"{each['path']}: {each['reason']}" for each in answer.get("skipped", [])[:MOST_SKIPPED]]
-        return PageSummary.of(answer["page"], skipped)
+        return PageSummary.of(answer["page"], _skipped(answer))
 
     async def list_page_releases(self, page: Slug) -> Releases:
         """List the kept releases of a page, newest first."""
-        rows = (await self._client.pages.releases(page))[:MOST_ROWS]
+        rows = await self._client.pages.releases(page)
         names = ReleaseSummary.model_fields
-        return Releases(releases=[ReleaseSummary.model_validate({name: row[name] for name in names}) for row in rows])  # type: ignore[literal-required]
+        found = [ReleaseSummary.model_validate({name: row[name] for name in names}) for row in rows[:MOST_ROWS]]  # type: ignore[literal-required]
+        return Releases(releases=found, truncated=len(rows) > MOST_ROWS)
 
     async def roll_back_page(self, page: Slug, release: Annotated[int, Field(ge=1)]) -> PageSummary:
         """Serve an earlier, or later, release of a page."""
         return PageSummary.of(await self._client.pages.rollback(page, release=release))
+
+
+def _skipped(answer: DeployedPageResponse) -> list[str]:
+    """What was left out, a line each; the last one says how many more there are."""
+    entries = answer.get("skipped", [])
+    shown = [f"{bounded_text(each['path'], MOST_PATH)[0]}: {each['reason']}" for each in entries[:MOST_SKIPPED]]
+    more = max(answer.get("skipped_count", 0), len(entries)) - len(shown)
+    return [*shown, f"{more} more were left out."] if more > 0 else shown

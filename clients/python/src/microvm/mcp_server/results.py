@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from microvm.mcp_server.bounds import MOST_LINE, bounded_text
+
 
 class WorkspaceSummary(BaseModel):
     """One workspace."""
@@ -32,9 +34,13 @@ class WorkspaceSummary(BaseModel):
         return cls(
             **fields,
             **{name: row["resources"][name] for name in ("cpus", "memory_mb", "disk_size_mb")},
-            error=error["message"] if error else None,
+            error=_bounded(error),
             public_urls={str(port["port"]): port["url"] for port in row["public_ports"]},
         )
+
+
+def _bounded(error: Mapping[str, Any] | None) -> str | None:
+    return bounded_text(error["message"], MOST_LINE)[0] if error else None
 
 
 class WorkspaceListing(BaseModel):
@@ -138,6 +144,7 @@ class PublicPorts(BaseModel):
     """The public ports of a workspace."""
 
     ports: list[PublicPortResult]
+    truncated: bool
 
 
 class PageSummary(BaseModel):
@@ -157,9 +164,7 @@ class PageSummary(BaseModel):
     def of(cls, row: Mapping[str, Any], skipped: list[str] | None = None) -> PageSummary:
         names = ("slug", "name", "url", "status", "release", "source_workspace_id", "exported_path")
         error = row["deployment"]["error"]
-        return cls(
-            **{name: row[name] for name in names}, error=error["message"] if error else None, skipped=skipped or []
-        )
+        return cls(**{name: row[name] for name in names}, error=_bounded(error), skipped=skipped or [])
 
 
 class Pages(BaseModel):
@@ -183,3 +188,4 @@ class Releases(BaseModel):
     """The kept releases of a page, newest first."""
 
     releases: list[ReleaseSummary]
+    truncated: bool

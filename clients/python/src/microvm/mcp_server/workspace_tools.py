@@ -23,6 +23,7 @@ from microvm.mcp_server.results import (
 from microvm.mcp_server.tool_kinds import ADD, CHANGE, DESTROY, READ, RUN, ToolSet
 from microvm.types.workspaces import CreateRequest, Provisioning
 
+MOST_MEGABYTES = 10**9
 Name = Annotated[str, Field(description="Id or slug of the workspace.", min_length=1, max_length=128)]
 PortNumber = Annotated[int, Field(ge=1, le=65535, description="The port of a program in the workspace.")]
 
@@ -68,14 +69,16 @@ class WorkspaceTools:
         context: Context[Any, Any],
         name: Annotated[str | None, Field(description="Its name; the slug is made of it.", max_length=255)] = None,
         image: Annotated[str | None, Field(description="Image of the catalog or a registry; else the default.")] = None,
-        cpus: Annotated[float | None, Field(gt=0)] = None,
-        memory_mb: Annotated[int | None, Field(gt=0)] = None,
-        disk_size_mb: Annotated[int | None, Field(gt=0)] = None,
+        cpus: Annotated[float | None, Field(gt=0, le=1000, allow_inf_nan=False)] = None,
+        memory_mb: Annotated[int | None, Field(gt=0, le=MOST_MEGABYTES)] = None,
+        disk_size_mb: Annotated[int | None, Field(gt=0, le=MOST_MEGABYTES)] = None,
         env: Annotated[dict[str, str] | None, Field(description="Environment of its programs.")] = None,
         permanent: Annotated[
             bool, Field(description="Keep it until it is deleted; else it has a limited life.")
         ] = False,
-        wait_seconds: Annotated[float, Field(ge=0, le=600, description="How long to wait until it runs.")] = 300,
+        wait_seconds: Annotated[
+            float, Field(ge=0, le=600, allow_inf_nan=False, description="How long to wait until it runs.")
+        ] = 300,
     ) -> WorkspaceSummary:
         """Create a workspace, a virtual machine from a container image, and wait until it runs.
 
@@ -135,11 +138,12 @@ class WorkspaceTools:
             str | None, Field(description="What it reads from standard input.", max_length=1_000_000)
         ] = None,
         user: Annotated[str | None, Field(description="As whom it runs; else as root.")] = None,
-        timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 60,
+        timeout_seconds: Annotated[float, Field(ge=1, le=600, allow_inf_nan=False)] = 60,
     ) -> CommandResult:
         """Run a shell command in a running workspace to its end, and return its output and exit code.
 
-        What a command starts in the background ends with it at its timeout. Of each stream the beginning and the end
+        What a command starts in the background ends with it at its timeout; a command whose call is cancelled goes on
+        until then. Of each stream the beginning and the end
         are returned, 30,000 characters at most.
         """
         given = {"working_dir": working_dir, "env": env, "stdin": stdin, "user": user}
@@ -166,14 +170,16 @@ class WorkspaceTools:
     ) -> LogLines:
         """Read the last lines of a log of a workspace."""
         entries = await self._client.logs.list(workspace, source=source, tail_lines=lines)
-        texts = [bounded_text(entry["line"], MOST_LINE)[0] for entry in islice(entries, lines)]
-        whole, is_cut = bounded_text("\n".join(texts))
+        texts = [bounded_text(entry["line"], MOST_LINE) for entry in islice(entries, lines)]
+        whole, is_cut = bounded_text("\n".join(text for text, _ in texts))
+        is_cut = is_cut or any(is_short for _, is_short in texts)
         return LogLines(source=source, lines=whole.split("\n") if texts else [], truncated=is_cut)
 
     async def list_public_ports(self, workspace: Name) -> PublicPorts:
         """List the public ports of a workspace with their addresses."""
         rows = (await self._client.ports.list(workspace))["public_ports"]
-        return PublicPorts(ports=[PublicPortResult.of(row) for row in rows[:MOST_ROWS]])
+        found = [PublicPortResult.of(row) for row in rows[:MOST_ROWS]]
+        return PublicPorts(ports=found, truncated=len(rows) > MOST_ROWS)
 
     async def publish_port(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from errno import EINVAL, EIO
+from errno import EIO
 from io import BytesIO
 from os import PathLike, fstat
 from pathlib import Path
@@ -17,7 +17,7 @@ from microvm.errors import ConnectionFailed, body_of
 from microvm.retries import Sending
 from microvm.sync.routes.files import FileRoutes
 from microvm.sync.waiting import in_thread, sleep
-from microvm.transfers import CHUNK, RAW, Download, ForwardSink, Progress, total_size
+from microvm.transfers import CHUNK, RAW, Download, ForwardSink, Progress, keep_mode, replaceable_file, total_size
 from microvm.types.files import FileWritten
 
 
@@ -56,15 +56,15 @@ class Files(FileRoutes):
         """Copy a file of the workspace to `target`, and return its size in bytes.
 
         After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
-        is left as it was. Raises OSError also where it is a device, a pipe or a folder, which nothing replaces.
+        is left as it was. Of a symbolic link the file is replaced that it leads to; the mode of a replaced file stays.
+        Raises OSError also where it is a device, a pipe or a folder, which nothing replaces.
         """
-        final = Path(target)
-        if final.exists() and not final.is_file():
-            raise OSError(EINVAL, "It is no regular file", str(final))
+        final = replaceable_file(target)
         part = final.with_name(f".{uuid4().hex}.part")
         try:
             with part.open("wb") as sink:
                 size = self._receive(workspace, path, Download(sink, progress))
+            keep_mode(final, part)
             part.replace(final)
         finally:
             part.unlink(missing_ok=True)

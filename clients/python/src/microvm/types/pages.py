@@ -23,6 +23,7 @@ class Page(TypedDict):
     domain: str
     url: str
     status: str
+    disabled_reason: str | None
     namespace: str
     source_workspace_id: str
     exported_path: str

@@ -66,7 +66,7 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def enable(self, page: str) -> Page:
-        """Serve a disabled page again. Idempotent."""
+        """Serve a disabled page again. Idempotent. One that the operators of the platform have disabled stays so."""
         answer: Page = await self._call("POST", f"/pages/{quoted(page)}/enable", part="page", again=True)
         return answer
 

@@ -64,7 +64,7 @@ class PageRoutes(Group):
         return answer
 
     def enable(self, page: str) -> Page:
-        """Serve a disabled page again. Idempotent."""
+        """Serve a disabled page again. Idempotent. One that the operators of the platform have disabled stays so."""
         answer: Page = self._call("POST", f"/pages/{quoted(page)}/enable", part="page", again=True)
         return answer
 
