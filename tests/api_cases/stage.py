@@ -11,6 +11,7 @@ from django.test import Client
 from accounts.services import account_create
 from assist.services import api_key_create
 from cdn.services import permits
+from domains.models import DomainName
 from namespaces.models import Namespace
 from pages.models import Page
 from tests.callers import Caller
@@ -42,6 +43,7 @@ class Stage:
 
     def leave(self) -> None:
         """Its machines go, and what has a name that is unique to all accounts; other rows stay."""
+        DomainName.objects.filter(domain__account=self.owner.account).delete()
         Page.objects.filter(account=self.owner.account).delete()
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
@@ -77,7 +79,9 @@ class Stages:
         return self._stage
 
     def note(self, method: str, status: int) -> None:
-        """What was created counts against the limits of the account."""
+        """What was created counts against the limits of the account, whose rate of calls may be used up."""
+        if status == 429:
+            self._left = 0
         if status < 300:
             self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 2)
 
