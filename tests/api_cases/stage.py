@@ -11,9 +11,12 @@ from django.test import Client
 from accounts.services import account_create
 from assist.services import api_key_create
 from cdn.services import permits
-from domains.models import DomainName
+from domains.models import CustomDomain
+from domains.services import domain_disconnect
 from namespaces.models import Namespace
 from pages.models import Page
+from pages.publication import files_remove
+from pages.services import page_delete
 from tests.callers import Caller
 from tests.notifications.rows import send_token
 from tests.sandboxes.rows import make_sandbox, sandbox_of
@@ -42,9 +45,11 @@ class Stage:
         return self.ids | ({"sandbox_id": self.stopped["id"]} if path.startswith(NOT_RUN) else {})
 
     def leave(self) -> None:
-        """Its machines go, and what has a name that is unique to all accounts; other rows stay."""
-        DomainName.objects.filter(domain__account=self.owner.account).delete()
-        Page.objects.filter(account=self.owner.account).delete()
+        """Its machines go, and what has a name that is unique to all accounts, with its files; other rows stay."""
+        for domain in CustomDomain.objects.filter(account=self.owner.account):
+            domain_disconnect(domain=domain, actor="test")
+        for page in Page.objects.filter(account=self.owner.account):
+            files_remove(page_delete(page=page, actor="test"))
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
 
