@@ -11,6 +11,6 @@ echo "CASES=$CASES SEED=$SEED PROGRESS=$PROGRESS"
 begun=$SECONDS code=0
 env -u STATE -u PORT .venv/bin/python -m pytest tests/api_cases/test_cases.py -n "${PROCESSES:-$(nproc)}" --dist load "$@" ||
     code=$?
-PYTHONPATH=.:platform .venv/bin/python -m tests.api_cases.report "$PROGRESS"
-echo "seed $SEED, $((SECONDS - begun)) s"
+PYTHONPATH=.:platform .venv/bin/python -m tests.api_cases.report "$PROGRESS" "$CASES"
+echo "seed $SEED, $((SECONDS - begun)) s, ${PROCESSES:-$(nproc)} processes"
 exit "$code"

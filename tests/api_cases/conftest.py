@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.conf import LazySettings
+from django.db import connection
 
 import pages.tasks  # noqa: F401 registers the tasks
+from notifications.sends import requests
 from tests.assist.conftest import configured
 from tests.assist.model_server import serving_model
 from tests.fakehost import FakeHost
@@ -27,7 +29,13 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
             send(name, *args, **options)
 
     monkeypatch.setattr(current_app, "send_task", send_task)
+    monkeypatch.setattr(requests, "WAIT_SECONDS", 0.1)  # for the worker that is not there
+    # As in the api: without it, each request opens a connection, and closing SQLite's last one empties its log.
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
     with serving_model() as made:
+        waits = {"cdn_upload_wait_seconds": 0.1, "deploy_wait_seconds": 5}
         asked = {"assist_url": made.url, "assist_model": "m", "assist_key": "k", "assist_calls_per_minute": 10_000}
-        configured(settings, cdn_upload_wait_seconds=0.1, **asked)
+        # No name server is asked: domains are connected before their records are seen.
+        configured(settings, domain_verification=False, **waits, **asked)
         yield

@@ -11,8 +11,12 @@ from django.test import Client
 from accounts.services import account_create
 from assist.services import api_key_create
 from cdn.services import permits
+from domains.models import CustomDomain
+from domains.services import domain_disconnect
 from namespaces.models import Namespace
 from pages.models import Page
+from pages.publication import files_remove
+from pages.services import page_delete
 from tests.callers import Caller
 from tests.notifications.rows import send_token
 from tests.sandboxes.rows import make_sandbox, sandbox_of
@@ -22,7 +26,7 @@ from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
 # A stage is used for so many cases at most.
-STAGE_CASES = 200
+STAGE_CASES = 300
 _numbers = count(1)
 # What would be run by the fake driver, on this host: these get a sandbox that does not run.
 NOT_RUN = ("/s/{sandbox_id}/git/", "/s/{sandbox_id}/terminal")
@@ -41,8 +45,11 @@ class Stage:
         return self.ids | ({"sandbox_id": self.stopped["id"]} if path.startswith(NOT_RUN) else {})
 
     def leave(self) -> None:
-        """Its machines go, and what has a name that is unique to all accounts; other rows stay."""
-        Page.objects.filter(account=self.owner.account).delete()
+        """Its machines go, and what has a name that is unique to all accounts, with its files; other rows stay."""
+        for domain in CustomDomain.objects.filter(account=self.owner.account):
+            domain_disconnect(domain=domain, actor="test")
+        for page in Page.objects.filter(account=self.owner.account):
+            files_remove(page_delete(page=page, actor="test"))
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
 
@@ -77,9 +84,11 @@ class Stages:
         return self._stage
 
     def note(self, method: str, status: int) -> None:
-        """What was created counts against the limits of the account."""
+        """What was created counts against the limits of the account, whose rate of calls may be used up."""
+        if status == 429:
+            self._left = 0
         if status < 300:
-            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 5)
+            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 2)
 
     def end(self) -> None:
         if self._stage is not None:

@@ -7,20 +7,16 @@ import os
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import jsonschema_rs
 import pytest
-from requests import Request
 
-from config.api_examples_reader import FOLDER, Example, all_examples, with_ids
-from namespaces.models import Namespace
+from config.api_examples_reader import FOLDER, Example, all_examples
+from tests.api_cases.example_requests import described, send_before, send_example
 from tests.api_cases.stage import Stage, Stages
-from tests.api_cases.wsgi import WsgiAnswer, answer_of
+from tests.api_cases.wsgi import WsgiAnswer
 from tests.described import fault_of
 from tests.openapi import document
-from workspaces.models import Workspace
-from workspaces.states import Provisioning, Status
 
 pytestmark = pytest.mark.one_database
 JSON = "application/json"
@@ -49,7 +45,7 @@ def test_an_example_is_sent_and_answered_as_the_document_shows_it(file: str, hos
             if WRITE:
                 example.pop("answer", None), example.pop("answer_text", None)
                 example |= _recorded(answer, stages.last())
-            fault = fault_of(_operation(name), answer) or _differs(example, answer)
+            fault = fault_of(described(name), answer) or _differs(example, answer)
         if fault:
             faults[name] = fault
     stages.end()
@@ -58,53 +54,16 @@ def test_an_example_is_sent_and_answered_as_the_document_shows_it(file: str, hos
     assert faults == {}
 
 
-def _operation(name: str) -> dict[str, Any]:
-    method, path = name.split(" ")
-    found: dict[str, Any] = document()["paths"][path][method.lower()]
-    return found
-
-
 def _sent(name: str, example: Example, stages: Stages) -> WsgiAnswer:
     if example.get("fresh"):
         stages.end()
     stage = stages.current()
-    _prepare(name, stage)
-    for before in example.get("before", ()):
-        answer = _send(before["request"], before, stage)
-        assert answer.status_code < 300 or answer.status_code == 409, (name, before, answer.content)
-        stages.note(before["request"].partition(" ")[0].lower(), answer.status_code)
-    answer = _send(name, example, stage)
+    for method, answer in send_before(name, stage):
+        assert answer.status_code < 300 or answer.status_code == 409, (name, answer.content)
+        stages.note(method, answer.status_code)
+    answer = send_example(name, example, stage)
     stages.note(name.partition(" ")[0].lower(), answer.status_code)
     return answer
-
-
-def _prepare(name: str, stage: Stage) -> None:
-    """What no request brings about: a creation that failed; a namespace that is not the default one."""
-    if name.endswith("/provisioning/retry"):
-        failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
-        Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)
-    if name in ("DELETE /namespaces/{namespace_id}", "POST /namespaces/{namespace_id}/suspend"):
-        made = Namespace.objects.create(account=stage.owner.account, name="Other", slug=f"other-{name[:1].lower()}")
-        stage.ids["namespace_id"] = made.pk
-
-
-def _send(name: str, example: Example, stage: Stage) -> WsgiAnswer:
-    method, path = name.split(" ")
-    sent = with_ids(example, stage.ids)
-    headers = {"Content-Type": JSON} if "body" in sent else {"Content-Type": "application/octet-stream"}
-    headers |= stage.headers(path, _operation(name).get("security", []), runs=True) | sent.get("headers", {})
-    data = json.dumps(sent["body"]).encode() if "body" in sent else sent.get("text", "").encode()
-    query = urlencode({key: _word(value) for key, value in sent.get("query", {}).items()})
-    url = f"http://testserver{with_ids(path, stage.ids)}?{query}"
-    return answer_of(Request(method, url, headers=headers if data else _without_type(headers), data=data).prepare())
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _without_type(headers: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name != "Content-Type"}
 
 
 def _recorded(answer: WsgiAnswer, stage: Stage) -> Example:
@@ -161,7 +120,7 @@ def _kind(value: Any) -> type:
 
 def _invalid(name: str, example: Example) -> str:
     """Of an example that is not sent."""
-    content = _operation(name)["responses"][str(example["status"])]["content"][example["content_type"]]
+    content = described(name)["responses"][str(example["status"])]["content"][example["content_type"]]
     whole = {**content["schema"], "components": document()["components"]}
     try:
         jsonschema_rs.Draft202012Validator(json.loads(json.dumps(whole))).validate(example["answer"])

@@ -1,0 +1,71 @@
+"""Requests of the document's examples, and those that must come before."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from requests import Request
+
+from config.api_examples_reader import Example, all_examples, with_ids
+from namespaces.models import Namespace
+from tests.api_cases.stage import Stage
+from tests.api_cases.wsgi import WsgiAnswer, answer_of
+from tests.openapi import document
+from workspaces.models import Workspace
+from workspaces.states import Provisioning, Status
+
+JSON = "application/json"
+
+
+def described(name: str) -> dict[str, Any]:
+    """The operation `METHOD path` of the document."""
+    method, path = name.split(" ")
+    found: dict[str, Any] = document()["paths"][path][method.lower()]
+    return found
+
+
+def send_before(name: str, stage: Stage) -> list[tuple[str, WsgiAnswer]]:
+    """What the example of an operation needs. Returns methods and answers."""
+    _prepare(name, stage)
+    found = []
+    for before in _examples()[name].get("before", ()):
+        found.append((before["request"].partition(" ")[0].lower(), send_example(before["request"], before, stage)))
+    return found
+
+
+@cache
+def _examples() -> dict[str, Example]:
+    return all_examples()
+
+
+def _prepare(name: str, stage: Stage) -> None:
+    """What no request brings about: a creation that failed; a namespace that is not the default one."""
+    if name.endswith("/provisioning/retry"):
+        failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
+        Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)
+    if name in ("DELETE /namespaces/{namespace_id}", "POST /namespaces/{namespace_id}/suspend"):
+        made = Namespace.objects.create(account=stage.owner.account, name="Other", slug=f"other-{name[:1].lower()}")
+        stage.ids["namespace_id"] = made.pk
+
+
+def send_example(name: str, example: Example, stage: Stage) -> WsgiAnswer:
+    """The request of an example, with the stage's ids and credentials."""
+    method, path = name.split(" ")
+    sent = with_ids(example, stage.ids)
+    headers = {"Content-Type": JSON} if "body" in sent else {"Content-Type": "application/octet-stream"}
+    headers |= stage.headers(path, described(name).get("security", []), runs=True) | sent.get("headers", {})
+    data = json.dumps(sent["body"]).encode() if "body" in sent else sent.get("text", "").encode()
+    query = urlencode({key: _word(value) for key, value in sent.get("query", {}).items()})
+    url = f"http://testserver{with_ids(path, stage.ids)}?{query}"
+    return answer_of(Request(method, url, headers=headers if data else _without_type(headers), data=data).prepare())
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _without_type(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name != "Content-Type"}
