@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -33,6 +35,8 @@ OUTSIDE = {("post", f"/s/{{sandbox_id}}/git/{name}", 502) for name in ("clone", 
 WAIT = 1
 # Of so many cases one has no credentials.
 WITHOUT_CREDENTIALS = 32
+# To make a case takes as long as to send it, so one is put into the example in so many ways.
+VARIANTS = 3
 # Different faults of a kind that are kept.
 FAULTS = 5
 # What the examples of the document show, and what stands for it in a request.
@@ -103,10 +107,10 @@ def kinds() -> list[Kind]:
 
 
 class Sender:
-    """Sends the cases of a kind one after the other."""
+    """Sends the cases of a kind one after the other, `most` at most."""
 
-    def __init__(self, kind: Kind, stages: Stages) -> None:
-        self.kind, self.sent = kind, Sent()
+    def __init__(self, kind: Kind, stages: Stages, most: int) -> None:
+        self.kind, self.sent, self.most = kind, Sent(), most
         self.method, self.path = kind.operation.lower().split(" ")[0], kind.operation.split(" ")[1]
         self.operation = described(kind.operation)
         self._stages = stages
@@ -114,29 +118,43 @@ class Sender:
         self._known: set[tuple[Any, ...]] = set()
 
     def send(self, case: Any, number: int) -> None:
-        """Rejects what was sent before. `number` chooses what is replaced of the example."""
+        """Rejects a case of which everything was sent before. `number` chooses what is replaced of the example."""
+        sent = [self._send(each) for each in self._variants(case, Random(number))]
+        if not any(sent):
+            reject()
+
+    def _variants(self, case: Any, random: Random) -> Iterator[Any]:
+        if not self.kind.near:
+            yield case
+            return
+        for _ in range(min(VARIANTS, self.most - self.sent.counts.total())):
+            variant = copy(case)
+            replace_some(self.kind.operation, variant, random)
+            yield variant
+
+    def _send(self, case: Any) -> bool:
+        """False where it was sent before."""
         stage = self._stages.current()
         if stage is not self._prepared:
             send_before(self.kind.operation, stage)
             self._prepared = stage
-        if self.kind.near:
-            replace_some(self.kind.operation, case, Random(number))
         request = self._request(case, stage)
         what = (request.url, request.body, *request.headers.items())
         if what in self._known:
-            reject()
+            return False
         self._known.add(what)
         try:
             answer = answer_of(request)
         except Exception as exc:
             self.sent.counts[500] += 1
             self._keep(f"{type(exc).__name__} {exc}", request)
-            return
+            return True
         self.sent.counts[answer.status_code] += 1
         self._stages.note(self.method, answer.status_code)
         fault = self._fault(answer)
         if fault is not None:
             self._keep(fault, request)
+        return True
 
     def _request(self, case: Any, stage: Stage) -> PreparedRequest:
         self._adapt(case, stage)
@@ -186,11 +204,11 @@ def _with_ids(request: PreparedRequest, stage: Stage) -> PreparedRequest:
 
 def send_cases(kind: Kind, stages: Stages, count: int, number: int) -> Sent:
     """Send `count` cases, those of the seed `number`; fewer where there are no more different ones."""
-    sender = Sender(kind, stages)
+    sender = Sender(kind, stages, count)
 
     @seed(number)
     @settings(
-        max_examples=count,
+        max_examples=-(-count // VARIANTS) if kind.near else count,
         database=None,
         deadline=None,
         phases=[Phase.generate],

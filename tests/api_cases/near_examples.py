@@ -30,9 +30,8 @@ def replace_some(name: str, case: Any, random: Random) -> None:
     if isinstance(example.get("body"), dict) and isinstance(case.body, dict):
         case.body = _replaced(example["body"], case.body, random)
     case.query = _replaced(example.get("query", {}), case.query or {}, random)
-    for header, value in example.get("headers", {}).items():
-        if random.random() > REPLACED:
-            case.headers[header] = value
+    kept = {name: value for name, value in example.get("headers", {}).items() if random.random() > REPLACED}
+    case.headers = {**case.headers, **kept}
 
 
 def _replaced(shown: Any, made: Any, random: Random) -> Any:

@@ -32,12 +32,12 @@ class Progress:
         return max(0, self.cases - sum(sum(line["counts"].values()) for line in self._lines()))
 
     def count(self, kind: Kind, seed: int, kinds: int) -> int:
-        """How many cases to send; 0 where these were sent, or where the kind had fewer than it was asked for."""
+        """How many cases to send; 0 where these were sent, or where the kind had fewer than half of them."""
         each, left = min(_most(kind), max(1, self.cases // kinds)), self.cases
         for line in self._lines():
             sent = sum(line["counts"].values())
             left -= sent
-            was_sent = line["seed"] == seed or sent < line["asked"]
+            was_sent = line["seed"] == seed or 2 * sent < line["asked"]
             if was_sent and (line["operation"], line["kind"]) == (kind.operation, str(kind)):
                 return 0
         return max(0, min(each, left))

@@ -88,7 +88,7 @@ class Stages:
         if status == 429:
             self._left = 0
         if status < 300:
-            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 2)
+            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 1)
 
     def end(self) -> None:
         if self._stage is not None:
