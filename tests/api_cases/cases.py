@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -106,6 +105,14 @@ def kinds() -> list[Kind]:
     return found
 
 
+def _copy_of(case: Any) -> Any:
+    """Of `copy.copy` the class takes no attribute before its metadata, which is the last."""
+    parts = {
+        name: getattr(case, name) for name in ("path_parameters", "headers", "cookies", "query", "body", "media_type")
+    }
+    return type(case)(case.operation, case.method, case.path, **parts)
+
+
 class Sender:
     """Sends the cases of a kind one after the other, `most` at most."""
 
@@ -128,7 +135,7 @@ class Sender:
             yield case
             return
         for _ in range(min(VARIANTS, self.most - self.sent.counts.total())):
-            variant = copy(case)
+            variant = _copy_of(case)
             replace_some(self.kind.operation, variant, random)
             yield variant
 
