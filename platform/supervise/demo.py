@@ -91,7 +91,8 @@ def summary_without_secrets(
         "CLIENT_SECRET": "$CLIENT_SECRET",
         "ADMIN_PASSWORD": "$ADMIN_PASSWORD",
     }
-    return _summary(values, workspace) + f"\n  The variables are in a file: . {shlex.quote(str(credentials_file))}\n"
+    file = f"  file     {credentials_file}, which a shell reads: . {shlex.quote(str(credentials_file))}"
+    return _summary(values, workspace).replace("\n\n  Try:", f"\n{file}\n\n  Try:")
 
 
 def _summary(values: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:

@@ -45,7 +45,7 @@ def streams(settings: LazySettings) -> Iterator[tuple[subprocess.Popen[bytes], s
         command = [sys.executable, "-m", "config.serve_asgi", "--uds", socket]
         process = subprocess.Popen(command, cwd=ROOT, env=environment)
         try:
-            until(lambda: Path(socket).exists(), 30)
+            until(lambda: Path(socket).exists(), 120)
             yield process, socket
         finally:
             process.kill()

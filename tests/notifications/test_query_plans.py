@@ -25,7 +25,7 @@ def test_live_sends_are_found_by_their_state(sender: Sender, name: str) -> None:
     make_ended(3000)
     rows = {
         "claimable": queue.live_sends().filter(queue._claimable(Send().created_at)).order_by("created_at"),
-        "of an account": queue.live_sends().filter(account_id="a"),
+        "of an account": queue.live_sends_of("a"),
         "overdue": queue.live_sends().filter(created_at__lt=Send().created_at),
     }[name]
     plan = rows.explain()

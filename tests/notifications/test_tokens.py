@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -176,7 +177,10 @@ def test_a_restart_of_redis_gives_a_token_no_further_sends(sender: Sender, monke
     redis_client().flushall()
     found: list[Any] = []
     assert run_at_once(20, lambda _: found.append(sender.post({"title": "x"}))) == ["done"] * 20
-    assert sorted(answer.status_code for answer in found) == [200] * 15 + [429] * 5
+    statuses = Counter(answer.status_code for answer in found)
+    # Of those that come while the counter is made anew some may be counted twice, none is forgotten.
+    assert statuses.keys() == {200, 429}
+    assert statuses[200] <= 15
     assert 0 < min(int(answer["Retry-After"]) for answer in found if answer.status_code == 429) <= 60
     redis_client().flushall()
     assert sender.post({"title": "x"}).status_code == 429
