@@ -2,7 +2,7 @@
 migrated; prints as JSON what differs. In a process of its own, on the empty database of PLATFORM_DATABASE_URL.
 
 `first`: every app at its first migration, as far as those need no later one. `previous`: without the last migration of
-each app, as far as no other app's needs it.
+each app, as far as no other app's needs it, and without those of SINCE_PREVIOUS.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 _numbers = count(1)
+# Of this release, where an app has more than one of it; the last of each app is found.
+SINCE_PREVIOUS = {("pages", "0002_staff_disabled"), ("sandboxes", "0003_staff_tokens_of_workspaces")}
 # Written by the migrations themselves and by Django.
 DJANGO = ("admin", "auth", "contenttypes", "sessions")
 NOT_FILLED = {"django_migrations", "django_content_type", "auth_permission"}
@@ -52,7 +54,8 @@ def targets_of(executor: MigrationExecutor, release: str) -> list[tuple[str, str
         {key for key in graph.nodes if key[0] in own} - firsts
         if release == "first"
         # That no other app's migration needs: those of the last release.
-        else {key for app in own for key in graph.leaf_nodes(app) if not _needed_by(graph, key)} - firsts
+        else SINCE_PREVIOUS
+        | {key for app in own for key in graph.leaf_nodes(app) if not _needed_by(graph, key)} - firsts
     )
     fitting = [key for key in graph.nodes if key[0] in own and later.isdisjoint(graph.forwards_plan(key))]
     last = [key for app in DJANGO for key in graph.leaf_nodes(app)]
