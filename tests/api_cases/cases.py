@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -127,10 +126,11 @@ class Sender:
         if not self.kind.near:
             yield case
             return
+        made = case.body, case.query, case.headers
         for _ in range(min(VARIANTS, self.most - self.sent.counts.total())):
-            variant = copy(case)
-            replace_some(self.kind.operation, variant, random)
-            yield variant
+            case.body, case.query, case.headers = made
+            replace_some(self.kind.operation, case, random)
+            yield case
 
     def _send(self, case: Any) -> bool:
         """False where it was sent before."""
