@@ -28,7 +28,7 @@ class ApiKeyAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_select_related = ("account", "namespace")
     search_fields = ("=key_prefix", "name", "account__name")
     search_ids = ("account__id", "namespace__id")
-    ordering = ("-pk",)
+    keyset = ("-pk",)
     autocomplete_fields = ("account",)
     readonly_fields = ("key_prefix", "namespace", "last_used_at", "created_at")
     fields = ("account", "name", *readonly_fields)
@@ -74,6 +74,7 @@ class CallAdmin(ReadOnlyAdmin):
     list_select_related = ("account",)
     search_fields = ("account__name",)
     search_ids = ("account__id",)
+    keyset = ("-id",)
 
 
 @admin.register(KeyEvent)

@@ -94,6 +94,10 @@ class KeyEvent(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="key_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="key_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.key_id}"

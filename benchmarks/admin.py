@@ -1,186 +1,214 @@
-"""The dashboard and every list of the admin with many rows beside few: the same queries, and how much longer they take.
+"""The admin with many rows beside few: the same queries, and how much longer each page takes.
 
-    python -m benchmarks.admin --workspaces 100000 --records 1000000 --activity 1000000
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.admin [--only REGEX]
+    PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.admin
 
-Builds two databases, SQLite files below --folder, or one after the other that of BENCH_DATABASE_URL (PostgreSQL; it is
-emptied): one with a thousand rows of each kind, one with the given sizes. Prints for each page the queries, the median
-time with few and with many rows, and their ratio. Each page is rendered whole, by Django's test client, as superuser.
+Fills two databases, SQLite files or two of the private PostgreSQL: one with a thousand rows of each kind,
+one with the given sizes (PostgreSQL: some 8 GB, SQLite: 6 GB, a few minutes). Then measures, in turns, the dashboard,
+every list (first page, one deep in it, each filter, order and search), every page of a row with all its tabs, and the
+lists of the API: each rendered whole by Django's test client. What misses its bar is repeated. Ends with status 1 if a
+list was not measured or a bar is missed.
+
+Times are of the processor, of this process and the server's for it: other work on the machine is not in them. Where the
+small database has fewer rows for a page, its first page of the same list is what the time is compared with.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 FEW = 1000
+RATIO, DASHBOARD_SECONDS, DASHBOARD_QUERIES = 1.3, 0.1, 12
+REPEATED = 4
+# Of processor time, by which reading a list may grow before the whole page is measured.
+ALLOWED_SECONDS = 0.005
+
+
+class Database:
+    """A child process with one database, and what it measured: by page and whether it was rendered."""
+
+    def __init__(self, name: str, folder: Path, sizes: dict[str, int]) -> None:
+        self.name = name
+        self.queries: dict[str, int] = {}
+        self.rows: dict[str, int] = {}  # that the list shows
+        self.wall: dict[tuple[str, bool], list[float]] = defaultdict(list)
+        self.cpu: dict[tuple[str, bool], list[float]] = defaultdict(list)
+        own = {"STATE": str(folder), "DATABASE_URL": _url(name, folder), "VM_BACKEND": "fake", "LOG_LEVEL": "ERROR"}
+        own["SECRET_KEY"] = "a-key-of-the-benchmark-alone-0123456789"
+        env = {**os.environ, **{f"PLATFORM_{key}": value for key, value in own.items()}}
+        command = [sys.executable, "-m", "benchmarks.admin_child", *(f"--{key}={size}" for key, size in sizes.items())]
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pages = self._answer()
+        if self.pages["unmeasured"]:
+            raise SystemExit(f"not measured: {self.pages['unmeasured']}")
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process with {self.name} rows ended")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def measure(self, page: str, *, rendered: bool) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([page, rendered]) + "\n")
+        self.process.stdin.flush()
+        found = self._answer()
+        self.queries[page], self.rows[page] = found["queries"], found["rows"]
+        self.wall[page, rendered].append(found["wall"])
+        self.cpu[page, rendered].append(found["cpu"])
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def _url(name: str, folder: Path) -> str:
+    url = os.environ.get("PLATFORM_DATABASE_URL", "")
+    if not url.startswith("postgresql:"):
+        return f"sqlite:///{folder}/{name}.sqlite3"
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (f"bench_{name}",)).fetchone():
+            connection.execute(f"CREATE DATABASE bench_{name}")  # type: ignore[arg-type]  # few or many
+    parts = urlsplit(url)
+    # Time of other processes of the server would not be seen.
+    query = f"{parts.query}&options={quote('-c max_parallel_workers_per_gather=0')}"
+    return parts._replace(path=f"/bench_{name}", query=query).geturl()
 
 
 def main() -> None:
     given = _arguments()
-    if given.child:
-        _measure_all(given)
-        return
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        results = {name: _child(given, Path(folder) / f"{name}.sqlite3", name) for name in ("few", "many")}
-    few, many = results["few"], results["many"]
-    print(f"{'page':44} {'queries':>9} {'few, ms':>9} {'many, ms':>9} {'ratio':>6}")
-    worst = 0.0
-    for page, (queries, seconds) in many.items():
-        base_queries, base = few[page]
-        ratio = seconds / base
-        worst = max(worst, ratio)
-        same = f"{queries}" if queries == base_queries else f"{base_queries}->{queries}"
-        print(f"{page:44} {same:>9} {base * 1e3:9.1f} {seconds * 1e3:9.1f} {ratio:6.2f}")
-    print(f"worst ratio {worst:.2f}; dashboard {many['dashboard'][1] * 1e3:.0f} ms")
+    folder = Path(given.keep or tempfile.mkdtemp(prefix="mvmb-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    many_rows = {name: getattr(given, name) for name in ("workspaces", "records", "activity")}
+    try:
+        few = Database("few", folder, dict.fromkeys(many_rows, FEW))
+        many = Database("many", folder, many_rows)
+        ok = _compare(few, many, given)
+        few.close()
+        many.close()
+    finally:
+        if not given.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(0 if ok else 1)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workspaces", type=int, default=100_000)
-    parser.add_argument("--records", type=int, default=1_000_000, help="metering records")
-    parser.add_argument("--activity", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--folder", default=tempfile.gettempdir())
-    parser.add_argument("--child", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--records", type=int, default=10_000_000, help="metering records")
+    parser.add_argument("--activity", type=int, default=1_000_000, help="activity, ledger, events, deliveries")
+    parser.add_argument("--rounds", type=int, default=3, help="of each page; what misses its bar has more")
+    parser.add_argument("--only", default="", help="a regular expression for names of pages")
+    parser.add_argument("--keep", default="", help="a folder whose databases are used and stay")
     return parser.parse_args()
 
 
-def _child(given: argparse.Namespace, database: Path, name: str) -> dict[str, tuple[int, float]]:
-    sizes = (given.workspaces, given.records, given.activity) if name == "many" else (FEW, FEW, FEW)
-    options = [f"--{option}={size}" for option, size in zip(("workspaces", "records", "activity"), sizes, strict=True)]
-    url = os.environ.get("BENCH_DATABASE_URL") or f"sqlite:///{database}"
-    own = {"STATE": str(database.parent), "DATABASE_URL": url, "SECRET_KEY": "a-key-of-the-benchmark-alone-0123456789"}
-    env = {**os.environ, "PLATFORM_VM_BACKEND": "fake", **{f"PLATFORM_{key}": value for key, value in own.items()}}
-    command = [sys.executable, "-m", "benchmarks.admin", "--child", name, f"--rounds={given.rounds}", *options]
-    answer = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True)
-    rows = [line.split("\t") for line in answer.stdout.splitlines() if line.count("\t") == 2]
-    return {page: (int(queries), float(seconds)) for page, queries, seconds in rows}
+def _compare(few: Database, many: Database, given: argparse.Namespace) -> bool:
+    if few.pages != many.pages:
+        raise SystemExit(f"only one has {set(few.pages['admin']) ^ set(many.pages['admin'])}")
+    pages = [page for page in (*many.pages["admin"], *many.pages["api"]) if re.search(given.only, page)]
+    rendered = [page for page in pages if _is_rendered(page, many.pages["admin"])]
+    for page in sorted(set(pages) - set(rendered)):
+        _take_turns(few, many, page, 1, rendered=False)
+        if _grew(few, many, page):
+            base, ours = (min(each.cpu[page, False]) * 1e3 for each in (few, many))
+            print(f"  reading {page} took {base:.0f} and {ours:.0f} ms", file=sys.stderr, flush=True)
+            rendered.append(page)
+    _repeated(few, many, rendered, given.rounds)
+    _show(few, many, rendered, len(pages))
+    return not any(_missed(few, many, page) for page in rendered)
 
 
-def _measure_all(given: argparse.Namespace) -> None:
-    import django
-    from django.core.management import call_command
-
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    django.setup()
-    from django.conf import settings
-
-    settings.ALLOWED_HOSTS = ["testserver"]
-    call_command("migrate", verbosity=0)
-    if os.environ.get("BENCH_DATABASE_URL"):  # the same one for both sizes
-        call_command("flush", interactive=False, verbosity=0)
-        call_command("migrate", verbosity=0)
-    started = time.monotonic()
-    _fill(given)
-    print(f"{given.child}: filled in {time.monotonic() - started:.0f} s", file=sys.stderr)
-    _pages(given.rounds)
+def _is_rendered(page: str, admin: list[str]) -> bool:
+    """Not the lists by filters, orders and searches: their HTML costs what that of the first page costs."""
+    return page not in admin or " " not in page or page.endswith((" row", " row, busiest", " deep", " deep, back"))
 
 
-def _fill(given: argparse.Namespace) -> None:
-    from django.db import connection
-
-    from dashboard.summary import summary_take
-    from tests.dashboard.sample import make_sample, make_trend
-
-    make_sample(20)
-    make_trend()
-    _workspaces(given.workspaces)
-    _activity(given.activity)
-    _records(given.records)
-    started = time.monotonic()
-    summary_take()
-    print(f"{given.child}: summary in {time.monotonic() - started:.1f} s", file=sys.stderr)
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+def _grew(few: Database, many: Database, page: str) -> bool:
+    """Whether reading the list alone took so much longer that the page may miss its bar."""
+    for _ in range(2):
+        ours, base = (min(each.cpu[page, False]) for each in (many, few))
+        if ours - base < ALLOWED_SECONDS and few.queries[page] == many.queries[page]:
+            return False
+        _take_turns(few, many, page, 1, rendered=False)
+    return True
 
 
-def _workspaces(count: int) -> None:
-    """Copies of those of the sample, nine of ten of them asleep, and as many operations that succeeded."""
-    from workspaces.models import Operation, Workspace
-
-    states = "CASE WHEN number % 10 = 0 THEN status ELSE 'sleeping' END"
-    changed = {"id": _new_id("ws"), "slug": "NULL", "ip": "NULL", "status": states, "ready": "false"}
-    _multiply(Workspace, "status <> 'starting'", count, changed)
-    _multiply(Operation, "state = 'succeeded'", count, {"id": _new_id("op")})
-
-
-def _activity(count: int) -> None:
-    from workspaces.models import Activity
-
-    _multiply(Activity, "1 = 1", count, {})
+def _repeated(few: Database, many: Database, pages: list[str], rounds: int) -> None:
+    for page in pages:
+        _take_turns(few, many, page, rounds, rendered=True)
+        if not few.cpu[_base(few, many, page), True]:
+            _take_turns(few, many, _base(few, many, page), rounds, rendered=True)
+        print(_line(few, many, page), file=sys.stderr, flush=True)
+    for _ in range(REPEATED):
+        for page in [page for page in pages if _missed(few, many, page)]:
+            _take_turns(few, many, page, rounds, rendered=True)
 
 
-def _records(count: int) -> None:
-    from workspaces.models import MeterRecord
-
-    _multiply(MeterRecord, "tick > 1000000000", count, {"tick": "number"})
-
-
-def _new_id(prefix: str) -> str:
-    """Nine digits, and the end of the id that is copied."""
-    from django.db import connection
-
-    digits = "printf('%09d', number)" if connection.vendor == "sqlite" else "to_char(number, 'FM000000000')"
-    return f"'{prefix}_' || {digits} || substr(id, 13)"
-
-
-def _multiply(model: Any, which: str, count: int, changed: dict[str, str]) -> None:
-    """Copy the rows until there are about `count`, with SQL for the columns that differ. Numbered keys are new."""
-    from django.db import connection
-
-    table = model._meta.db_table
-    columns = [field.column for field in model._meta.concrete_fields if field.get_internal_type() != "BigAutoField"]
-    values = ", ".join(changed.get(column, f'"{column}"') for column in columns)
-    names = ", ".join(f'"{column}"' for column in columns)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM {table} WHERE {which}")
-        times = count // cursor.fetchone()[0]
-        numbers = f"WITH RECURSIVE n(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n WHERE number < {times})"
-        cursor.execute(f"{numbers} INSERT INTO {table} ({names}) SELECT {values} FROM {table}, n WHERE {which}")
-
-
-def _pages(rounds: int) -> None:
-    from django.contrib import admin
-    from django.contrib.auth import get_user_model
-    from django.test import Client
-    from django.urls import reverse
-
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("bench"))
-    pages = {"dashboard": "/admin/"}
-    for model in sorted(admin.site._registry, key=lambda each: each._meta.label):
-        url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-        pages[model._meta.label] = url
-    pages["workspaces.Workspace running"] = f"{pages['workspaces.Workspace']}?status__exact=running"
-    pages["workspaces.Operation failed"] = f"{pages['workspaces.Operation']}?attention=failed"
-    for name, url in pages.items():
-        _measure(client, name, url, rounds)
-
-
-def _measure(client: object, name: str, url: str, rounds: int) -> None:
-    from django.db import connection
-    from django.test import Client
-    from django.test.utils import CaptureQueriesContext
-
-    assert isinstance(client, Client)
-    with CaptureQueriesContext(connection) as captured:
-        assert client.get(url).status_code == 200, url
-        queries = len(captured)
-    # SQLite works in this process, whose own time is not that of others on the machine.
-    clock = time.process_time if connection.vendor == "sqlite" else time.perf_counter
-    taken = []
+def _take_turns(few: Database, many: Database, page: str, rounds: int, *, rendered: bool) -> None:
     for _ in range(rounds):
-        started = clock()
-        client.get(url)
-        taken.append(clock() - started)
-    print(f"{name}\t{queries}\t{statistics.median(taken)}", flush=True)
+        for database in (few, many):
+            database.measure(page, rendered=rendered)
+
+
+def _ratio(few: Database, many: Database, page: str) -> float:
+    return statistics.median(many.cpu[page, True]) / statistics.median(few.cpu[_base(few, many, page), True])
+
+
+def _base(few: Database, many: Database, page: str) -> str:
+    """With what a page is compared: itself, or the first page of its list where it shows fewer rows with few."""
+    return page if few.rows[page] == many.rows[page] else page.split(" ", maxsplit=1)[0]
+
+
+def _missed(few: Database, many: Database, page: str) -> str:
+    found = []
+    if (ratio := _ratio(few, many, page)) > RATIO:
+        found.append(f"{ratio:.2f} times")
+    if few.queries[page] != many.queries[page]:
+        found.append(f"{few.queries[page]} and {many.queries[page]} queries")
+    if page == "dashboard" and statistics.median(many.cpu[page, True]) > DASHBOARD_SECONDS:
+        found.append("more than 100 ms")
+    if page == "dashboard" and many.queries[page] > DASHBOARD_QUERIES:
+        found.append("more than 12 queries")
+    return ", ".join(found)
+
+
+def _line(few: Database, many: Database, page: str) -> str:
+    base = statistics.median(few.cpu[_base(few, many, page), True]) * 1e3
+    ours = statistics.median(many.cpu[page, True]) * 1e3
+    clock = [statistics.median(each.wall[page, True]) * 1e3 for each in (few, many)]
+    missed = _missed(few, many, page)
+    line = f"{page[:78]:78} {many.queries[page]:7} {base:8.1f} {ours:8.1f} {ours / base:6.2f}"
+    return f"{line}   {clock[0]:.0f} {clock[1]:.0f} {'MISSED: ' + missed if missed else ''}"
+
+
+def _show(few: Database, many: Database, pages: list[str], count: int) -> None:
+    print(f"{'page':78} {'queries':>7} {'few, ms':>8} {'many, ms':>8} {'ratio':>6}   by the clock, ms")
+    for page in pages:
+        print(_line(few, many, page), flush=True)
+    ratios = sorted((_ratio(few, many, page), page) for page in pages)
+    print(
+        f"{len(pages)} pages rendered: median ratio {statistics.median(r for r, _ in ratios):.2f}, worst {ratios[-1]}"
+    )
+    print(f"{count - len(pages)} others: reading the rows took at most {ALLOWED_SECONDS * 1e3:.0f} ms more")
+    print(f"missed: {sum(bool(_missed(few, many, page)) for page in pages)}")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_select_related = ("account", "namespace")
     # Metadata is the owner's, and may hold what staff need not know.
     exclude = ("metadata", "claim")
-    search_fields = ("filename",)
+    search_fields = ("^filename",)
     search_ids = ("id", "account__id", "namespace__id")
     keyset = ("-id",)
     staff_actions = (
@@ -85,6 +85,7 @@ class TemplateAdmin(ReadOnlyAdmin):
     list_select_related = ("account",)
     search_fields = ("account__name",)
     search_ids = ("account__id",)
+    keyset = ("-pk",)
 
 
 @admin.register(NamespaceQuota)
@@ -93,6 +94,7 @@ class NamespaceQuotaAdmin(ReadOnlyAdmin):
     list_select_related = ("namespace",)
     search_fields = ("namespace__slug",)
     search_ids = ("namespace__id", "namespace__account__id")
+    keyset = ("-pk",)
 
 
 @admin.register(Pool)
@@ -106,6 +108,7 @@ class PoolAdmin(ReadOnlyAdmin):
     list_select_related = ("account", "namespace")
     search_fields = ("=owner",)
     search_ids = ("owner", "account__id", "namespace__id")
+    keyset = ("-pk",)
 
 
 @admin.register(Permit)

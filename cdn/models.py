@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts.models import Account, Plan
 from cdn.states import FileStatus, Kind, PermitState, PoolKind
 from common.ids import new_id
+from common.prefix_keys import PrefixKey
 from namespaces.models import Namespace
 
 # Every client of JSON reads whole numbers up to here exactly; sums of some thousand fit into a column.
@@ -149,6 +150,10 @@ class File(models.Model):
     class Meta:
         ordering = ["-created_at", "-id"]
         indexes = [
+            models.Index(fields=["account", "-id"], name="cdn_file_of_account"),
+            models.Index(fields=["namespace", "-id"], name="cdn_file_of_namespace"),
+            models.Index(fields=["kind", "-id"], name="cdn_file_by_kind"),
+            models.Index(PrefixKey("filename"), "id", name="cdn_file_begins"),  # what the admin searches for
             models.Index(
                 fields=["account", "-created_at", "-id"], condition=~Q(status="trashed"), name="cdn_file_account"
             ),
@@ -259,6 +264,10 @@ class FileEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="cdn_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="cdn_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.file_id}"

@@ -164,12 +164,14 @@ class QuotaDefaultAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = ("service", "auto_apply", ("account_id", IdFilter))
     search_fields = ("=account_id",)
+    keyset = ("-id",)
 
 
 @admin.register(LedgerCheck)
 class LedgerCheckAdmin(ReadOnlyAdmin):
     list_display = (time_column("started_at", "When"), "result", "is_full", "seconds", "entries", "records", "balances")
     list_filter = (("night", admin.EmptyFieldListFilter),)
+    keyset = ("-id",)
 
     @admin.display(description="Result")
     def result(self, obj: LedgerCheck) -> str:

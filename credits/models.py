@@ -131,7 +131,11 @@ class Entry(models.Model):
     class Meta:
         ordering = ["-id"]
         verbose_name_plural = "entries"
-        indexes = [models.Index(fields=["balance", "-id"], name="entries_of_balance")]
+        indexes = [
+            models.Index(fields=["balance", "-id"], name="entries_of_balance"),
+            # Few, among all the charges.
+            models.Index(fields=["kind", "-id"], condition=~Q(kind="charge"), name="entries_but_charges"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["balance", "key"], condition=Q(key__isnull=False), name="entry_once_by_key")
         ]

@@ -99,7 +99,7 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
     search_fields = ("slug", "name", "account__name")
     search_ids = ("id", "account__id")
     search_help_text = "Id, slug, name, account"
-    ordering = ("-id",)
+    keyset = ("-id",)
     autocomplete_fields = ("account",)
     # It is suspended and activated by actions, which take a reason; by a quota through its balance.
     readonly_fields = (

@@ -104,6 +104,8 @@ class NamespaceActivity(models.Model):
         ordering = ["-id"]
         verbose_name_plural = "namespace activity"
         indexes = [
+            models.Index(fields=["action", "-id"], name="namespace_activity_by_action"),
+            models.Index(fields=["user_id", "-id"], name="namespace_activity_by_actor"),
             models.Index(fields=["namespace_id", "-id"], name="activity_of_namespace"),
             models.Index(fields=["account"], name="activity_of_account"),
         ]

@@ -151,6 +151,9 @@ class Send(models.Model):
             # Not conditional: SQLite takes those by literals alone.
             models.Index(fields=["state", "created_at"], name="send_by_state"),
             models.Index(fields=["ended_at"], name="send_by_end"),
+            # Of the lists that staff filter.
+            models.Index(fields=["account_id", "-id"], name="send_of_account"),
+            models.Index(fields=["workspace_id", "-id"], name="send_of_workspace"),
         ]
 
     def __str__(self) -> str:
@@ -205,6 +208,10 @@ class NotificationEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="notification_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="notification_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.subject}"

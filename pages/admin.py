@@ -35,7 +35,7 @@ class PageAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_select_related = ("account", "namespace")
     search_fields = ("slug", "name", "account__name")
     search_ids = ("id", "account__id", "namespace__id", "source_workspace_id")
-    ordering = ("-id",)
+    keyset = ("-id",)
     staff_actions = ACTIONS
 
 

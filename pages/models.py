@@ -146,6 +146,9 @@ class PageDeploy(models.Model):
         ]
         indexes = [
             models.Index(fields=["state", "deadline_at"], condition=Q(state__in=LIVE), name="page_deploy_live"),
+            # Of the lists that staff filter.
+            models.Index(fields=["workspace_id", "-id"], name="page_deploy_of_workspace"),
+            models.Index(fields=["state", "-id"], name="page_deploy_by_state"),
         ]
 
     def __str__(self) -> str:
@@ -170,6 +173,10 @@ class PageEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="page_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="page_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.page_id}"

@@ -27,10 +27,10 @@ class SandboxAdmin(StaffActionsMixin, ReadOnlyAdmin):
         ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("workspace__account", "workspace__namespace")
-    search_fields = ("workspace__name", "workspace__account__name")
+    search_fields = ("^workspace__name", "workspace__account__name")
     search_ids = ("id", "workspace__id", "workspace__account__id")
     search_ips = ("workspace__ip",)
-    ordering = ("-id",)
+    keyset = ("-id",)
     exclude = ("token_hash",)
     staff_actions = ACTIONS
 

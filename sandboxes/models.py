@@ -69,6 +69,10 @@ class SandboxEvent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="sandbox_event_by_action"),
+            models.Index(fields=["actor", "-id"], name="sandbox_event_by_actor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.sandbox_id}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin
@@ -50,10 +48,10 @@ class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
         ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("account", "namespace", "host")
-    search_fields = ("name", "slug", "account__name")
+    search_fields = ("^name", "^slug", "account__name")
     search_ids, search_ips = ("id", "account__id", "namespace__id"), ("ip",)
-    search_help_text = "Id, name, slug, IP, account"
-    ordering = ("-id",)
+    search_help_text = "Id, IP, beginning of a name or slug, part of an account's name"
+    keyset = ("-id",)
     # Secrets of the owner, and what may hold some.
     exclude = ("env", "workloads", "cmd", "metadata")
     staff_actions = ACTIONS
@@ -81,9 +79,9 @@ class OperationAdmin(ReadOnlyAdmin):
         EndedFilter, "state", "kind", ("queue", IdFilter), ("workspace", IdFilter), ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("workspace",)
-    search_fields = ("workspace__name",)
+    search_fields = ("^workspace__name",)
     search_ids = ("id", "workspace__id")
-    search_help_text = "Id of an operation or workspace, name of a workspace"
+    search_help_text = "Id of an operation or workspace, beginning of a workspace's name"
     # Arguments may hold what the owner keeps secret.
     exclude = ("params", "claim")
     keyset = ("-id",)
@@ -121,7 +119,7 @@ class UsageAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_display_links = ("tracking",)
     list_filter = ("tracking",)
-    search_fields = ("workspace__name",)
+    search_fields = ("^workspace__name",)
     search_ids = ("workspace__id",)
     keyset = ("-id",)
 
@@ -138,11 +136,9 @@ class MeterRecordAdmin(ReadOnlyAdmin):
     search_fields = ("=metered__workspace_id",)
     keyset = ("-id",)
 
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[MeterRecord], search_term: str) -> Any:
+    def search_conditions(self, term: str) -> list[Q]:
         """By an exact id; the numbers of what it names are looked up first, as the table has no index of names."""
-        if not search_term.strip():
-            return queryset, False
-        return queryset.filter(metered__in=metered_numbers(search_term.strip())), False
+        return [Q(metered__in=metered_numbers(term.strip()))] if term.strip() else []
 
 
 @admin.register(BillingCycle)

@@ -47,7 +47,7 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
     search_fields = ("name",)
     search_ids = ("id",)
     search_help_text = "Id or name"
-    ordering = ("-id",)
+    keyset = ("-id",)
     readonly_fields = ("created_at", "updated_at")
     staff_actions = (
         StaffAction(
@@ -96,7 +96,7 @@ class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_select_related = ("account",)
     search_fields = ("=client_id", "name", "account__name")
     search_ids = ("id", "account__id", "workspace_id", "namespace_id")
-    ordering = ("-id",)
+    keyset = ("-id",)
     autocomplete_fields = ("account",)
     readonly_fields = (
         "client_id",

@@ -42,6 +42,7 @@ class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = (BrokenFilter, "status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
+    keyset = ("-id",)
     exclude = ("key", "order_key", "challenge_token", "lease_owner")
     staff_actions = (
         StaffAction(

@@ -81,6 +81,10 @@ class Certificate(models.Model):
 
     class Meta:
         ordering = ["name"]
+        indexes = [
+            # What the dashboard counts.
+            models.Index(fields=["status", "expires_at"], condition=models.Q(wanted=True), name="certificate_by_status")
+        ]
         constraints = [
             models.CheckConstraint(
                 name="certificate_is_whole",

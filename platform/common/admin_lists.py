@@ -6,13 +6,9 @@ one. Tables that grow without end are paged by key (`keyset`), so that the last 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import reduce
-from ipaddress import AddressValueError, IPv4Address
 from operator import or_
 from typing import Any
 
@@ -21,20 +17,21 @@ from django.contrib.admin import FieldListFilter, ShowFacets, SimpleListFilter
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import ValidationError
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from unfold.contrib.filters.forms import SearchForm
 from unfold.views import ChangeList
 
-from common.admin_input import ID, checked_value, possible_keys
+from common.admin_input import checked_value, possible_keys
+from common.admin_search import search_conditions
+from common.id_times import rows_before, rows_since
+from common.keysets import cursor_of, cursor_values, reversed_order, rows_beyond
 
 AFTER, BEFORE = "_after", "_before"
 ROWS = 50
 # Beyond it no list has a page; databases refuse numbers that are much larger.
 MOST_PAGES = 10**6
-# A cursor has a key or two. JSON that is nested deeply takes the whole stack.
-CURSOR_LENGTH = 200
 
 
 class Paging:
@@ -70,15 +67,27 @@ class FilteredChangeList(ChangeList):
 
 
 class UncountedChangeList(FilteredChangeList):
-    """A page of rows, found by its number, or by key where the admin class has a `keyset`."""
+    """A page of rows, found by its number, or by key where the admin class has a `keyset`.
+
+    What is searched for may be in one of several columns. Of a table with a `keyset` the first rows of each are looked
+    up by themselves, in order: for an OR of the conditions databases read all rows that fulfil one, or all rows.
+    """
 
     page_num: int
+    query: str
+    conditions: Sequence[Q] = ()
+    unsearched: QuerySet[Any]
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         for name in (AFTER, BEFORE):
             self.params.pop(name, None)
             self.filter_params.pop(name, None)
-        return super().get_queryset(request, exclude_parameters)
+        term, self.query = self.query, ""  # Django's own search is an OR of all conditions
+        rows = super().get_queryset(request, exclude_parameters)
+        self.query = term
+        self.conditions = self.model_admin.search_conditions(term) if term else ()
+        self.unsearched = rows
+        return rows.filter(reduce(or_, self.conditions)) if self.conditions else rows
 
     def get_results(self, request: HttpRequest) -> None:
         keyset = self.model_admin.keyset
@@ -102,10 +111,9 @@ class UncountedChangeList(FilteredChangeList):
 
     def _rows_by_key(self, request: HttpRequest, keyset: Sequence[str]) -> list[Any]:
         backwards = BEFORE in request.GET
-        values = _cursor_values(self.model, request.GET.get(BEFORE if backwards else AFTER, ""), keyset)
-        order = [_reversed(name) for name in keyset] if backwards else list(keyset)
-        queryset = self.queryset.order_by(*order)
-        found = list((queryset.filter(_beyond(order, values)) if values else queryset)[: self.list_per_page + 1])
+        values = cursor_values(self.model, request.GET.get(BEFORE if backwards else AFTER, ""), keyset)
+        order = [reversed_order(name) for name in keyset] if backwards else list(keyset)
+        found = self._first_rows(order, rows_beyond(order, values) if values else Q())
         rows = found[: self.list_per_page]
         more = len(found) > len(rows)
         if backwards:
@@ -113,56 +121,24 @@ class UncountedChangeList(FilteredChangeList):
         before, after = (more, True) if backwards else (bool(values), more)
         self.paginator = Paging(
             "",
-            self.get_query_string({BEFORE: _cursor(rows[0], keyset)}) if rows and before else "",
-            self.get_query_string({AFTER: _cursor(rows[-1], keyset)}) if rows and after else "",
+            self.get_query_string({BEFORE: cursor_of(rows[0], keyset)}) if rows and before else "",
+            self.get_query_string({AFTER: cursor_of(rows[-1], keyset)}) if rows and after else "",
         )
         return rows
+
+    def _first_rows(self, order: Sequence[str], within: Q) -> list[Any]:
+        """One more than a page has."""
+        count = self.list_per_page + 1
+        if len(self.conditions) < 2:
+            return list(self.queryset.filter(within).order_by(*order)[:count])
+        keys: set[Any] = set()
+        for condition in self.conditions:
+            keys |= set(self.unsearched.filter(within, condition).order_by(*order).values_list("pk", flat=True)[:count])
+        return list(self.apply_select_related(self.root_queryset.filter(pk__in=keys)).order_by(*order)[:count])
 
 
 def _range(start: int, count: int) -> str:
     return f"{start + 1} to {start + count}" if count else "none"
-
-
-def _reversed(name: str) -> str:
-    return name[1:] if name.startswith("-") else f"-{name}"
-
-
-def _cursor(row: Model, keyset: Sequence[str]) -> str:
-    values = [getattr(row, name.lstrip("-")) for name in keyset]
-    text = json.dumps([value.isoformat() if isinstance(value, datetime) else value for value in values])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _cursor_values(model: type[Model], cursor: str, keyset: Sequence[str]) -> list[Any]:
-    """The values of a cursor; empty for what is none, which shows the first page."""
-    if len(cursor) > CURSOR_LENGTH:
-        return []
-    try:
-        values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error):
-        return []
-    if not isinstance(values, list) or len(values) != len(keyset) or not all(isinstance(v, str | int) for v in values):
-        return []
-    try:
-        return [checked_value(_column(model, name), value) for name, value in zip(keyset, values, strict=True)]
-    except ValidationError:
-        return []
-
-
-def _column(model: type[Model], name: str) -> Any:
-    plain = name.lstrip("-")
-    return model._meta.pk if plain == "pk" else model._meta.get_field(plain)
-
-
-def _beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
-    """Rows that come after these values. The first condition is one that an index can begin with."""
-    found, equal = Q(), Q()
-    for name, value in zip(order, values, strict=True):
-        column = name.lstrip("-")
-        found |= equal & Q(**{f"{column}__{'lt' if name.startswith('-') else 'gt'}": value})
-        equal &= Q(**{column: value})
-    first = order[0].lstrip("-")
-    return Q(**{f"{first}__{'lte' if order[0].startswith('-') else 'gte'}": values[0]}) & found
 
 
 class CheckedListMixin:
@@ -187,7 +163,7 @@ class ListMixin(CheckedListMixin):
 
     `keyset`: the order of a table that grows without end, as of `order_by`, whose columns are never null and are
     together unique; such a list has no other order. `search_ids`, `search_ips`: columns in which an id or an address
-    is looked up exactly, in place of a search for a part of a word in `search_fields`.
+    is looked up exactly, in place of a search for a text in `search_fields` (`common.admin_search`).
     """
 
     keyset: tuple[str, ...] = ()
@@ -209,22 +185,13 @@ class ListMixin(CheckedListMixin):
         return self.keyset or super().get_ordering(request)  # type: ignore[misc]
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        columns = self._exact_columns(search_term.strip())
-        if not columns:
-            return super().get_search_results(request, queryset, search_term)  # type: ignore[misc]
-        return queryset.filter(reduce(or_, (Q(**{name: search_term.strip()}) for name in columns))), False
+        """Of the choices of a form's field; a list asks for `search_conditions`, and not here for a term."""
+        conditions = self.search_conditions(search_term)
+        return queryset.filter(reduce(or_, conditions)) if conditions else queryset, False
 
-    def _exact_columns(self, term: str) -> tuple[str, ...]:
-        if ID.fullmatch(term):
-            return self.search_ids
-        return self.search_ips if self.search_ips and _is_ip(term) else ()
-
-
-def _is_ip(term: str) -> bool:
-    try:
-        return bool(IPv4Address(term))
-    except AddressValueError:
-        return False
+    def search_conditions(self, term: str) -> Sequence[Q]:
+        """Conditions of which a found row fulfils at least one; none: no term, or nothing to search in."""
+        return search_conditions(self.model, term.strip(), self.search_fields, self.search_ids, self.search_ips)  # type: ignore[attr-defined]
 
 
 class IdFilter(FieldListFilter):
@@ -295,10 +262,10 @@ class AgeFilter(FieldListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         now = timezone.now()
         if self.value == self.OLDER:
-            return queryset.filter(**{f"{self.field_path}__lt": now - self.AGES[-1][2]})
+            return queryset.filter(rows_before(queryset.model, self.field_path, now - self.AGES[-1][2]))
         for name, _, age in self.AGES:
             if name == self.value:
-                return queryset.filter(**{f"{self.field_path}__gte": now - age})
+                return queryset.filter(rows_since(queryset.model, self.field_path, now - age))
         return queryset
 
     def choices(self, changelist: Any) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from datetime import datetime
 
 # RFC 4648's base32 characters in ASCII order, so that ids sort as text in the order of their time.
 _ALPHABET = "234567abcdefghijklmnopqrstuvwxyz"
@@ -13,9 +14,16 @@ _RANDOM_CHARS = 7
 
 def new_id(prefix: str) -> str:
     """A fresh id such as `ws_2kq7...`; unique by 35 random bits in each millisecond."""
-    stamp = int(time.time() * 1000)
-    head = "".join(_ALPHABET[(stamp >> (5 * i)) & 31] for i in reversed(range(_TIME_CHARS)))
-    return f"{prefix}_{head}{random_suffix(_RANDOM_CHARS)}"
+    return f"{prefix}_{_time_text(int(time.time() * 1000))}{random_suffix(_RANDOM_CHARS)}"
+
+
+def first_id(prefix: str, at: datetime) -> str:
+    """The lowest id of this time: those that were made before sort before it, all others behind it."""
+    return f"{prefix}_{_time_text(max(0, int(at.timestamp() * 1000)))}{_ALPHABET[0] * _RANDOM_CHARS}"
+
+
+def _time_text(milliseconds: int) -> str:
+    return "".join(_ALPHABET[(milliseconds >> (5 * i)) & 31] for i in reversed(range(_TIME_CHARS)))
 
 
 def random_suffix(length: int) -> str:

@@ -53,7 +53,7 @@ class Details(TypedDict):
 
 def status_counts() -> dict[str, int]:
     """Workspaces by status. One query, over an index."""
-    rows = Workspace.objects.order_by().values_list("status").annotate(count=Count("pk"))
+    rows = Workspace.objects.order_by().values_list("status").annotate(count=Count("*"))
     return dict(rows)
 
 

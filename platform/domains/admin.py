@@ -39,6 +39,7 @@ class CustomDomainAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_select_related = ("account",)
     search_fields = ("name", "account__name")
     search_ids = ("target_id", "account__id")
+    keyset = ("-id",)
     staff_actions = (
         StaffAction(
             name="check_records", label="Check the DNS records", call=_check, icon="dns", permission="view",
@@ -57,3 +58,4 @@ class DomainNameAdmin(ReadOnlyAdmin):
     list_display = ("name", link_column("domain"), "is_stale")
     list_select_related = ("domain",)
     search_fields = ("name",)
+    keyset = ("pk",)

@@ -51,7 +51,7 @@ class SubscriptionAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_select_related = ("account",)
     search_fields = ("host", "namespace_slug", "account__name")
     search_ids = ("id", "account__id", "namespace_id")
-    ordering = ("-id",)
+    keyset = ("-id",)
     # The URL may carry a token.
     exclude = ("url", "secret", "former_secret")
     staff_actions = (

@@ -85,6 +85,9 @@ class Subscription(models.Model):
         indexes = [
             models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="webhook_deleted"),
             models.Index(fields=["updated_at"], condition=Q(direct_key__isnull=False), name="webhook_direct"),
+            # What the dashboard counts.
+            models.Index(fields=["failing_since"], condition=Q(failing_since__isnull=False), name="webhook_failing"),
+            models.Index(fields=["updated_at"], condition=Q(disabled_reason__isnull=False), name="webhook_disabled"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -110,6 +113,9 @@ class Event(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["type", "-id"], name="event_by_type"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["account", "key"], condition=~Q(key=None), name="event_of_a_key_once")
         ]
@@ -212,6 +218,10 @@ class AuditEntry(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["action", "-id"], name="webhook_audit_by_action"),
+            models.Index(fields=["actor", "-id"], name="webhook_audit_by_actor"),
+        ]
         verbose_name_plural = "audit entries"
 
     def __str__(self) -> str:

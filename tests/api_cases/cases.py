@@ -105,6 +105,14 @@ def kinds() -> list[Kind]:
     return found
 
 
+def _copy_of(case: Any) -> Any:
+    """Of `copy.copy` the class takes no attribute before its metadata, which is the last."""
+    parts = {
+        name: getattr(case, name) for name in ("path_parameters", "headers", "cookies", "query", "body", "media_type")
+    }
+    return type(case)(case.operation, case.method, case.path, **parts)
+
+
 class Sender:
     """Sends the cases of a kind one after the other, `most` at most."""
 
@@ -126,11 +134,10 @@ class Sender:
         if not self.kind.near:
             yield case
             return
-        made = case.body, case.query, case.headers
         for _ in range(min(VARIANTS, self.most - self.sent.counts.total())):
-            case.body, case.query, case.headers = made
-            replace_some(self.kind.operation, case, random)
-            yield case
+            variant = _copy_of(case)
+            replace_some(self.kind.operation, variant, random)
+            yield variant
 
     def _send(self, case: Any) -> bool:
         """False where it was sent before."""

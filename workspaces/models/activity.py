@@ -27,8 +27,10 @@ class Activity(models.Model):
         ordering = ["-at", "-id"]
         verbose_name_plural = "activity"
         indexes = [
+            models.Index(fields=["event", "-id"], name="activity_by_event"),
+            models.Index(fields=["actor", "-id"], name="activity_by_actor"),
             models.Index(fields=["account", "at"], name="activity_by_account"),
-            models.Index(fields=["workspace_id", "at"], name="activity_by_workspace"),
+            models.Index(fields=["workspace_id", "-id"], name="activity_of_workspace"),
         ]
 
     def __str__(self) -> str:

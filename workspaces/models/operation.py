@@ -107,6 +107,10 @@ class Operation(models.Model):
             ),
         ]
         indexes = [
+            # Of lists that staff filter.
+            models.Index(fields=["kind", "-id"], name="operation_by_kind"),
+            models.Index(fields=["state", "-id"], name="operation_by_state"),
+            models.Index(fields=["queue", "-id"], name="operation_by_queue"),
             models.Index(fields=["queue", "state"], condition=Q(state__in=LIVE), name="operation_live"),
             models.Index(fields=["deadline_at"], condition=Q(state__in=LIVE), name="operation_deadline"),
             # Conditions without a value: SQLite uses an index with one for literals alone.

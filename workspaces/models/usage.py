@@ -105,6 +105,7 @@ class Metered(models.Model):
 
     class Meta:
         verbose_name_plural = "metered"
+        indexes = [models.Index(fields=["account_id"], name="metered_of_account")]
         constraints = [
             models.UniqueConstraint(fields=["workspace_id", "namespace_id", "account_id"], name="one_of_each_metered")
         ]

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts.models import Account
 from common.ids import new_id
+from common.prefix_keys import PrefixKey
 from common.secrets_at_rest import EncryptedJSONField
 from namespaces.models import Namespace
 from vmbackend.models import Host
@@ -222,6 +223,11 @@ class Workspace(models.Model):
             models.Index(fields=["host", "status", "applied_memory_mb"], name="workspace_host"),
             # Of the admin: counts by status, and lists of one, newest first.
             models.Index(fields=["status", "-id"], name="workspace_status"),
+            models.Index(fields=["mode", "-id"], name="workspace_by_mode"),
+            # What the admin searches for.
+            models.Index(PrefixKey("name"), "id", name="workspace_name_begins"),
+            models.Index(PrefixKey("slug"), "id", name="workspace_slug_begins"),
+            models.Index(fields=["ip"], name="workspace_by_ip"),
             # Partial: rows for which the sweep has nothing to do are not in the index.
             *(
                 models.Index(fields=[column], condition=Q(**{f"{column}__isnull": False}), name=f"workspace_{column}")

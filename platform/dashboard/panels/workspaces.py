@@ -176,7 +176,7 @@ def operations_panel(request: HttpRequest, row: Workspace) -> Panel:
 
 @panel(WORKSPACE, "Activity", "workspaces.view_activity")
 def activity_panel(request: HttpRequest, row: Workspace) -> Panel:
-    found = Activity.objects.filter(workspace_id=row.pk).order_by("-at", "-id")
+    found = Activity.objects.filter(workspace_id=row.pk).order_by("-id")
     more = list_url("workspaces.Activity", by_workspace_id=row.pk)
     return table("Activity, as its owner reads it", found, audit(when="at", what="event"), more=more)
 

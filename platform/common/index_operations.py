@@ -1,0 +1,36 @@
+"""Migrations that add an index to a large table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.migrations.operations import AddIndex
+
+
+class AddIndexBesideWriters(AddIndex):
+    """On PostgreSQL by CREATE INDEX CONCURRENTLY, which writers do not wait for. The migration has `atomic = False`.
+
+    Safe to repeat: what an attempt that died has left is dropped first. SQLite builds it in one statement, in which
+    no other process writes.
+    """
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        model = to_state.apps.get_model(app_label, self.model_name)
+        if not self.allow_migrate_model(schema_editor.connection.alias, model):
+            return
+        how = _how(schema_editor)
+        concurrently = "CONCURRENTLY " if how else ""
+        schema_editor.execute(f"DROP INDEX {concurrently}IF EXISTS {schema_editor.quote_name(self.index.name)}")
+        schema_editor.add_index(model, self.index, **how)
+        if how:
+            # Without statistics of an expression its index is not used, and nothing else takes them until rows change.
+            schema_editor.execute(f"ANALYZE {schema_editor.quote_name(model._meta.db_table)}")
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        model = from_state.apps.get_model(app_label, self.model_name)
+        if self.allow_migrate_model(schema_editor.connection.alias, model):
+            schema_editor.remove_index(model, self.index, **_how(schema_editor))
+
+
+def _how(schema_editor: Any) -> dict[str, bool]:
+    return {"concurrently": True} if schema_editor.connection.vendor == "postgresql" else {}

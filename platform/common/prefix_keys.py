@@ -1,0 +1,24 @@
+"""Texts that begin with others, found by an index on both databases, whatever the case and the database's locale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import F, Q, Value
+from django.db.models.functions import Upper
+from django.db.models.lookups import GreaterThanOrEqual, LessThan
+
+LAST = chr(0x10FFFF)
+
+
+class PrefixKey(Upper):
+    """The text as it is indexed: in upper case, in the order of its characters. For `Index(PrefixKey("name"), ...)`."""
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template='%(function)s(%(expressions)s) COLLATE "C"', **context)
+
+
+def begins_with(column: str, text: str) -> Q:
+    """Rows whose `column` begins with the text, in any case. SQLite knows no case beyond ASCII."""
+    key, low = PrefixKey(F(column)), text.upper()
+    return Q(GreaterThanOrEqual(key, Value(low))) & Q(LessThan(key, Value(low + LAST)))

@@ -1,0 +1,70 @@
+"""Rows of a time are found by their keys, whether these are numbers or ids."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import Account
+from common.id_times import rows_before, rows_since
+from common.ids import first_id, new_id
+from tests.callers import Caller
+from tests.workspaces.rows import make_workspace
+from workspaces.models import Activity, Workspace
+
+pytestmark = pytest.mark.django_db
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def make_activity(account: Account, days: int) -> None:
+    rows = [Activity(account=account, workspace_id="ws_x", event="e", at=BEGIN + day * DAY) for day in range(days)]
+    Activity.objects.bulk_create(rows)
+
+
+def test_ids_of_a_time_are_not_before_its_first_id() -> None:
+    now = datetime.now(UTC)
+    assert first_id("ws", now - timedelta(seconds=1)) < new_id("ws") < first_id("ws", now + timedelta(minutes=1))
+    assert len(first_id("ws", now)) == len(new_id("ws"))
+
+
+@pytest.mark.parametrize("days", [-1, 0, 1, 17, 39, 40, 41])
+def test_numbered_rows_are_parted_at_a_time(api: Caller, days: int) -> None:
+    make_activity(api.account, 40)
+    Activity.objects.filter(at=BEGIN + 20 * DAY).delete()  # numbers need not be complete
+    at = BEGIN + days * DAY
+    since, before = rows_since(Activity, "at", at), rows_before(Activity, "at", at)
+    assert set(Activity.objects.filter(since)) == {row for row in Activity.objects.all() if row.at >= at}
+    assert set(Activity.objects.filter(before)) == {row for row in Activity.objects.all() if row.at < at}
+
+
+def test_rows_whose_numbers_are_not_quite_in_the_order_of_their_times_are_found(api: Caller) -> None:
+    make_activity(api.account, 10)
+    late = Activity.objects.create(
+        account=api.account, workspace_id="ws_x", event="late", at=BEGIN + 9 * DAY - timedelta(minutes=30)
+    )
+    assert late in Activity.objects.filter(rows_before(Activity, "at", BEGIN + 9 * DAY))
+
+
+def test_an_empty_table_has_no_row_of_any_time() -> None:
+    assert not Activity.objects.filter(rows_since(Activity, "at", BEGIN)).exists()
+    assert not Activity.objects.filter(rows_before(Activity, "at", BEGIN)).exists()
+
+
+def test_rows_with_ids_are_parted_without_a_query(api: Caller) -> None:
+    old = make_workspace(api.account, pk=first_id("ws", BEGIN), created_at=BEGIN)
+    new = make_workspace(api.account)
+    with CaptureQueriesContext(connection) as captured:
+        since, before = (rows(Workspace, "created_at", BEGIN + DAY) for rows in (rows_since, rows_before))
+    assert len(captured) == 0
+    assert (set(Workspace.objects.filter(since)), set(Workspace.objects.filter(before))) == ({new}, {old})
+
+
+def test_numbers_are_halved_in_one_query_by_the_primary_key(api: Caller) -> None:
+    make_activity(api.account, 40)
+    with CaptureQueriesContext(connection) as captured:
+        rows_since(Activity, "at", BEGIN + 20 * DAY)
+    assert len(captured) == 1

@@ -1,0 +1,114 @@
+"""What the admin looks for in large tables goes by an index, and each condition of a search by its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from common.id_times import rows_before, rows_since
+from common.prefix_keys import begins_with
+from tests.callers import Caller
+from tests.workspaces.rows import make_workspace
+from workspaces.admin_columns import metered_numbers
+from workspaces.models import Activity, Metered, Workspace
+
+pytestmark = pytest.mark.django_db
+MANY = 3000
+LISTS: dict[str, tuple[str, Callable[[], QuerySet[Any]]]] = {
+    "an event": ("activity_by_event", lambda: Activity.objects.filter(event="rare").order_by("-id")),
+    "an actor": ("activity_by_actor", lambda: Activity.objects.filter(actor="rare").order_by("-id")),
+    "a workspace": ("activity_of_workspace", lambda: Activity.objects.filter(workspace_id="rare").order_by("-id")),
+    "an owner": ("metered_of_account", lambda: Metered.objects.filter(account_id="rare")),
+}
+
+
+def make_many(account: Any) -> None:
+    row = {"account": account, "workspace_id": "ws_x", "event": "e", "actor": "a", "detail": "d" * 40}
+    Activity.objects.bulk_create(Activity(**row) for _ in range(MANY))
+    Metered.objects.bulk_create(
+        Metered(workspace_id=f"ws_{n}", namespace_id="ns", account_id=f"acc_{n % 500}") for n in range(MANY)
+    )
+    analyze("workspaces_activity", "workspaces_metered")
+
+
+def analyze(*tables: str) -> None:
+    if connection.vendor == "postgresql":  # which keeps statistics by itself; SQLite has none
+        with connection.cursor() as cursor:
+            for table in tables:
+                cursor.execute(f"ANALYZE {table}")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_rare_rows_are_found_by_an_index(api: Caller, name: str) -> None:
+    make_many(api.account)
+    index, rows = LISTS[name]
+    plan = rows()[:51].explain()
+    assert index in plan, plan
+
+
+@pytest.mark.parametrize("column", ["name", "slug"])
+def test_beginnings_are_found_by_an_index_in_any_case(api: Caller, column: str) -> None:
+    wanted = make_workspace(api.account, name="Needle one", slug="needle-one")
+    template = Workspace.objects.get(pk=wanted.pk)
+    copies = []
+    for number in range(MANY):
+        values = {field.attname: getattr(template, field.attname) for field in Workspace._meta.concrete_fields}
+        copies.append(Workspace(**{**values, "id": f"ws_{number:016}", "name": f"b {number}", "slug": f"b-{number}"}))
+    Workspace.objects.bulk_create(copies, batch_size=100)
+    analyze("workspaces_workspace")
+    rows = Workspace.objects.filter(begins_with(column, "nEEDLE")).order_by("-id")
+    assert list(rows) == [wanted]
+    plan = rows.values_list("pk")[:51].explain()
+    assert f"workspace_{column}_begins" in plan, plan
+
+
+@pytest.mark.parametrize("rows", [rows_since, rows_before])
+def test_rows_of_an_age_are_found_by_their_keys(api: Caller, rows: Callable[..., Any]) -> None:
+    make_many(api.account)
+    plan = Activity.objects.filter(rows(Activity, "at", timezone.now() - timedelta(days=2))).order_by("-id")[:51]
+    text = plan.explain()
+    assert "workspaces_activity_pkey" in text or "PRIMARY KEY" in text, text
+
+
+def test_a_search_is_no_condition_with_or(staff: Client, api: Caller) -> None:
+    box = make_workspace(api.account)
+    Activity.objects.create(account=api.account, workspace_id=box.pk, event="made", actor="somebody")
+    for term in (box.pk, api.account.pk, "made", "somebody", "nothing"):
+        with CaptureQueriesContext(connection) as captured:
+            answer = staff.get("/admin/workspaces/activity/", {"q": term})
+        assert len(answer.context["cl"].result_list) == (0 if term == "nothing" else 1), term
+        searches = [query["sql"] for query in captured if 'FROM "workspaces_activity"' in query["sql"]]
+        assert [sql for sql in searches if " OR " in sql] == []
+
+
+def test_the_pages_of_a_search_show_every_row_once(staff: Client, api: Caller) -> None:
+    for number in range(120):
+        words = {"event": "wake" if number % 2 else "other", "actor": "wake" if number % 3 else "else"}
+        Activity.objects.create(account=api.account, workspace_id="ws_x", **words)
+    expected = [row.pk for row in Activity.objects.order_by("-id") if "wake" in (row.event, row.actor)]
+    url, found = "/admin/workspaces/activity/", []
+    answer = staff.get(url, {"q": "wake"})
+    for _ in range(3):
+        found += [row.pk for row in answer.context["cl"].result_list]
+        after = answer.context["cl"].paginator.after
+        if not after:
+            break
+        answer = staff.get(url + after)
+    assert found == expected
+
+
+def test_records_are_searched_by_the_kind_of_an_id(api: Caller) -> None:
+    row = make_workspace(api.account)
+    owner = {"namespace_id": row.namespace_id, "account_id": api.account.pk}
+    number = Metered.objects.create(workspace_id=row.pk, **owner).pk
+    for term in (row.pk, row.namespace_id, api.account.pk):
+        assert metered_numbers(term) == [number]
+    assert metered_numbers("word") == metered_numbers("ws_") == metered_numbers("host_aaaaaaaaaaaaaaaa") == []
