@@ -158,6 +158,8 @@ class Sender:
             return True
         self.sent.counts[answer.status_code] += 1
         self._stages.note(self.method, answer.status_code)
+        if answer.status_code < 300:
+            stage.renew(self.method, self.path)
         fault = self._fault(answer)
         if fault is not None:
             self._keep(fault, request)

@@ -29,9 +29,10 @@ def replace_some(name: str, case: Any, random: Random) -> None:
     example = example_of(name)
     if isinstance(example.get("body"), dict) and isinstance(case.body, dict):
         case.body = _replaced(example["body"], case.body, random)
+    if "text" in example and random.random() > REPLACED:
+        case.body = example["text"].encode()
     case.query = _replaced(example.get("query", {}), case.query or {}, random)
-    kept = {name: value for name, value in example.get("headers", {}).items() if random.random() > REPLACED}
-    case.headers = {**case.headers, **kept}
+    case.headers = _replaced(example.get("headers", {}), dict(case.headers or {}), random)
 
 
 def _replaced(shown: Any, made: Any, random: Random) -> Any:

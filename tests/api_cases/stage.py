@@ -44,6 +44,11 @@ class Stage:
     def values(self, path: str) -> dict[str, str]:
         return self.ids | ({"sandbox_id": self.stopped["id"]} if path.startswith(NOT_RUN) else {})
 
+    def renew(self, method: str, path: str) -> None:
+        """What a success has used up, which is no reason for a new stage."""
+        if "{token}" in path and method in ("patch", "put"):
+            self.ids["token"] = _upload(self.owner.account)
+
     def leave(self) -> None:
         """Its machines go, and what has a name that is unique to all accounts, with its files; other rows stay."""
         for domain in CustomDomain.objects.filter(account=self.owner.account):

@@ -52,3 +52,18 @@ def test_a_fault_does_not_end_the_cases_and_is_kept_once(monkeypatch: pytest.Mon
     assert sent.counts == {500: 20}
     [fault] = sent.faults.values()
     assert fault.startswith("500: b'oops'\nGET http://testserver/namespaces")
+
+
+def test_cases_near_an_example_are_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[tuple[Any, ...]] = []
+
+    def answer_of(request: Any) -> WsgiAnswer:
+        requests.append((request.url, request.body, *request.headers.items()))
+        return WsgiAnswer(401, {}, b"")
+
+    monkeypatch.setattr(cases, "answer_of", answer_of)
+    monkeypatch.setattr(cases, "send_before", lambda *_: [])
+    monkeypatch.setattr(cases, "fault_of", lambda *_: None)
+    sent = send_cases(Kind("POST /namespaces", near=True), cast(Stages, _Stages()), 20, 7)
+    assert 15 <= sent.counts[401] <= 20
+    assert len(set(requests)) == sent.counts.total()
