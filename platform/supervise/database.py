@@ -10,6 +10,7 @@ import io
 import json
 import secrets
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,12 +62,21 @@ def _refuse_settings(lines: list[str]) -> NoReturn:
 
 
 def _wait_for_other_hosts() -> None:
-    """Hosts that share a PostgreSQL migrate it one after another; the lock ends with this process's connection."""
+    """Hosts that share a PostgreSQL migrate it one after another; the lock ends with this process's connection.
+
+    Asked for again and again: a statement that waits has a snapshot, for whose end CREATE INDEX CONCURRENTLY of the
+    host that migrates would wait, which is a deadlock.
+    """
     from django.db import connection
 
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [MIGRATION_LOCK])
+            if cursor.fetchone() == (True,):
+                return
+            time.sleep(0.5)
 
 
 def _collect_static() -> None:

@@ -178,7 +178,7 @@ def test_a_restart_of_redis_gives_a_token_no_further_sends(sender: Sender, monke
     found: list[Any] = []
     assert run_at_once(20, lambda _: found.append(sender.post({"title": "x"}))) == ["done"] * 20
     statuses = Counter(answer.status_code for answer in found)
-    # Of those that come while the counter is made anew some may be counted twice, none is forgotten.
+    # Of those that come while the counter is made again some may be counted twice, none is forgotten.
     assert statuses.keys() == {200, 429}
     assert statuses[200] <= 15
     assert 0 < min(int(answer["Retry-After"]) for answer in found if answer.status_code == 429) <= 60
