@@ -184,7 +184,7 @@ class History(Observed):
 
     @rule(number=which, what=st.sampled_from(["exit 0", "exit 1", "kill", "panic", "lose_machine"]), away=st.booleans())
     def machine_ends(self, number: int, what: str, away: bool) -> None:
-        """With `away` vmhost is not there as it happens, and finds out at its next start."""
+        """With `away` vmhost is not there as it happens, and finds out at its next start, with the exit code."""
         if not (found := self.pick(number)) or found[1].status not in UP:
             return
         key, expected = found
@@ -195,7 +195,7 @@ class History(Observed):
         if away:
             self.host.start()
         self.settle_and_restart_machines(but=key)
-        expected.machine_ended(failure=away or what != "exit 0", lost=what == "lose_machine")
+        expected.machine_ended(failure=what != "exit 0", lost=what == "lose_machine")
 
     @rule(number=which)
     def saved_by_its_host(self, number: int) -> None:
