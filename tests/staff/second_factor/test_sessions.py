@@ -1,83 +1,25 @@
-"""The second factor of staff: codes of an authenticator, each once; recovery codes; a lost device."""
+"""What a session may before and after the second factor, who sets one up, and who resets one."""
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
-from django.db import connection, connections
 from django.test import Client
-from django.utils import timezone
-from django_otp.oath import totp
 
-from staff.audit import StaffMember
 from staff.models import Authenticator, RecoveryCode, StaffEntry
 from staff.second_factor import services
 from tests.staff.pages import confirm, shown
+from tests.staff.second_factor.codes import SETUP, VERIFY, code_of, forget_last, secret_of, send
 
 pytestmark = pytest.mark.django_db
-VERIFY, SETUP = "/admin/second-factor/", "/admin/second-factor/setup/"
-
-
-@pytest.fixture
-def user() -> User:
-    return get_user_model().objects.create_superuser("carol")
-
-
-@pytest.fixture
-def client(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
-def mode(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def change(value: str) -> None:
-        monkeypatch.setattr(settings.ENV, "admin_second_factor", value)
-
-    return change
-
-
-def code_of(secret: str, steps: int = 0) -> str:
-    key = base64.b32decode(secret)
-    return f"{totp(key, t0=-30 * steps):06d}"
-
-
-def forget_last(user: User) -> None:
-    """As if time had passed since the newest code and the newest failure."""
-    Authenticator.objects.filter(user=user).update(
-        last_step=-1, throttling_failure_count=0, throttling_failure_timestamp=None
-    )
-
-
-@pytest.fixture
-def recovery(user: User) -> list[str]:
-    """The user has a second factor, and these recovery codes."""
-    member = StaffMember(user.pk, user.username)
-    begun = services.factor_begin(user.pk)
-    made = services.factor_confirm(member, code_of(begun.secret), begun.pk)
-    forget_last(user)
-    return made
-
-
-def secret_of(user: User) -> str:
-    return str(Authenticator.objects.get(user=user).secret)
-
-
-def send(client: Client, code: str, **more: Any) -> Any:
-    return client.post(VERIFY, {"code": code, **more})
 
 
 def test_a_second_factor_is_set_up_with_a_code_and_gives_recovery_codes_once(client: Client, user: User) -> None:
@@ -94,17 +36,6 @@ def test_a_second_factor_is_set_up_with_a_code_and_gives_recovery_codes_once(cli
     assert secret not in again
     assert not [code for code in codes if code in again]
     assert StaffEntry.objects.filter(action="second_factor.set_up").count() == 1
-
-
-def test_neither_secrets_nor_recovery_codes_are_in_the_database(user: User, recovery: list[str]) -> None:
-    secret = secret_of(user)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT secret FROM staff_authenticator")
-        stored = str(cursor.fetchall())
-    stored += str(list(RecoveryCode.objects.values())) + str(list(StaffEntry.objects.values()))
-    key = base64.b32decode(secret)
-    for plain in (secret, key.hex(), *recovery, *(code.replace("-", "") for code in recovery)):
-        assert plain not in stored
 
 
 def test_the_password_alone_opens_nothing_then(client: Client, user: User, recovery: list[str]) -> None:
@@ -128,106 +59,6 @@ def test_a_session_that_is_not_verified_can_log_out(client: Client, recovery: li
 @pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "/s/x", "javascript:alert(1)"])
 def test_it_leads_to_pages_of_the_admin_only(client: Client, user: User, recovery: list[str], target: str) -> None:
     assert send(client, code_of(secret_of(user)), next=target)["Location"] == "/admin/"
-
-
-def test_a_code_is_accepted_once(user: User, recovery: list[str]) -> None:
-    code = code_of(secret_of(user))
-    clients = [Client(), Client()]
-    for one in clients:
-        one.force_login(user)
-    assert send(clients[0], code).status_code == 302
-    refused = send(clients[1], code)
-    assert refused.status_code == 403
-    assert "has been used" in refused.content.decode()
-    Authenticator.objects.update(throttling_failure_count=0)
-    assert send(clients[1], code_of(secret_of(user), -1)).status_code == 403, "nor one before it"
-
-
-def test_codes_of_a_clock_that_is_a_step_off_are_accepted_and_older_ones_not(
-    client: Client, user: User, recovery: list[str]
-) -> None:
-    assert send(client, code_of(secret_of(user), -3)).status_code == 403
-    forget_last(user)
-    assert send(client, code_of(secret_of(user), -1)).status_code == 302
-
-
-@pytest.mark.parametrize("code", ["", "12345", "1234567", "abcdef", "١٢٣٤٥٦", "-12345", "0" * 33])
-def test_what_is_no_code_is_refused(client: Client, recovery: list[str], code: str) -> None:
-    answer = send(client, code)
-    assert answer.status_code in (200, 403)
-    assert client.get("/admin/").status_code == 302
-
-
-def test_guesses_wait_longer_and_longer_and_are_recorded(client: Client, user: User, recovery: list[str]) -> None:
-    assert send(client, "000000").status_code == 403
-    refused = send(client, code_of(secret_of(user)))
-    assert refused.status_code == 429, "a right code, too soon: it was not looked at"
-    assert 0 < int(refused["Retry-After"]) <= 1
-    for failures in range(2, 14):
-        Authenticator.objects.update(throttling_failure_timestamp=timezone.now() - timedelta(hours=1))
-        assert send(client, "000000").status_code == 403
-        assert Authenticator.objects.get().throttling_failure_count == min(failures, services.MOST_FAILURES)
-    assert int(send(client, "000000")["Retry-After"]) > 500
-    assert StaffEntry.objects.filter(action="second_factor.checked", outcome="refused").count() == 13
-    Authenticator.objects.update(throttling_failure_timestamp=timezone.now() - timedelta(hours=1))
-    assert send(client, code_of(secret_of(user))).status_code == 302
-    assert Authenticator.objects.get().throttling_failure_count == 0
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_many_guesses_at_once_one_is_looked_at(user: User, recovery: list[str]) -> None:
-    member = StaffMember(user.pk, user.username)
-
-    def guess(_: int) -> str:
-        try:
-            services.code_check(member, "000000")
-        except Exception as exc:
-            return type(exc).__name__
-        finally:
-            connections.close_all()
-        return "accepted"
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(guess, range(8)))
-    assert sorted(found) == ["RateLimited"] * 7 + ["WrongCode"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_code_that_is_sent_twice_at_once_is_accepted_once(user: User, recovery: list[str]) -> None:
-    member, code = StaffMember(user.pk, user.username), code_of(secret_of(user))
-
-    def check(sent: str) -> bool:
-        try:
-            services.code_check(member, sent)
-        except Exception:
-            return False
-        finally:
-            connections.close_all()
-        return True
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(check, [code] * 4)) == 1
-        forget_last(user)
-        assert sum(pool.map(check, [recovery[0]] * 4)) == 1
-
-
-def test_a_recovery_code_is_accepted_once_however_it_is_written(
-    client: Client, user: User, recovery: list[str]
-) -> None:
-    assert send(client, recovery[0].upper().replace("-", " ")).status_code == 302
-    assert client.get("/admin/").status_code == 200
-    other = Client()
-    other.force_login(user)
-    assert send(other, recovery[0]).status_code == 403
-    assert RecoveryCode.objects.count() == services.RECOVERY_CODES - 1
-    assert StaffEntry.objects.get(action="second_factor.recovery_code").detail == "9 codes are left."
-
-
-def test_a_recovery_code_of_another_is_refused(client: Client, user: User, recovery: list[str]) -> None:
-    other = get_user_model().objects.create_superuser("dave")
-    RecoveryCode.objects.update(user=other)
-    assert send(client, recovery[0]).status_code == 403
-    assert RecoveryCode.objects.count() == services.RECOVERY_CODES
 
 
 def test_recovery_codes_are_replaced_and_the_factor_removed_with_a_code(
