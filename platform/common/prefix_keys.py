@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import F, Q, Value
+from django.db.models import CharField, F, Q, Value
 from django.db.models.functions import Upper
 from django.db.models.lookups import GreaterThanOrEqual, LessThan
 
@@ -19,6 +19,13 @@ class PrefixKey(Upper):
 
 
 def begins_with(column: str, text: str) -> Q:
-    """Rows whose `column` begins with the text, in any case. SQLite knows no case beyond ASCII."""
-    key, low = PrefixKey(F(column)), text.upper()
-    return Q(GreaterThanOrEqual(key, Value(low))) & Q(LessThan(key, Value(low + LAST)))
+    """Rows whose `column` begins with the text, in any case. SQLite knows no case beyond ASCII.
+
+    The database puts the text in upper case, too: Python's ß is SS then, and what was typed exactly would not be found.
+    """
+    key, low, high = (PrefixKey(each) for each in (F(column), _text(text), _text(text + LAST)))
+    return Q(GreaterThanOrEqual(key, low)) & Q(LessThan(key, high))
+
+
+def _text(value: str) -> Value:
+    return Value(value, CharField())

@@ -70,6 +70,13 @@ def test_beginnings_are_found_by_an_index_in_any_case(api: Caller, column: str) 
     assert f"workspace_{column}_begins" in plan, plan
 
 
+@pytest.mark.parametrize("typed", ["Straße", "straße 1", "STRAßE"])
+def test_what_another_case_would_lengthen_is_found_as_it_was_typed(api: Caller, typed: str) -> None:
+    wanted = make_workspace(api.account, name="Straße 12")
+    make_workspace(api.account, name="Strauss")
+    assert list(Workspace.objects.filter(begins_with("name", typed))) == [wanted]
+
+
 @pytest.mark.parametrize("rows", [rows_since, rows_before])
 def test_rows_of_an_age_are_found_by_their_keys(api: Caller, rows: Callable[..., Any]) -> None:
     make_many(api.account)
