@@ -77,33 +77,37 @@ def _client(credentials: Mapping[str, str]) -> Iterator[httpx.Client]:
 
 def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
     """What a new user needs: address, logins, three commands to try. It has secrets: for a terminal only."""
-    values = {**credentials, "ADMIN_PASSWORD": credentials["ADMIN_PASSWORD"] or "(not made here)"}
-    return _summary(values, workspace)
+    client = f"{credentials['CLIENT_ID']} / {credentials['CLIENT_SECRET']}"
+    admin = f"{credentials['ADMIN_USER']} / {credentials['ADMIN_PASSWORD'] or '(not made here)'}"
+    lines = _address_lines(credentials["BASE_URL"], client, admin)
+    return lines + _commands(credentials, workspace, credentials["CLIENT_ID"], credentials["CLIENT_SECRET"])
 
 
 def summary_without_secrets(
     credentials: Mapping[str, str], workspace: Mapping[str, Any] | None, credentials_file: Path
 ) -> str:
     """The same where others may read it later, such as the journal: the file is named instead."""
-    values = {
-        **credentials,
-        "CLIENT_ID": "$CLIENT_ID",
-        "CLIENT_SECRET": "$CLIENT_SECRET",
-        "ADMIN_PASSWORD": "$ADMIN_PASSWORD",
-    }
-    file = f"  file     {credentials_file}, which a shell reads: . {shlex.quote(str(credentials_file))}"
-    return _summary(values, workspace).replace("\n\n  Try:", f"\n{file}\n\n  Try:")
+    admin = f"{credentials['ADMIN_USER']} / $ADMIN_PASSWORD"
+    lines = _address_lines(credentials["BASE_URL"], "$CLIENT_ID / $CLIENT_SECRET", admin)
+    lines += f"  file     {credentials_file}, which a shell reads: . {shlex.quote(str(credentials_file))}\n"
+    return lines + _commands(credentials, workspace, "$CLIENT_ID", "$CLIENT_SECRET")
 
 
-def _summary(values: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
-    base, workspace_id = values["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
-    login = f'-H "X-Client-ID: {values["CLIENT_ID"]}" -H "X-Client-Secret: {values["CLIENT_SECRET"]}"'
-    json_type = '-H "Content-Type: application/json"'
+def _address_lines(base: str, client: str, admin: str) -> str:
     return f"""
   API      {base}        (docs: {base}/docs)
-  client   {values["CLIENT_ID"]} / {values["CLIENT_SECRET"]}
-  admin    {base}/admin/   {values["ADMIN_USER"]} / {values["ADMIN_PASSWORD"]}
+  client   {client}
+  admin    {base}/admin/   {admin}
+"""
 
+
+def _commands(
+    credentials: Mapping[str, str], workspace: Mapping[str, Any] | None, client_id: str, client_secret: str
+) -> str:
+    base, workspace_id = credentials["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
+    login = f'-H "X-Client-ID: {client_id}" -H "X-Client-Secret: {client_secret}"'
+    json_type = '-H "Content-Type: application/json"'
+    return f"""
   Try:
     curl {login} {base}/workspace/{workspace_id}
     curl {login} {json_type} {base}/workspace/{workspace_id}/exec -d '{{"cmd": ["uname", "-a"]}}'
