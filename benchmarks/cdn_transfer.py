@@ -27,7 +27,7 @@ from benchmarks.common import show
 from edge.caddy import caddyfile
 from supervise.instance import load_instance
 from supervise.processes import processes
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance, new_instance
 

@@ -17,7 +17,7 @@ from benchmarks.page_sites import DOMAIN
 from edge.caddy import caddyfile
 from supervise.instance import Instance
 from supervise.processes import processes
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 
 _NGINX = """
 load_module /usr/lib/nginx/modules/ngx_http_brotli_static_module.so;

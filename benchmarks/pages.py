@@ -19,7 +19,7 @@ from benchmarks.common import show
 from benchmarks.page_servers import Server, edge, nginx
 from benchmarks.page_sites import DOMAIN, LARGE, SLUG, SMALL, site_make, sites_copy, store_of
 from supervise.instance import load_instance
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 
 CASES = (
     ("small file", SMALL, "identity"),

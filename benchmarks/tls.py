@@ -112,7 +112,8 @@ async def connections(port: int, rate: int, seconds: int, name: Callable[[], str
 @contextmanager
 def started(folder: Path, names: int) -> Iterator[tuple[dict[str, int], list[int]]]:
     """The edge and the api; yields the ports by their titles, and the processes."""
-    from tests.commands.conftest import CADDY, free_port
+    from tests.commands.conftest import CADDY
+    from tests.free_ports import free_port
 
     ports = {name: free_port() for name in ("port", "domains_https_port", "domains_keys_port")}
     static = free_port()

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from supervise.instance import Instance, load_instance
-from tests.commands.conftest import free_port, short_folder
+from tests.commands.conftest import short_folder
 from tests.commands.running import processes_named, running
 from tests.commands.test_edge import open_edge
+from tests.free_ports import free_port
 
 PATH = "/v1/blurs/generate"
 

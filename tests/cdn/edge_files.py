@@ -26,8 +26,9 @@ from cdn.storage import file_store, original_key, variant_key, work_folder, work
 from cdn.storage.places import cdn_folder
 from cdn.types import file_type
 from supervise.instance import Instance, load_instance
-from tests.commands.conftest import free_port, short_folder
+from tests.commands.conftest import short_folder
 from tests.commands.test_edge import open_edge
+from tests.free_ports import free_port
 from tests.pages.edge_site import Answer, answer_of
 
 HOST = "cdn.localhost"

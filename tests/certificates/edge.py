@@ -20,7 +20,8 @@ from django.conf import settings
 
 from certificates.edge_path import CertificatePath
 from edge.caddy import caddyfile
-from tests.commands.conftest import CADDY, free_port, short_folder
+from tests.commands.conftest import CADDY, short_folder
+from tests.free_ports import free_port
 
 
 @dataclass

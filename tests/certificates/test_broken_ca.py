@@ -19,7 +19,7 @@ from certificates.steps import certificate_step
 from tests.certificates.fake_ca import FakeCa, open_fake_ca
 from tests.certificates.pebble import settings_with
 from tests.certificates.rows import certificate_make
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 
 pytestmark = pytest.mark.django_db
 NAME = "a.example.org"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,15 +16,9 @@ from supervise import control
 from supervise.instance import Instance, load_instance
 from supervise.processes import TOOLS, Process
 from tests.commands.backups import fill
+from tests.free_ports import free_port
 
 CADDY = str(TOOLS / "caddy")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,9 @@ import httpx
 from edge.caddy import caddyfile
 from edge.route_cache import route_cache_folder, this_second
 from supervise.instance import Instance, load_instance
-from tests.commands.conftest import CADDY, free_port, short_folder
+from tests.commands.conftest import CADDY, short_folder
 from tests.commands.test_edge import Server, echo_after_upgrade, wait_for_edge
+from tests.free_ports import free_port
 
 HASH = "a" * 20
 # Seconds; longer than any of these tests takes.

@@ -19,7 +19,8 @@ import pytest
 from common.edge_header import EdgeFacts, edge_facts
 from edge.caddy import caddyfile
 from supervise.instance import Instance, load_instance
-from tests.commands.conftest import CADDY, free_port, short_folder
+from tests.commands.conftest import CADDY, short_folder
+from tests.free_ports import free_port
 
 
 def echo_after_upgrade(handler: BaseHTTPRequestHandler) -> None:

@@ -17,8 +17,9 @@ import pytest
 
 from edge.caddy import numbers_above
 from supervise.instance import load_instance
-from tests.commands.conftest import free_port, short_folder
+from tests.commands.conftest import short_folder
 from tests.commands.running import processes_named, running
+from tests.free_ports import free_port
 
 LIMIT = 10 * 1024 * 1024
 PATHS = ("/workspace", "/workspace/ws_1/exec")

@@ -12,8 +12,9 @@ import pytest
 
 from supervise import control
 from supervise.instance import Instance, load_instance
-from tests.commands.conftest import free_port, sleeping_process
+from tests.commands.conftest import sleeping_process
 from tests.commands.test_supervise import processes_of, running, silent, start, wait_until
+from tests.free_ports import free_port
 from tests.processes import is_running
 from tests.small_disk import SmallDisk, small_disk
 

@@ -20,8 +20,8 @@ import pytest
 
 from supervise.instance import ROOT
 from tests.collector import Collector
-from tests.commands.conftest import free_port
 from tests.commands.test_supervise import wait_until
+from tests.free_ports import free_port
 
 START_SECONDS = 240
 

@@ -28,8 +28,8 @@ from common.trace_middleware import TraceMiddleware
 from config.env import Env
 from tests.callers import Caller
 from tests.collector import Collector, attributes_of
-from tests.commands.conftest import free_port
 from tests.fakehost import FakeHost
+from tests.free_ports import free_port
 from vmbackend.errors import InvalidMachineState
 from workspaces.host.steps import create
 from workspaces.operations.queue import RUN_TASK

@@ -11,8 +11,9 @@ from edge.domain_files import DomainFiles, kind_link, page_link
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
 from supervise.instance import load_instance
-from tests.commands.conftest import free_port, short_folder
+from tests.commands.conftest import short_folder
 from tests.commands.machines import World, open_world, receive, websocket
+from tests.free_ports import free_port
 from tests.pages.archives import archive_of
 from tests.pages.edge_site import PLAIN_404, Answer, Edge
 from tests.pages.stores import TEXT, release_make

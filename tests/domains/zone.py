@@ -11,6 +11,8 @@ from typing import Any
 from dnslib import AAAA, CNAME, QTYPE, RCODE, RR, TXT, A, DNSRecord
 from dnslib.server import BaseResolver, DNSLogger, DNSServer
 
+from tests.free_ports import free_port
+
 EDGE = "edge.platform.example"
 EDGE_ADDRESS = "192.0.2.7"
 MAKE: dict[str, Callable[[str], Any]] = {"A": A, "AAAA": AAAA, "CNAME": CNAME, "TXT": TXT}
@@ -63,8 +65,8 @@ class Zone(BaseResolver):
 def open_zone(zone: Zone) -> Iterator[str]:
     """Serves it over UDP and TCP; yields its place as PLATFORM_DNS_RESOLVERS has it."""
     logger = DNSLogger(log="-request,-reply,-truncated,-error", logf=lambda line: None)
-    udp = DNSServer(zone, address="127.0.0.1", port=0, logger=logger)
-    port = udp.server.server_address[1]
+    port = free_port()
+    udp = DNSServer(zone, address="127.0.0.1", port=port, logger=logger)
     tcp = DNSServer(zone, address="127.0.0.1", port=port, tcp=True, logger=logger)
     for server in (udp, tcp):
         server.start_thread()

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
 from supervise.instance import load_instance
-from tests.commands.conftest import free_port, short_folder
+from tests.commands.conftest import short_folder
 from tests.commands.test_edge import open_edge
+from tests.free_ports import free_port
 from tests.pages.archives import archive_of
 from tests.pages.stores import TEXT, release_make
 

@@ -18,7 +18,8 @@ from pages.edge_rules import PageRulesPath
 from pages.releases.store import PageStore
 from supervise.instance import Instance, load_instance
 from tests.commands import test_edge as stubs
-from tests.commands.conftest import free_port, short_folder
+from tests.commands.conftest import short_folder
+from tests.free_ports import free_port
 from tests.pages.edge_site import DOMAIN, HTML, HTML_WANTED, Edge
 
 RULES = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 from tests.vm.browser import Browser, browser
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance

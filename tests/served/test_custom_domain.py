@@ -16,8 +16,8 @@ from cryptography import x509
 
 from tests.certificates.pebble import Pebble, open_pebble
 from tests.clients.cli.runner import Ws
-from tests.commands.conftest import free_port
 from tests.domains.zone import EDGE, Zone, open_zone
+from tests.free_ports import free_port
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance, new_instance
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids

@@ -32,7 +32,7 @@ from supervise.orphans import MARKER, ROLE, environment_of
 from supervise.prepare import prepare_instance
 from supervise.removal import remove_instance
 from tests.cache import CACHE, KIT_DIR
-from tests.commands.conftest import free_port
+from tests.free_ports import free_port
 from tests.migrated_database import put_migrated_database
 from tests.vm.client import Api, until
 from tests.vm.images import add_images

@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 
 from tests.compiled import compile_program
+from tests.free_ports import free_port
 from vmbackend.guest.commands import KitPaths
 from vmbackend.guest.session import GuestAddress
 
@@ -54,9 +55,7 @@ class LocalGuest:
             check=True, capture_output=True, text=True,
         ).stdout  # fmt: skip
         self.host_key = next(line for line in key.splitlines() if line.startswith("ssh-ed25519"))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self.start()

@@ -10,18 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.free_ports import free_port
+
 CONFIG = {
     "version": "0.1",
     "log": {"level": "error", "accesslog": {"disabled": True}},
     "storage": {"filesystem": {}, "delete": {"enabled": True}},
     "http": {},
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vmbackend.registry import free_port
+from tests.free_ports import free_port
 from tests.vmbackend.stores import insecure_store, pull, store
 from vmbackend import errors
 from vmbackend.images.store import ImageStore

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.vmbackend.registry import free_port, push, running_registry
+from tests.free_ports import free_port
+from tests.vmbackend.registry import push, running_registry
 from tests.vmbackend.stores import (
     CONFIG,
     SECRET_HASH,

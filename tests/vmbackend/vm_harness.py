@@ -15,6 +15,7 @@ from pathlib import Path
 
 import asyncssh
 
+from tests.free_ports import free_port
 from vmbackend.driver import Boot
 from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, Kit
@@ -207,7 +208,7 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot, clock: str = "utc") ->
         authorized_key=client_key.export_public_key().decode(),
     )
     (folder / "config").write_bytes(encode_config(config))
-    ports = _free_ports()
+    ports = free_port(), free_port()
     for name in ("events", "agent", "requests", "qmp", "console"):
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
@@ -239,13 +240,6 @@ def wake(asleep: Machine, kit: Kit, base: Path) -> Machine:
         process.wait()
         raise
     return machine
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def _connected(path: Path, process: subprocess.Popen[bytes]) -> socket.socket:

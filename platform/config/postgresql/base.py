@@ -7,9 +7,7 @@ from typing import Any
 
 import psycopg
 from django.db.backends.postgresql import base
-
-# What a live connection has to say while nothing is asked of it (a changed parameter, a notice) is read at once.
-MOST_READS = 8
+from psycopg_pool import ConnectionPool
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -30,15 +28,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 def is_alive(connection: psycopg.Connection[Any]) -> bool:
-    """False once the server has ended the connection: that is there to be read, though nothing was asked."""
-    raw = connection.pgconn
+    """False once the server has ended the connection: that is there to be read, though nothing was asked.
+
+    So are a notice and a changed parameter, and the server's reason arrives before the end itself: whatever is there to
+    be read, the server is asked once whether it answers.
+    """
     readable = select.poll()
     try:
-        readable.register(raw.socket, select.POLLIN)
-        for _ in range(MOST_READS):
-            if not readable.poll(0):
-                return True
-            raw.consume_input()
+        readable.register(connection.pgconn.socket, select.POLLIN)
+        if readable.poll(0):
+            ConnectionPool.check_connection(connection)
     except (psycopg.OperationalError, OSError, ValueError):  # the last two: it has no socket any more
-        pass
-    return False
+        return False
+    return True
