@@ -35,8 +35,6 @@ from tests.machine_files import MACHINES, may_have_machines, wants_machines_alon
 from tests.migrated_database import put_migrated_database
 from tests.world import World
 
-# Of a hang: a machine that boots beside other work takes several times as long.
-MACHINE_TEST_SECONDS = 900
 MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 
 
@@ -68,8 +66,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(
                 f"{item.nodeid}: a run with machines alone would not find it (tests/machine_files.py)"
             )
-        if item.get_closest_marker("vm") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(MACHINE_TEST_SECONDS))
         if item.get_closest_marker("one_database"):
             continue
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))

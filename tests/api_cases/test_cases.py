@@ -22,7 +22,7 @@ FEW = {"valid": 2, "invalid": 2, "valid, near the example": 1, "invalid, near th
 ROUNDS = 5 + CASES // 4000 if CASES else 1
 
 
-@pytest.mark.timeout(3600 if CASES else 300)
+@pytest.mark.timeout(3600 if CASES else 900)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("part", range(GROUPS * ROUNDS))
 def test_every_answer_to_a_case_is_described(part: int, request: pytest.FixtureRequest) -> None:

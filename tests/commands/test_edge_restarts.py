@@ -201,7 +201,7 @@ def interrupted(made: Load) -> int:
     return made.statuses["503"] + made.statuses[CUT_OFF]
 
 
-@pytest.mark.timeout(3600 if os.environ.get("TEST_ALL") else 300)
+@pytest.mark.timeout(3600 if os.environ.get("TEST_ALL") else 900)
 @pytest.mark.parametrize("name", SERVERS)
 def test_no_request_gets_anothers_body_while_servers_die(make_instance: Make, name: str) -> None:
     instance, (path, target) = make_instance("restarts"), SERVERS[name]

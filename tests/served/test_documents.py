@@ -17,7 +17,6 @@ from tests.vm.instances import TestInstance
 DOCS = Path(settings.ROOT) / "docs"
 # Of a hang: each command is a process of its own, and other work may have the processors.
 HANGING = 840
-pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture

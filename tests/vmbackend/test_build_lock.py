@@ -15,7 +15,6 @@ from vmbackend.guest import kernel, kit
 from vmbackend.guest.kernel import build_kernel
 from vmbackend.guest.kit import Kit, build_kit
 
-pytestmark = pytest.mark.timeout(20)
 Build = Callable[[Path, Callable[[int, str], None]], object]
 
 

@@ -37,7 +37,6 @@ def random_file(path: Path, size: int) -> str:
     return sum_of_all.hexdigest()
 
 
-@pytest.mark.timeout(600)
 def test_no_byte_is_lost_or_doubled_by_fifty_killed_connections(hold: LocalHold, tmp_path: Path) -> None:
     size = 100 * MIB
     wanted = random_file(tmp_path / "data", size)

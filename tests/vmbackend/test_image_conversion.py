@@ -67,7 +67,6 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Write], N
     return pack
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("write", [symbolic_link, hard_link, fifo, folder, nothing])
 def test_only_a_file_of_the_tool_becomes_a_base_disk(
     pack: Callable[[Write], None], tmp_path: Path, write: Write

@@ -23,7 +23,6 @@ from .test_guest_session import Guest, guest, helper, local
 from .test_ssh_session import MIB, rss_bytes
 
 __all__ = ["guest", "helper", "local"]
-pytestmark = pytest.mark.timeout(90)
 
 
 def on_terminal(

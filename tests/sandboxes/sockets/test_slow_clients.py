@@ -89,7 +89,7 @@ def test_with_ack_at_most_128_kib_are_unacknowledged(box: Box) -> None:
     assert client.expect("terminal_exited")["exitCode"] == 0
 
 
-@pytest.mark.timeout(3600 if WHOLE else 600)
+@pytest.mark.timeout(3600 if WHOLE else 900)
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "restarted"])
 def test_no_byte_is_lost_or_doubled_by_ends_of_the_process(box: Box, tmp_path: Path, by: signal.Signals) -> None:
     size, kills = (100 * MIB, 50) if WHOLE else (8 * MIB, 3)

@@ -186,7 +186,6 @@ class Day:
             pass
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(
     connection.vendor == "postgresql" and not os.environ.get("TEST_ALL"), reason="on SQLite, or with TEST_ALL=1"
 )
