@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from celery.beat import Scheduler
+from celery import schedules
 
+from config.beat import FixedScheduler
 from config.celery import app
 
 
-class RecordingScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
+class RecordingScheduler(FixedScheduler):
     """Notes what it would send."""
 
     sent: list[str]
@@ -37,3 +38,13 @@ def test_tasks_are_sent_in_their_intervals_when_the_clock_is_set(hours: int, mon
     assert run_due(scheduler) == []
     time.sleep(1.1)
     assert run_due(scheduler) == ["sweep-due"]
+
+
+def test_a_tick_does_not_look_at_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = RecordingScheduler(app)
+    run_due(scheduler)
+    compared: list[object] = []
+    monkeypatch.setattr(schedules.schedule, "__eq__", lambda *both: compared.append(both) or both[0] is both[1])
+    time.sleep(1.1)
+    assert run_due(scheduler) == ["sweep-due"]
+    assert compared == []

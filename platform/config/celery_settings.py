@@ -49,7 +49,7 @@ timezone = "UTC"
 
 # In memory: a schedule file that was cut off by a full disk would keep beat from starting. After a start every task is
 # due at once, and no periodic task minds to run early.
-beat_scheduler = "celery.beat:Scheduler"
+beat_scheduler = "config.beat:FixedScheduler"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGIN = datetime.now(UTC) - timedelta(seconds=time.monotonic())
 
