@@ -6,7 +6,7 @@ from celery import shared_task
 
 from cdn import audit
 from cdn.media import removal, sweep
-from cdn.services import processing, storage_check, sweeps
+from cdn.services import deliveries, processing, storage_check, sweeps
 
 
 @shared_task
@@ -43,6 +43,12 @@ def process_next() -> bool:
 def remove_stored(file_ids: list[str]) -> int:
     """On the queue `media`: bytes in a remote store whose rows are gone, or refused."""
     return removal.stored_remove(file_ids)
+
+
+@shared_task
+def withdraw_links(account_id: str, after: str) -> None:
+    """On the queue `media`: links of a deactivated account that the request had no time for."""
+    deliveries.account_links_withdraw(account_id, after=after)
 
 
 @shared_task

@@ -1,4 +1,4 @@
-"""Tasks for the worker `media`: a file whose bytes have arrived, and bytes of a remote store that are to be removed."""
+"""Tasks for the worker `media`: a file whose bytes have arrived, bytes and links that are to be removed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ logger = logging.getLogger(__name__)
 QUEUE = "media"
 PROCESS_TASK = "cdn.tasks.process_next"
 REMOVE_TASK = "cdn.tasks.remove_stored"
+WITHDRAW_TASK = "cdn.tasks.withdraw_links"
 EXPIRES_SECONDS = 3600
 
 
@@ -24,6 +25,11 @@ def worker_notify(file_id: str) -> None:
 def removal_request(file_ids: list[str]) -> None:
     """Have what is stored of these files removed."""
     _send(REMOVE_TASK, [file_ids], f"the worker of the bytes of {len(file_ids)} files")
+
+
+def withdrawal_request(account_id: str, after: str) -> None:
+    """Have the links of an inactive account's files with later ids removed."""
+    _send(WITHDRAW_TASK, [account_id, after], f"the worker of the links of {account_id}")
 
 
 def _send(task: str, args: list[object], what: str) -> None:
