@@ -57,6 +57,8 @@ def store() -> Iterator[PageStore]:
     shutil.rmtree(settings.STATE / "pages", ignore_errors=True)
     yield publication.page_store()
     shutil.rmtree(settings.STATE / "pages", ignore_errors=True)
+    # Later tests of this process that do not ask for it make their folders again.
+    publication._store.cache_clear()
 
 
 @pytest.fixture
