@@ -62,6 +62,7 @@ class FakeDriver(FakeMeters, Driver):
 
     def close(self) -> None:
         self._closing.set()
+        self._store.posted.set()
         reporter, self._reporter = self._reporter, None
         if reporter is not None and reporter is not threading.current_thread():
             reporter.join()

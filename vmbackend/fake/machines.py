@@ -28,6 +28,7 @@ from vmbackend.fake.workloads import WORKLOADS_FILE
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
 POLL = 0.01
+LOOK = 0.1  # at events that another process has queued
 
 
 class FakeMachines:
@@ -231,11 +232,12 @@ class FakeMachines:
 
     def _report(self, on_event: Callable[[Event], None]) -> None:
         while not self._closing.is_set():
+            self._store.posted.clear()
             for path, event in self._store.due_events():
                 on_event(event)
                 # After the delivery: a process that dies before this delivers the event again.
                 path.unlink(missing_ok=True)
-            self._closing.wait(POLL)
+            self._store.posted.wait(POLL if self._store.has_events() else LOOK)
 
 
 def _signal(domain: Domain, number: signal.Signals) -> None:

@@ -76,6 +76,8 @@ class FakeStore:
         self.root = root
         self._serial = count()
         self._held = threading.local()
+        # Set by each event that this process queues, for the thread that delivers them.
+        self.posted = threading.Event()
         for name in ("domains", "directories", "taps", "firewall", "saved", "events"):
             (root / name).mkdir(parents=True, exist_ok=True)
 
@@ -164,6 +166,7 @@ class FakeStore:
             "due": due,
         }
         self.write(self.root / "events" / name, json.dumps(raw))
+        self.posted.set()
 
     def due_events(self) -> list[tuple[Path, Event]]:
         """Due events, oldest first; one that is not due delays the later ones of its machine."""
@@ -180,6 +183,10 @@ class FakeStore:
             event = Event(raw["machine_id"], EventKind(raw["kind"]), reason, raw["exit_code"])
             due.append((path, event))
         return due
+
+    def has_events(self) -> bool:
+        """Whether there are undelivered events, due or not."""
+        return bool(self._event_files())
 
     def drop_events(self, machine_id: str | None = None, *, only_future: bool = False) -> None:
         """Drop undelivered events, of one machine or of all."""
