@@ -15,12 +15,13 @@ class CdnConfig(AppConfig):
     def ready(self) -> None:
         from accounts.hooks import account_switched
         from cdn.hooks import bytes_withdrawn, file_received
+        from cdn.media import withdrawal
         from cdn.media.notifications import removal_request, worker_notify
-        from cdn.services import deliveries, moves
+        from cdn.services import moves
         from edge.hooks import cdn_path
         from namespaces import hooks
 
-        account_switched.register(deliveries.account_links_follow)
+        account_switched.register(withdrawal.account_links_follow)
         cdn_path.register(_delivery_path)
         file_received.register(worker_notify)
         bytes_withdrawn.register(removal_request)

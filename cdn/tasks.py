@@ -5,8 +5,8 @@ from __future__ import annotations
 from celery import shared_task
 
 from cdn import audit
-from cdn.media import removal, sweep
-from cdn.services import deliveries, processing, storage_check, sweeps
+from cdn.media import removal, sweep, withdrawal
+from cdn.services import processing, storage_check, sweeps
 
 
 @shared_task
@@ -48,7 +48,7 @@ def remove_stored(file_ids: list[str]) -> int:
 @shared_task
 def withdraw_links(account_id: str, after: str) -> None:
     """On the queue `media`: links of a deactivated account that the request had no time for."""
-    deliveries.account_links_withdraw(account_id, after=after)
+    withdrawal.account_links_withdraw(account_id, after=after)
 
 
 @shared_task

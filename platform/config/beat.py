@@ -7,7 +7,7 @@ from typing import Any
 from celery.beat import Scheduler
 
 
-class FixedScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
+class FixedScheduler(Scheduler):
     """As Celery's own, in memory: see `beat_scheduler` in celery_settings.py.
 
     Celery's compares all entries with those of the tick before, for schedules that change while it runs. That was half

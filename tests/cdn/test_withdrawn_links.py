@@ -11,7 +11,7 @@ import pytest
 from accounts.services import account_switch
 from cdn.delivery.addresses import address_of, file_path
 from cdn.delivery.links import links_list
-from cdn.media import notifications
+from cdn.media import notifications, withdrawal
 from cdn.models import File
 from cdn.services import deliveries
 from cdn.services.storage_check import orphans_remove
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def no_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A call removes the links of two files."""
-    monkeypatch.setattr(deliveries, "BATCH", 2)
-    monkeypatch.setattr(deliveries, "SECONDS_IN_REQUEST", 0.0)
+    monkeypatch.setattr(withdrawal, "BATCH", 2)
+    monkeypatch.setattr(withdrawal, "SECONDS_IN_REQUEST", 0.0)
     files_clear()
     yield
     files_clear()
@@ -69,8 +69,8 @@ def test_the_worker_goes_on_in_another_task(api: Caller, worker: MagicMock, monk
     files = delivered_files(api.account, 6)
     account_switch(api.account, is_active=False)
     first = arguments(worker)
-    withdraw = deliveries.account_links_withdraw
-    monkeypatch.setattr(deliveries, "account_links_withdraw", lambda *args, **more: withdraw(*args, **more, seconds=0))
+    withdraw = withdrawal.account_links_withdraw
+    monkeypatch.setattr(withdrawal, "account_links_withdraw", lambda *args, **more: withdraw(*args, **more, seconds=0))
     withdraw_links(*first)
     assert list(links_list()) == files[4:]
     withdraw_links(*first)  # it is sent twice: nothing is lost
@@ -89,7 +89,7 @@ def test_an_account_that_is_active_again_keeps_its_links(api: Caller, worker: Ma
 
 
 def test_a_few_files_need_no_worker(api: Caller, worker: MagicMock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "SECONDS_IN_REQUEST", 60.0)
+    monkeypatch.setattr(withdrawal, "SECONDS_IN_REQUEST", 60.0)
     delivered_files(api.account, 5)
     account_switch(api.account, is_active=False)
     assert list(links_list()) == []

@@ -201,7 +201,9 @@ def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
     """As after the host was suspended: the sweep is quicker than the attempt that goes on."""
     monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 60.0)
     deploy = begin_deploy(site, store)
-    pipe.wait_until_read()
+    stale = archive_of({"index.html": b"stale"})
+    pipe.send(stale[:1])
+    pipe.wait_until_read()  # it has opened this pipe, and not the one that follows
     pipe.give_folder()
     following = Pipe(site.archive)
     PageDeploy.objects.filter(pk=deploy.pk).update(heartbeat_at=steady_now() - timedelta(minutes=1))
@@ -211,7 +213,7 @@ def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
     following.wait_until_read()
     incoming = store.root / "incoming"
     wait_until(lambda: (incoming / PageDeploy.objects.get(pk=deploy.pk).claim).exists())
-    pipe.send(archive_of({"index.html": b"stale"}))
+    pipe.send(stale[1:])
     wait_until(lambda: len(list(incoming.iterdir())) == 1)
     following.send(b"two".ljust(512, b"\0") + END)
     vmhost.settle()

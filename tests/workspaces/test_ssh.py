@@ -38,7 +38,9 @@ def fingerprint(line: str) -> str:
 @pytest.fixture
 def made(api: Caller, vmhost: FakeHost) -> str:
     """A running workspace."""
-    return make(api, vmhost, Status.RUNNING, slug="the-box")
+    made = make(api, vmhost, Status.RUNNING, slug="the-box")
+    vmhost.settle()  # after the answer the start looks once more at what the guest has missed
+    return made
 
 
 def ssh(api: Caller) -> dict[str, Any]:

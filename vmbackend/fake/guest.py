@@ -263,7 +263,10 @@ class FakeGuestSession(GuestSession):
             raise GuestCommandInvalid(f"An SSH key cannot be used: {error}.") from error
         place = self._disk.with_name(SSH_FILE)
         if enabled:
-            place.write_bytes(lines)
+            # At once: another process may read it.
+            beside = place.with_name(f".{secrets.token_hex(4)}")
+            beside.write_bytes(lines)
+            beside.replace(place)
         else:
             place.unlink(missing_ok=True)
 

@@ -77,18 +77,29 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     for _ in range(APPLY_ATTEMPTS):
         if workspace.status != Status.RUNNING:
             return f"The workspace is {workspace.status}; it applies at the next start."
-        before = _access(workspace)
         release_connection()
         try:
-            configure_ssh(workspace)
+            if _apply_once(workspace, "status"):
+                return None
         except DomainError as exc:
             logger.warning("ssh of %s: %s", workspace.pk, exc.message)
             return f"{exc.message} It applies at the next start."
-        workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys"])
-        if _access(workspace) == before:
-            mark_access_applied(workspace)
-            return None
     return "The access was changed by concurrent requests; read it again."
+
+
+def _apply_once(workspace: Workspace, *also: str) -> bool:
+    """False where the row has changed since it was read; the instance has its columns, and `also`, as they are now.
+
+    The guest may have got the older access after the newer one, which another process applied and marked as applied:
+    who gets False configures it again. Raises GuestUnreachable.
+    """
+    before = _access(workspace)
+    configure_ssh(workspace)
+    workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", *also])
+    if _access(workspace) != before:
+        return False
+    mark_access_applied(workspace)
+    return True
 
 
 def mark_access_applied(workspace: Workspace) -> None:
@@ -97,14 +108,15 @@ def mark_access_applied(workspace: Workspace) -> None:
 
 
 def renew_access(row: Workspace) -> None:
-    """Apply, in a guest that has just resumed or woken, changes that it missed."""
+    """Apply, in a guest that has just started, resumed or woken, changes that it missed."""
     changed = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=GUEST_REACHABLE)
     if not changed.exists():
         return
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])
     try:
-        configure_ssh(row)
-        mark_access_applied(row)
+        for _ in range(APPLY_ATTEMPTS):
+            if _apply_once(row):
+                break
     except DomainError as exc:
         record_activity(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from common.connections import release_connection
-from common.errors import DomainError, ValidationError
+from common.errors import DomainError, NotFound, ValidationError
 from vmbackend.backend import guest_pool
 from vmbackend.errors import GuestCommandInvalid
 from vmbackend.guest.records import workload_records
@@ -85,15 +85,15 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
     for _ in range(APPLY_ATTEMPTS):
         if workspace.status != Status.RUNNING:
             return f"The workspace is {workspace.status}; it applies when it runs."
-        item = saved_item(workspace, name)
         release_connection()
         try:
-            _configure(workspace, name, item)
+            if _apply_once(workspace, name):
+                return None
+        except NotFound:  # it was deleted meanwhile
+            raise
         except DomainError as exc:
             logger.warning("workload %s of %s: %s", name, workspace.pk, exc.message)
             return f"{exc.message} It applies at the next start."
-        if _mark_applied(workspace, name, item):
-            return None
     return "The workload was changed by concurrent requests; read it again."
 
 
@@ -104,10 +104,10 @@ def renew_workloads(row: Workspace) -> None:
         return
     row.refresh_from_db(fields=["workloads", "stale_workloads"])
     for name in list(row.stale_workloads):
-        item = saved_item(row, name)
         try:
-            _configure(row, name, item)
-            _mark_applied(row, name, item)
+            for _ in range(APPLY_ATTEMPTS):
+                if _apply_once(row, name):
+                    break
         except DomainError as exc:
             message = f"The change of the workload {name} waits for the next start: {exc.message}"
             record_activity(row, "workload_not_changed", message)
@@ -119,8 +119,9 @@ def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
     item = saved_item(workspace, name)
     if item and not item.get("enabled", True):
         raise WorkloadDisabled
-    if item:
-        _configure(workspace, name, item)
+    for _ in range(APPLY_ATTEMPTS if item else 0):
+        if _apply_once(workspace, name):
+            break
     with guest_errors(), _known_workload():
         guest_pool().call(address, lambda session: start_workload(session, name), WORKLOAD_SECONDS)
     record_activity(workspace, "workload_started", f"The workload {name} was started.", actor=actor)
@@ -150,9 +151,20 @@ def _configure(workspace: Workspace, name: str, item: dict[str, Any]) -> None:
     configure_workload(workspace, name, workload(item) if item and item.get("enabled", True) else None)
 
 
+def _apply_once(workspace: Workspace, name: str) -> bool:
+    """False where the row has changed since it was read; the instance has its columns as they are now.
+
+    The guest may have got the older workload after the newer one, which another process applied and marked as applied:
+    who gets False configures it again. Raises GuestUnreachable, CommandInvalid, NotFound.
+    """
+    item = saved_item(workspace, name)
+    _configure(workspace, name, item)
+    return _mark_applied(workspace, name, item)
+
+
 @transaction.atomic
 def _mark_applied(workspace: Workspace, name: str, item: dict[str, Any]) -> bool:
-    """False where the row has changed since: the guest is to be changed again."""
+    """False where the row has changed since."""
     lock_current(workspace, COLUMNS)
     if saved_item(workspace, name) != item:
         return False

@@ -218,6 +218,9 @@ static void serve(void)
 			return;
 		if (sending >= 0)
 			wait = shorter_wait(wait, sending);
+		/* No event need come of what could not be entered: files could not be opened, or rounds were not enough. */
+		if (tree_is_incomplete() && !over)
+			wait = shorter_wait(wait, COMPLETE_MS);
 		/* With nothing to be sent the descriptor is polled for its end only. */
 		struct pollfd sources[] = {{.fd = over ? -1 : inotify, .events = POLLIN},
 					   {.fd = STDOUT_FILENO, .events = sending == -2 ? POLLOUT : 0}};
@@ -226,6 +229,7 @@ static void serve(void)
 			read_events();
 			changed = true;
 		}
+		changed = changed || (!ready && tree_is_incomplete());
 		if (changed) {
 			settle();
 			changed = moves_wait();

@@ -12,6 +12,7 @@
 #define MAX_FOLDERS 131072    /* of one watch */
 #define MAX_PENDING_EVENTS 65536
 #define MAX_PENDING_BYTES (8 << 20)
+#define COMPLETE_MS 500       /* until folders that could not be entered are tried again without an event */
 #define SLOW_READER_MS 1000   /* without room for a byte, when more cannot wait */
 
 enum event_kind { READY = 1, ADDED, CHANGED, REMOVED, RENAMED, OVERFLOWED, GONE };
@@ -55,6 +56,7 @@ void tree_drop(struct folder *folder);            /* with everything below it */
 void tree_set_incomplete(struct folder *folder, bool incomplete);
 struct folder *tree_take_incomplete(unsigned attempt); /* the next that this attempt has not had; without its mark */
 void tree_doubt(void);                            /* all folders are incomplete */
+bool tree_is_incomplete(void);                    /* any folder is */
 void tree_clear(void);
 
 /* watch_open.c: descriptors, or -1 */

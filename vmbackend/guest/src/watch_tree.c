@@ -190,6 +190,11 @@ void tree_doubt(void)
 			tree_set_incomplete(folder, true);
 }
 
+bool tree_is_incomplete(void)
+{
+	return incomplete_count;
+}
+
 struct folder *tree_take_incomplete(unsigned attempt)
 {
 	for (size_t i = 0; incomplete_count && i < BUCKETS; i++) {

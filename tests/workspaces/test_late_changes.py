@@ -1,0 +1,88 @@
+"""A start or a resume renews what its guest missed while the owner changes the same: the guest has the newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import asyncssh
+import pytest
+
+from tests.callers import Caller
+from tests.workspaces.rows import make_workspace
+from workspaces.models import Workspace
+from workspaces.ssh import services as ssh
+from workspaces.ssh.keys import fingerprint
+from workspaces.states import Status
+from workspaces.workload_changes import services as workloads
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class LateGuest:
+    """Before the first change reaches it, another process changes the same and is done."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._meanwhile: Callable[[], None] | None = meanwhile
+        self.has: list[Any] = []
+
+    def configure(self, wanted: Any) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        self.has.append(wanted)
+
+
+def now(row: Workspace) -> Workspace:
+    return Workspace.objects.get(pk=row.pk)
+
+
+def key() -> str:
+    line: bytes = asyncssh.generate_private_key("ssh-ed25519").export_public_key()
+    return line.decode().strip()
+
+
+def test_a_key_that_was_revoked_meanwhile_is_revoked(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    stays, revoked = key(), key()
+    row = make_workspace(
+        api.account, status=Status.RUNNING, ssh_enabled=True, ssh_keys=[stays, revoked], ssh_stale=True
+    )
+
+    def revoke() -> None:
+        changed = ssh.ssh_key_remove(workspace=now(row), actor="owner", key=fingerprint(revoked))
+        assert ssh.apply_in_guest(changed) is None
+
+    guest = LateGuest(revoke)
+    monkeypatch.setattr(ssh, "configure_ssh", lambda each: guest.configure(list(each.ssh_keys)))
+    ssh.renew_access(now(row))
+    assert guest.has == [[stays], [stays, revoked], [stays]]
+    assert now(row).ssh_stale is False
+
+
+@pytest.mark.parametrize("act", ["renew", "start"])
+def test_a_workload_that_was_changed_meanwhile_is_changed(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    items = [{"name": "web", "cmd": ["old"]}]
+    row = make_workspace(api.account, status=Status.RUNNING, workloads=items, stale_workloads=["web"])
+
+    def change() -> None:
+        changed = workloads.workload_change(workspace=now(row), actor="owner", name="web", changes={"cmd": ["new"]})
+        assert workloads.apply_in_guest(changed, "web") is None
+
+    guest = LateGuest(change)
+    monkeypatch.setattr(workloads, "configure_workload", lambda _, name, wanted: guest.configure(list(wanted.cmd)))
+    monkeypatch.setattr(workloads, "address_of", lambda _: None)
+    monkeypatch.setattr(workloads, "guest_pool", StartingPool)
+    if act == "renew":
+        workloads.renew_workloads(now(row))
+    else:
+        workloads.workload_start(workspace=now(row), actor="owner", name="web")
+    assert guest.has == [["new"], ["old"], ["new"]]
+    assert now(row).stale_workloads == []
+
+
+class StartingPool:
+    """A guest that starts what it is told to."""
+
+    def call(self, *_: Any) -> None: ...
