@@ -1,4 +1,4 @@
-"""Columns and filters of balances in the admin."""
+"""Columns and filters of balances and entries in the admin."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from common.admin_columns import BAD, EMPTY, GOOD, WARNING, badge
-from credits.models import Balance
+from common.index_conditions import literally
+from credits.models import Balance, Entry, EntryKind
 
 NEAR = Decimal("0.8")  # of a limit
+# Of the index `entries_but_charges`.
+_NO_CHARGE = """NOT ("credits_entry"."kind" = 'charge')"""
 
 
 def used_share(row: Balance) -> float | None:
@@ -52,3 +55,13 @@ def near_limit(balances: QuerySet[Balance], share: Decimal) -> QuerySet[Balance]
     least = F("quota_limit") / 10 * int(share * 10)
     found = balances.exclude(quota_limit=None).annotate(spent=F("used") + F("held"))
     return found.filter(spent__gte=least)
+
+
+class KindFilter(admin.ChoicesFieldListFilter):
+    """Kinds of entries; all but charges, which nearly all are, by the index of those."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry]:
+        rows: QuerySet[Entry] = super().queryset(request, queryset)
+        if not self.lookup_val or EntryKind.CHARGE in self.lookup_val:
+            return rows
+        return rows.filter(literally(_NO_CHARGE))

@@ -15,6 +15,8 @@ from django.utils import timezone
 
 from common.id_times import rows_before, rows_since
 from common.prefix_keys import begins_with
+from credits.models import Balance, Entry, EntryKind
+from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from workspaces.admin_columns import metered_numbers
@@ -119,3 +121,34 @@ def test_records_are_searched_by_the_kind_of_an_id(api: Caller) -> None:
     for term in (row.pk, row.namespace_id, api.account.pk):
         assert metered_numbers(term) == [number]
     assert metered_numbers("word") == metered_numbers("ws_") == metered_numbers("host_aaaaaaaaaaaaaaaa") == []
+
+
+@pytest.mark.one_database  # PostgreSQL plans by statistics of what the tables have
+@pytest.mark.parametrize(
+    ("page", "index"),
+    [
+        ("credits/entry/?kind__exact=refund", "entries_but_charges"),
+        ("credits/entry/?kind__exact=reset", "entries_but_charges"),
+        ("workspaces/workspace/?kind__exact=sandbox", "workspace_by_kind"),
+        ("workspaces/workspace/?mode__exact=permanent", "workspace_by_mode"),
+        ("workspaces/workspace/?status__exact=failed", "workspace_status"),
+        ("workspaces/workspace/?by_host=host-a", "workspace_on_host"),
+    ],
+)
+def test_a_filter_of_a_list_goes_by_its_index(staff: Client, page: str, index: str) -> None:
+    """Newest first, without a sort of all that it finds."""
+    shown = staff.get(f"/admin/{page}").context["cl"]
+    plan = shown.queryset.order_by("-id")[:51].explain()
+    assert index in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
+
+
+def test_entries_are_found_by_each_kind(staff: Client, api: Caller) -> None:
+    balance = Balance.objects.create(
+        account_id=api.account.pk, namespace_id=Namespace.objects.get(account=api.account).pk, service="sandbox"
+    )
+    for kind in EntryKind.values:
+        Entry.objects.create(balance=balance, kind=kind, amount=1, balance_after=1)
+    for query, found in [("", EntryKind.values), *((f"?kind__exact={kind}", [kind]) for kind in EntryKind.values)]:
+        shown = staff.get(f"/admin/credits/entry/{query}").context["cl"].result_list
+        assert sorted(row.kind for row in shown) == sorted(found), query

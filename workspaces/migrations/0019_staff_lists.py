@@ -52,6 +52,14 @@ class Migration(migrations.Migration):
         ),
         AddIndexBesideWriters(
             model_name='workspace',
+            index=models.Index(fields=['kind', '-id'], name='workspace_by_kind'),
+        ),
+        AddIndexBesideWriters(
+            model_name='workspace',
+            index=models.Index(fields=['host', '-id'], name='workspace_on_host'),
+        ),
+        AddIndexBesideWriters(
+            model_name='workspace',
             index=models.Index(PrefixKey('name'), models.F('id'), name='workspace_name_begins'),
         ),
         AddIndexBesideWriters(

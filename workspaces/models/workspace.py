@@ -224,6 +224,8 @@ class Workspace(models.Model):
             # Of the admin: counts by status, and lists of one, newest first.
             models.Index(fields=["status", "-id"], name="workspace_status"),
             models.Index(fields=["mode", "-id"], name="workspace_by_mode"),
+            models.Index(fields=["kind", "-id"], name="workspace_by_kind"),
+            models.Index(fields=["host", "-id"], name="workspace_on_host"),
             # What the admin searches for.
             models.Index(PrefixKey("name"), "id", name="workspace_name_begins"),
             models.Index(PrefixKey("slug"), "id", name="workspace_slug_begins"),
