@@ -10,7 +10,8 @@ import pytest
 
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
-from workspaces.models import Workspace
+from workspaces.models import Activity, Workspace
+from workspaces.rows import delete_row
 from workspaces.ssh import services as ssh
 from workspaces.ssh.keys import fingerprint
 from workspaces.states import Status
@@ -86,3 +87,18 @@ class StartingPool:
     """A guest that starts what it is told to."""
 
     def call(self, *_: Any) -> None: ...
+
+
+@pytest.mark.parametrize("renewed", ["ssh", "workloads"])
+def test_a_workspace_that_was_deleted_meanwhile_is_no_fault(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, renewed: str
+) -> None:
+    items = [{"name": "web", "cmd": ["old"]}]
+    row = make_workspace(api.account, status=Status.RUNNING, ssh_stale=True, workloads=items, stale_workloads=["web"])
+    guest = LateGuest(lambda: delete_row(row))
+    monkeypatch.setattr(ssh, "configure_ssh", guest.configure)
+    monkeypatch.setattr(workloads, "configure_workload", lambda *_: guest.configure("web"))
+    held = now(row)
+    ssh.renew_access(held) if renewed == "ssh" else workloads.renew_workloads(held)
+    assert len(guest.has) == 1
+    assert not Activity.objects.filter(event__endswith="_not_changed").exists()

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from common.connections import release_connection
-from common.errors import DomainError
+from common.errors import DomainError, NotFound
 from workspaces.audit import record_activity
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guests import configure_ssh
@@ -81,6 +81,8 @@ def apply_in_guest(workspace: Workspace) -> str | None:
         try:
             if _apply_once(workspace, "status"):
                 return None
+        except NotFound:  # it was deleted meanwhile
+            raise
         except DomainError as exc:
             logger.warning("ssh of %s: %s", workspace.pk, exc.message)
             return f"{exc.message} It applies at the next start."
@@ -91,11 +93,14 @@ def _apply_once(workspace: Workspace, *also: str) -> bool:
     """False where the row has changed since it was read; the instance has its columns, and `also`, as they are now.
 
     The guest may have got the older access after the newer one, which another process applied and marked as applied:
-    who gets False configures it again. Raises GuestUnreachable.
+    who gets False configures it again. Raises GuestUnreachable, NotFound.
     """
     before = _access(workspace)
     configure_ssh(workspace)
-    workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", *also])
+    try:
+        workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", *also])
+    except Workspace.DoesNotExist as exc:
+        raise NotFound from exc
     if _access(workspace) != before:
         return False
     mark_access_applied(workspace)
@@ -117,6 +122,8 @@ def renew_access(row: Workspace) -> None:
         for _ in range(APPLY_ATTEMPTS):
             if _apply_once(row):
                 break
+    except NotFound:
+        return  # it was deleted meanwhile
     except DomainError as exc:
         record_activity(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 

@@ -108,6 +108,8 @@ def renew_workloads(row: Workspace) -> None:
             for _ in range(APPLY_ATTEMPTS):
                 if _apply_once(row, name):
                     break
+        except NotFound:
+            return  # it was deleted meanwhile
         except DomainError as exc:
             message = f"The change of the workload {name} waits for the next start: {exc.message}"
             record_activity(row, "workload_not_changed", message)
