@@ -75,7 +75,7 @@ def start_redis() -> subprocess.Popen[bytes]:
         ],
         stdout=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while not SOCKET.exists() and time.monotonic() < until:
         time.sleep(0.02)
     return process

@@ -72,7 +72,7 @@ class FakeHost:
     def settle(self) -> None:
         """Wait until every task sent so far has run. Raises what a task raised."""
         while self.submitted:
-            self.submitted.pop(0).result(timeout=30)
+            self.submitted.pop(0).result(timeout=120)
 
     def settle_across_deaths(self) -> None:
         """As `settle`, with the process started again each time that a test lets it die."""

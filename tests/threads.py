@@ -36,7 +36,7 @@ def run_at_once(count: int, work: Callable[[int], Any]) -> list[str]:
     return outcomes
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Until other threads have made it true. Fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():

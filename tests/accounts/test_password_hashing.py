@@ -56,7 +56,7 @@ def test_processes_share_the_lock_and_a_killed_one_leaves_it(monkeypatch: pytest
     holder = context.Process(target=_hold, args=(ready,), daemon=True)
     holder.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(120)
         monkeypatch.setattr(password_hashing, "WAIT_SECONDS", 0.1)
         with pytest.raises(RateLimited), password_hashing.password_hashing():
             pass

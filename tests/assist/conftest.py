@@ -60,7 +60,7 @@ def called(key: NewApiKey | str, route: str = "generate", body: Any = None, **he
     return run(request_of(key, route, body, **headers))[0]
 
 
-def run(*requests: Request, seconds: float = 30) -> tuple[Request, ...]:
+def run(*requests: Request, seconds: float = 120) -> tuple[Request, ...]:
     """Serve requests at once, to their ends."""
 
     async def serve() -> None:

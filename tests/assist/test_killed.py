@@ -105,7 +105,7 @@ def test_a_whole_server_answers_and_its_stop_gives_calls_back(
         thread.start()
         until(lambda: model.open == 1, 30)
         process.terminate()
-        process.wait(20)
+        process.wait(120)
         thread.join()
     Call.objects.update(expires_at=timezone.now())
     calls_expire()

@@ -107,7 +107,7 @@ def stored_part(file_id: str) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-async def until(condition: Any, seconds: float = 20.0) -> None:
+async def until(condition: Any, seconds: float = 120.0) -> None:
     """Wait for what another task or thread does."""
     for _ in range(int(seconds / 0.05)):
         if condition():

@@ -55,7 +55,7 @@ def carry_on(announced: Any) -> Callable[..., Certificate]:
     """Carry out what is due of a name until this is true, or nothing is due for a minute; returns the row."""
 
     def until(name: str, done: Callable[[Certificate], bool] = lambda row: bool(row.chain)) -> Certificate:
-        last = time.monotonic() + 20
+        last = time.monotonic() + 120
         while time.monotonic() < last:
             for key in due_ids(10):
                 certificate_step(key)

@@ -133,7 +133,7 @@ def open_custom_edge() -> Iterator[CustomEdge]:
 
 
 def _wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=5).close()

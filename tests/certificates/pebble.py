@@ -101,7 +101,7 @@ def open_pebble(
 
 
 def _wait_until_it_answers(made: Pebble) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while True:
         try:
             made.root()

@@ -342,5 +342,5 @@ def test_a_signal_ends_it_although_it_reads_standard_input(ws: Ws) -> None:
     assert process.stdout is not None
     assert process.stdout.readline()
     process.terminate()
-    assert process.wait(30) == -15
+    assert process.wait(120) == -15
     os.close(write)

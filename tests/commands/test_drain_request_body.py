@@ -46,14 +46,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, "--uds", str(path)], env=environment, cwd=folder, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not is_listening(path):
             assert time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.05)
         yield path
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def is_listening(path: Path) -> bool:

@@ -87,7 +87,7 @@ def test_a_cached_route_expires_without_invalidation(world: World) -> None:
     while world.send("GET").status_code != 200:
         answers.store(this_second(), HASH, world.machine)
     world.platform.requests.clear()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while world.send("GET").status_code == 200:
         assert time.monotonic() < deadline
     assert len(world.platform.requests_of("api")) == 1
@@ -155,7 +155,7 @@ def test_cached_routes_expire_when_the_platform_is_down(world: World) -> None:
     with world.without("api"):
         now = this_second()
         cache_route(world, range(now, now + 3))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while (answer := world.send("GET")).status_code == 200:
             assert time.monotonic() < deadline
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")

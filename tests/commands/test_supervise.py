@@ -249,7 +249,7 @@ def test_following_ends_with_its_reader(tmp_path: Path) -> None:
 
     (tmp_path / "api.log").write_text("one\n")
     with followed([tmp_path / "api.log"], broken_pipe, tail_lines=1) as ended:
-        assert ended.wait(10)
+        assert ended.wait(120)
 
 
 def test_the_edge_gives_back_the_memory_of_bodies(tmp_path: Path) -> None:

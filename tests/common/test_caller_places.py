@@ -111,12 +111,12 @@ def test_in_the_api_a_caller_has_a_share_of_the_threads(api: Caller, stranger: C
         own = [pool.submit(handle, "one") for _ in range(share)]
         assert all(begun(PLACES))
         assert not running.acquire(timeout=0.3)
-        assert [pool.submit(handle, "one").result(20) for _ in range(3)] == ["refused"] * 3
+        assert [pool.submit(handle, "one").result(120) for _ in range(3)] == ["refused"] * 3
         other = pool.submit(handle, "another")
         assert all(begun(1))
         go_on.set()
-        assert [one.result(20) for one in (*own, other)] == ["one"] * share + ["another"]
-        assert pool.submit(handle, "one").result(20) == "one"
+        assert [one.result(120) for one in (*own, other)] == ["one"] * share + ["another"]
+        assert pool.submit(handle, "one").result(120) == "one"
 
 
 def test_in_the_api_a_request_that_waits_for_something_else_gives_its_place_to_the_next(db: None) -> None:
@@ -132,8 +132,8 @@ def test_in_the_api_a_request_that_waits_for_something_else_gives_its_place_to_t
         own = [pool.submit(handle) for _ in range(3 * PLACES)]
         assert all(waiting.acquire(timeout=20) for _ in own)
         go_on.set()
-        assert [one.result(20) for one in own] == [None] * len(own)
-        assert pool.submit(handle).result(20) is None
+        assert [one.result(120) for one in own] == [None] * len(own)
+        assert pool.submit(handle).result(120) is None
 
 
 def test_in_the_api_too_many_requests_of_a_caller_are_429(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

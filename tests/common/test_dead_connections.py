@@ -48,7 +48,7 @@ def end_all(numbers: list[int]) -> None:
     with connection.cursor() as cursor:
         for number in numbers:
             cursor.execute(SERVER_ENDS, [number])
-        ended = time.monotonic() + 10
+        ended = time.monotonic() + 120
         while time.monotonic() < ended:
             cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)", [numbers])
             if cursor.fetchone() == (0,):

@@ -27,7 +27,7 @@ from workspaces.models import Workspace
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 WIDE, NARROW, HEIGHT = 1400, 400, 900
-SHOWN_SECONDS = 30.0
+SHOWN_SECONDS = 120.0
 # What the page reports of itself: errors of scripts, of files that do not load, of the policy, on the console.
 RECORD = """
 window.faults = [];

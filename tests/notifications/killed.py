@@ -9,7 +9,7 @@ from notifications.sends import fanout, running
 from notifications.sends.dispatcher import Dispatcher
 from notifications.sends.queue import live_sends
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 def sends_run() -> None:

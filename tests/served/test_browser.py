@@ -16,7 +16,7 @@ from supervise.files import read_env_file
 from tests.served.conftest import TestInstance
 from tests.vm.browser import Browser, Page
 
-SHOWN_SECONDS = 30.0
+SHOWN_SECONDS = 120.0
 # Reported by the browser for whatever the policy kept from being loaded or run.
 VIOLATIONS = "window.violations"
 RECORD = """

@@ -121,9 +121,9 @@ def _ssh_server(listener: socket.socket, folder: Path, key: asyncssh.SSHKey) -> 
 
     try:
         port = listener.getsockname()[1]
-        server = asyncio.run_coroutine_threadsafe(serve(), loop).result(30)
+        server = asyncio.run_coroutine_threadsafe(serve(), loop).result(120)
         yield port
-        asyncio.run_coroutine_threadsafe(end(server), loop).result(30)
+        asyncio.run_coroutine_threadsafe(end(server), loop).result(120)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

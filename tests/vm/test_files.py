@@ -91,7 +91,7 @@ def test_a_command_that_meets_a_stop_is_answered_409(api: Api, machine: str) -> 
         answer = pool.submit(api.http.post, f"/workspace/{machine}/exec", json=command)
         until(lambda: api.execute(machine, ["ls", "/dev/shm/running"])["exit_code"] == 0, 30, "the command runs")
         api.power(machine, "stop")
-        refused = answer.result(60)
+        refused = answer.result(120)
     assert (refused.status_code, refused.json()["code"]) == (409, "vm_not_running"), refused.text
 
 

@@ -71,7 +71,7 @@ def test_one_operation_at_a_time_and_progress_is_seen(instance: TestInstance, ap
         assert (row["info"]["status"], row["ready"]) == ("restarting", False)
         assert api.call("POST", f"/workspace/{made}/pause", 409)["error"] == "operation_in_progress"
         (instance.faults / "restart.start_machine.wait").unlink()
-        assert going.result(60)["status"] == "running"
+        assert going.result(120)["status"] == "running"
 
 
 def ttl_fired_at(instance: TestInstance, workspace_id: str) -> datetime | None:

@@ -55,7 +55,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             ["unshare", "-m", "sh", "-ec", SCRIPT, "libvirtd", str(folder)], stdout=log, stderr=log
         )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (folder / "libvirt-sock").exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise AssertionError((folder / "log").read_text())

@@ -73,7 +73,7 @@ class LocalGuest:
                 ["unshare", "-m", "sh", "-c", script],
                 cwd=self._directory, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:

@@ -73,7 +73,7 @@ async def written(path: Path) -> str:
 
 async def once_there_is_room(client: HoldClient, script: str) -> Ran:
     """Not by the groups: that of a command that was killed may stay for a moment."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
             return await command(client, script)

@@ -37,7 +37,7 @@ def run(hold: LocalHold, work: Callable[[HoldClient], Awaitable[None]], settings
 
 
 async def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)

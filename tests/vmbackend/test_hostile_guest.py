@@ -45,7 +45,7 @@ class Guests:
         process = subprocess.Popen([sys.executable, str(SCRIPT), str(folder), lie], stderr=subprocess.DEVNULL)
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not (folder / "port").exists() and time.monotonic() < until:
             time.sleep(0.02)
         line = key.export_public_key().decode().strip()

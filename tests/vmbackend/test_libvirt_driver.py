@@ -62,7 +62,7 @@ def driver(short, events, monkeypatch):
 
 
 def _wait_until(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

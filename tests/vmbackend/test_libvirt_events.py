@@ -112,7 +112,7 @@ class TestEvents:
             channels.report_started("m1")
             disk.fill()
             self._write_pipe(files, b"ready\nexit 7 exited\n")
-            channels.wait_ready("m1", time.monotonic() + 10)
+            channels.wait_ready("m1", time.monotonic() + 120)
             _wait_until(lambda: len(reported) == 2)
             assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED]
             channels.remove_run("m1")
@@ -121,7 +121,7 @@ class TestEvents:
         files.write_status(Status(running=True))
         self._write_pipe(files, b"ready\n")
         channels.adopt(files)
-        channels.wait_ready("m1", time.monotonic() + 5)
+        channels.wait_ready("m1", time.monotonic() + 120)
         assert files.read_status().ready
 
     def test_a_stop_of_the_previous_run_does_not_end_the_new_one(self, channels, files, reported):

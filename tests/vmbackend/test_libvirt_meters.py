@@ -191,7 +191,7 @@ def test_a_call_that_a_machine_blocks_is_left_to_its_thread(tmp_path: Path, monk
             made.samples(["one", "two"])
     answers.set()
     for call, _ in made._blocked:
-        call.result(10)
+        call.result(120)
     assert set(made.samples(["one"])) == {"one"}
 
 
@@ -214,7 +214,7 @@ def test_a_machine_whose_own_call_is_blocked_is_not_asked_again(
     assert len(made._blocked) == 1
     assert set(made.samples(["one", "two"])) == {"two"}
     answers.set()
-    made._blocked[0][0].result(10)
+    made._blocked[0][0].result(120)
     assert set(made.samples(["one", "two"])) == {"one", "two"}
 
 

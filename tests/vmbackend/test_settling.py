@@ -62,7 +62,7 @@ def settling(
 
 
 def wait_until_settled(settling: Settling, machine_id: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while True:
         try:
             return settling.require_settled(machine_id)

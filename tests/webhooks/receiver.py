@@ -112,12 +112,12 @@ class Sending:
     def run_pass(self) -> int:
         return self.dispatcher.run_pass()
 
-    def await_ends(self, count: int | None = None, seconds: float = 20) -> None:
+    def await_ends(self, count: int | None = None, seconds: float = 120) -> None:
         """Until so many attempts have ended, by default all in flight; nothing of them is written yet."""
         wanted = self.in_flight if count is None else count
         until(lambda: self.dispatcher._ended.qsize() >= wanted, seconds)
 
-    def settle(self, seconds: float = 20) -> None:
+    def settle(self, seconds: float = 120) -> None:
         """Until nothing is in flight and nothing is due that may be sent."""
         end = time.monotonic() + seconds
         while self.run_pass() or self.in_flight:
@@ -129,7 +129,7 @@ class Sending:
         self.dispatcher._pool.shutdown(wait=True)
 
 
-def until(true: Callable[[], object], seconds: float = 20) -> None:
+def until(true: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "the condition was not met in time"

@@ -78,7 +78,7 @@ def test_what_a_request_has_published_by_then_is_deleted_with_it(
     with published_by_a_request(api):
         deleted = elsewhere(lambda: account_delete(api.account))
         until(waits_for_a_lock)
-    deleted.result(20)
+    deleted.result(120)
     assert nothing_is_left()
 
 
@@ -92,7 +92,7 @@ def test_what_is_written_under_no_lock_is_deleted_with_it(
         publish(api.account)
         deleted = elsewhere(lambda: account_delete(api.account))
         until(waits_for_a_lock)
-    deleted.result(20)
+    deleted.result(120)
     assert nothing_is_left()
 
 
@@ -104,7 +104,7 @@ def test_staff_delete_an_account_while_a_request_publishes(
     with published_by_a_request(api):
         answer = elsewhere(lambda: confirm(staff, "accounts/account", "remove", api.account.pk, reason="why"))
         until(waits_for_a_lock)
-    answer.result(20)
+    answer.result(120)
     assert nothing_is_left()
 
 
@@ -126,7 +126,7 @@ def test_a_charge_that_suspends_a_namespace_of_the_account_does_not_fail(
         (other,) = works.values()
         done = elsewhere(other)
         until(waits_for_a_lock)
-    done.result(20)
+    done.result(120)
     assert nothing_is_left()
     assert Entry.objects.get().amount == Decimal(2)
 
@@ -152,8 +152,8 @@ def test_a_deletion_and_what_writes_outcomes_do_not_wait_for_each_other(
     deleted = elsewhere(lambda: account_delete(api.account))
     until(waits_for_a_lock)
     waited.set()
-    deleted.result(30)
-    written.result(30)
+    deleted.result(120)
+    written.result(120)
     assert nothing_is_left()
 
 
@@ -170,5 +170,5 @@ def test_a_request_that_comes_to_its_account_after_the_deletion_gets_404(
         ]
         until(lambda: waits_for_a_lock(len(answers)))
     for answer in answers:
-        assert_error(answer.result(20), 404, "not_found")
+        assert_error(answer.result(120), 404, "not_found")
     assert nothing_is_left()

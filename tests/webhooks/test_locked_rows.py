@@ -39,7 +39,7 @@ def locked(model: type[Model], key: str) -> Iterator[None]:
     thread = threading.Thread(target=hold)
     thread.start()
     try:
-        assert taken.wait(10)
+        assert taken.wait(120)
         yield
     finally:
         release.set()

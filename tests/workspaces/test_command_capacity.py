@@ -42,7 +42,7 @@ def command(api: Caller, cmd: str, box: str = BOX) -> Request:
     return Request(f"{box}/exec", api.headers, "POST", {"cmd": cmd})
 
 
-async def served(request: Request, seconds: float = 10) -> Request:
+async def served(request: Request, seconds: float = 120) -> Request:
     await asyncio.wait_for(request.run(), seconds)
     return request
 

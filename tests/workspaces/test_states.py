@@ -160,7 +160,7 @@ class Hold:
     def __call__(self, kind: str, step: str) -> None:
         if (kind, step) == self.at:
             self.reached.set()
-            assert self.release.wait(10)
+            assert self.release.wait(120)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_what_is_read_before_during_and_after(
     key = fault_cases.begin(vmhost, api.account, case)
     held = hold(case.kind, case.steps[0] if case.kind != "create" else "pull_image")
     vmhost.release_tasks()
-    assert held.reached.wait(5)
+    assert held.reached.wait(120)
     during = shown(api, key)
     assert (during["info"]["status"], during["ready"]) == (DURING[case.name], False)
     assert during["info"]["is_running"] is (case.name in PROCESS)
@@ -222,7 +222,7 @@ def test_a_delete_is_taken_at_every_step_of_everything(
     key = fault_cases.begin(vmhost, api.account, case)
     held = hold(case.kind, step)
     vmhost.release_tasks()
-    assert held.reached.wait(5)
+    assert held.reached.wait(120)
     workspace_delete(workspace=Workspace.objects.get(pk=key), actor="owner")
     assert shown(api, key)["info"]["status"] == "deleting"
     held.release.set()
@@ -283,7 +283,7 @@ def test_a_creation_goes_from_queued_to_running_to_ready(
     seen = [shown(api, key)["provisioning"]["state"]]
     held = hold("create", "wait_ready")
     vmhost.release_tasks()
-    assert held.reached.wait(5)
+    assert held.reached.wait(120)
     seen.append(shown(api, key)["provisioning"]["state"])
     held.release.set()
     vmhost.settle()

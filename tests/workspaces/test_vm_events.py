@@ -46,7 +46,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
 
 def eventually(row: Workspace, status: str) -> None:
     """Wait until the end of a machine is settled."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 120
     while (found := Workspace.objects.filter(pk=row.pk).first()) and found.status != status:
         assert time.monotonic() < until, found.status
         time.sleep(0.01)

@@ -19,7 +19,7 @@ from workspaces.states import Status
 MISSING = "registry.test/missing"
 
 
-def until(true: Callable[[], bool], seconds: float = 10) -> None:
+def until(true: Callable[[], bool], seconds: float = 120) -> None:
     """Wait for what another thread does."""
     end = time.monotonic() + seconds
     while not true():

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from microvm.cli.app import make_app
 
-SECONDS = 30.0
+SECONDS = 120.0
 SOURCES = Path(__file__).parents[3] / "clients/python/src"
 PROGRAM = [sys.executable, "-c", "from microvm.cli.entry import main; main()"]
 

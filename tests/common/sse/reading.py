@@ -57,13 +57,13 @@ class Client:
                 self._frames.put_nowait(text)
         self._frames.put_nowait(None)
 
-    async def frame(self, seconds: float = 5) -> Frame | None:
+    async def frame(self, seconds: float = 120) -> Frame | None:
         """The next frame of any kind; None at the end."""
         async with asyncio.timeout(seconds):
             text = await self._frames.get()
         return parse(text) if text is not None else None
 
-    async def next(self, seconds: float = 5) -> Frame:
+    async def next(self, seconds: float = 120) -> Frame:
         while True:
             found = await self.frame(seconds)
             assert found is not None, "the stream has ended"
@@ -130,7 +130,7 @@ class Writer:
         self.position = following
 
 
-async def until(true: Callable[[], Any], seconds: float = 10) -> None:
+async def until(true: Callable[[], Any], seconds: float = 120) -> None:
     async with asyncio.timeout(seconds):
         while not (found := true()) or (isinstance(found, Awaitable) and not await found):
             await asyncio.sleep(0.01)

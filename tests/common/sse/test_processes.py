@@ -31,7 +31,7 @@ class Process:
         command = [sys.executable, "-m", "uvicorn", "tests.common.sse.app:application", "--uds", str(socket), *OPTIONS]
         environment = {**os.environ, "COUNTING_APP": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not socket.exists():
             assert self.process.poll() is None
             assert time.monotonic() < until
@@ -39,7 +39,7 @@ class Process:
 
     def end(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
-        self.process.wait(30)
+        self.process.wait(120)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_sigterm_ends_a_process_with_open_streams_and_clients_go_on_elsewhere(
         seen = take(events, 5)
         first.process.send_signal(signal.SIGTERM)
         seen += list(events)
-        first.process.wait(20)
+        first.process.wait(120)
     with client(start(), name, seen[-1]["id"]) as events:
         seen += take(events, 10)
     assert {event["event"] for event in seen} == {"message"}

@@ -79,7 +79,7 @@ def test_a_write_waits_for_the_edit_that_has_compared_the_file(
             time.sleep(0.2)
             assert not write.done()
             assert (disk / "file").read_text() == "old"
-        write.result(30)
+        write.result(120)
     assert (disk / "file").read_text() == "new"
 
 
@@ -94,7 +94,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def wait_for_partial(folder: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not list(folder.glob(".partial-*")):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -35,20 +35,20 @@ class Relay:
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(30)
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(120)
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     def cut(self, *, refuse: bool = False) -> None:
         """End all connections; with `refuse` new ones end at once, until `accept`."""
         self.open = not refuse
-        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(120)
 
     def accept(self) -> None:
         self.open = True
 
     def close(self) -> None:
         self.cut(refuse=True)
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(120)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _listen(self) -> asyncio.Server:

@@ -25,7 +25,7 @@ def echo_address() -> Iterator[str]:
             yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def test_no_conformance_case_fails(echo_address: str) -> None:

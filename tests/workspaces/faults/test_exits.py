@@ -29,7 +29,7 @@ def running(api: Caller, vmhost: FakeHost) -> Callable[..., str]:
 
 
 def eventually(made: str, status: str) -> Workspace:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         row = Workspace.objects.filter(pk=made).first()
         if (row.status if row else "gone") == status:

@@ -218,7 +218,7 @@ def test_a_start_that_was_under_way_does_not_bring_the_former_policy_back(
     monkeypatch.setattr(vmhost.driver, "prepare", slow)
     start = threading.Thread(target=lambda: api.post(f"/workspace/{made}/start"))
     start.start()
-    assert entered.wait(10)
+    assert entered.wait(120)
     answers: list[Any] = []
     changing = threading.Thread(target=lambda: answers.append(change(api, NARROW)))
     changing.start()

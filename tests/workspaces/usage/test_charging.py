@@ -184,7 +184,7 @@ def slow_writer(default: Namespace) -> Iterator[threading.Event]:
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert wrote.wait(10)
+    assert wrote.wait(120)
     yield commit
     commit.set()
     thread.join()
@@ -219,7 +219,7 @@ def test_a_vacuum_of_the_records_does_not_hold_up_charging(default: Namespace) -
     thread = threading.Thread(target=vacuum)
     thread.start()
     try:
-        assert began.wait(10)
+        assert began.wait(120)
         assert charging.charge_metered() == 1
     finally:
         end.set()

@@ -105,7 +105,7 @@ def test_a_machine_that_does_not_answer_during_an_operation_delays_no_other(
     host.flush()
     assert cpu_total(row) == cpu_total(stopping) == 7 * CPU
     answers.set()
-    host.sampler._busy._asked[silent.pk][1].result(10)
+    host.sampler._busy._asked[silent.pk][1].result(120)
     host.seconds(1)
     host.flush()
     assert cpu_total(silent) == 7 * CPU
@@ -134,7 +134,7 @@ def test_an_answer_that_comes_after_a_later_sample_is_dropped(
     host.seconds(5, row, cpu_time_ns=CPU)
     call = host.sampler._busy._asked[row.pk][1]
     answers.set()
-    call.result(10)
+    call.result(120)
     host.seconds(5, row, cpu_time_ns=CPU)
     host.flush()
     assert cpu_total(row) == metered_cpu(row) == 15 * CPU

@@ -36,7 +36,7 @@ def stats(api: Caller, row: Workspace) -> dict[str, Any]:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (found := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
