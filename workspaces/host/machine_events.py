@@ -66,12 +66,12 @@ def settle_machine_end(operation: Operation, driver: Driver, *, unseen: StopReas
 def _known_reason(operation: Operation, driver: Driver, state: MachineState) -> StopReason | None:
     if state is MachineState.ABSENT:
         return StopReason.LOST
-    # The guest reported its exit code, which only a power-off follows. An event that was recorded may be of a process
-    # that the operation itself ended.
-    if driver.last_end(operation.workspace_id).exit_code is not None:
+    end = driver.last_end(operation.workspace_id)
+    if end.exit_code is not None:  # the guest reported it, which only a power-off follows
         return StopReason.SHUTDOWN
     noted = Operation.objects.filter(pk=operation.pk).values_list("params", flat=True).first() or {}
-    return StopReason(noted[END_REASON]) if END_REASON in noted else None
+    # What was recorded may be of a process that the operation itself ended, and the last one's event still to come.
+    return end.reason if END_REASON in noted else None
 
 
 def handle_machine_end(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
