@@ -23,14 +23,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class LateGuest:
     """Before the first change reaches it, another process changes the same and is done."""
 
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
-        self._meanwhile: Callable[[], None] | None = meanwhile
+    def __init__(self, before_it: Callable[[], None]) -> None:
+        self._before_it: Callable[[], None] | None = before_it
         self.has: list[Any] = []
 
     def configure(self, wanted: Any) -> None:
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
+        before_it, self._before_it = self._before_it, None
+        if before_it is not None:
+            before_it()
         self.has.append(wanted)
 
 
@@ -43,7 +43,7 @@ def key() -> str:
     return line.decode().strip()
 
 
-def test_a_key_that_was_revoked_meanwhile_is_revoked(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_was_revoked_just_before_is_revoked(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     stays, revoked = key(), key()
     row = make_workspace(
         api.account, status=Status.RUNNING, ssh_enabled=True, ssh_keys=[stays, revoked], ssh_stale=True
@@ -61,7 +61,7 @@ def test_a_key_that_was_revoked_meanwhile_is_revoked(api: Caller, monkeypatch: p
 
 
 @pytest.mark.parametrize("act", ["renew", "start"])
-def test_a_workload_that_was_changed_meanwhile_is_changed(
+def test_a_workload_that_was_changed_just_before_is_changed(
     api: Caller, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     items = [{"name": "web", "cmd": ["old"]}]
@@ -84,13 +84,13 @@ def test_a_workload_that_was_changed_meanwhile_is_changed(
 
 
 class StartingPool:
-    """A guest that starts what it is told to."""
+    """A guest that starts every workload."""
 
     def call(self, *_: Any) -> None: ...
 
 
 @pytest.mark.parametrize("renewed", ["ssh", "workloads"])
-def test_a_workspace_that_was_deleted_meanwhile_is_no_fault(
+def test_a_workspace_that_was_deleted_just_before_is_no_fault(
     api: Caller, monkeypatch: pytest.MonkeyPatch, renewed: str
 ) -> None:
     items = [{"name": "web", "cmd": ["old"]}]

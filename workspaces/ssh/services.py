@@ -81,7 +81,7 @@ def apply_in_guest(workspace: Workspace) -> str | None:
         try:
             if _apply_once(workspace, "status"):
                 return None
-        except NotFound:  # it was deleted meanwhile
+        except NotFound:  # it was deleted while the guest was asked
             raise
         except DomainError as exc:
             logger.warning("ssh of %s: %s", workspace.pk, exc.message)
@@ -123,7 +123,7 @@ def renew_access(row: Workspace) -> None:
             if _apply_once(row):
                 break
     except NotFound:
-        return  # it was deleted meanwhile
+        return  # it was deleted while the guest was asked
     except DomainError as exc:
         record_activity(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 

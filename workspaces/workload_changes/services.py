@@ -89,7 +89,7 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
         try:
             if _apply_once(workspace, name):
                 return None
-        except NotFound:  # it was deleted meanwhile
+        except NotFound:  # it was deleted while the guest was asked
             raise
         except DomainError as exc:
             logger.warning("workload %s of %s: %s", name, workspace.pk, exc.message)
@@ -109,7 +109,7 @@ def renew_workloads(row: Workspace) -> None:
                 if _apply_once(row, name):
                     break
         except NotFound:
-            return  # it was deleted meanwhile
+            return  # it was deleted while the guest was asked
         except DomainError as exc:
             message = f"The change of the workload {name} waits for the next start: {exc.message}"
             record_activity(row, "workload_not_changed", message)
