@@ -45,7 +45,7 @@ def account_links_withdraw(account_id: str, *, after: str = "", seconds: float =
 
 
 def _links_withdraw_some(account_id: str, after: str) -> str:
-    """The last file's id; empty where there are no more. With the account locked: it stays inactive until they are gone."""
+    """The last file's id; empty where there are no more. With the account locked, so that it stays inactive."""
     with transaction.atomic():
         with suppress(Account.DoesNotExist):
             if account_lock(Account(pk=account_id)).is_active:
