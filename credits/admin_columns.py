@@ -60,8 +60,7 @@ def near_limit(balances: QuerySet[Balance], share: Decimal) -> QuerySet[Balance]
 class KindFilter(admin.ChoicesFieldListFilter):
     """Kinds of entries; all but charges, which nearly all are, by the index of those."""
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry]:
-        rows: QuerySet[Entry] = super().queryset(request, queryset)
-        if not self.lookup_val or EntryKind.CHARGE in self.lookup_val:
-            return rows
-        return rows.filter(literally(_NO_CHARGE))
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry] | None:
+        if self.lookup_val and EntryKind.CHARGE not in self.lookup_val:
+            queryset = queryset.filter(literally(_NO_CHARGE))
+        return super().queryset(request, queryset)
