@@ -36,7 +36,8 @@ if [ ! -x .venv/bin/python ]; then
 fi
 
 echo "Installing the Python packages of $lock"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
+# Three packages have source archives of an old form only, of which pip warns on many lines.
+PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
 # The project itself: two folders on the path, which is what an editable install would do, without a build.
 site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n%s\n' "$PWD" "$PWD/platform" >"$site/microvm-workspaces.pth"
