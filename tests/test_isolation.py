@@ -58,8 +58,8 @@ def asked(caller: Caller | TokenHolder, method: str, path: str, body: Any, ident
         answer = caller.send(method, path, body)
         content = b"".join(answer.streaming_content) if answer.streaming else answer.content
     headers = {name: value for name, value in answer.items() if name not in OWN_HEADERS}
-    if "Retry-After" in headers:
-        headers["Retry-After"] = "seconds"  # of a window of the caller's own, which goes on
+    if 0 < int(headers.get("Retry-After", 0)) <= 60:
+        headers["Retry-After"] = "1 to 60"  # of a window of the caller's own, which goes on
     text = content.decode().replace(answer.get("X-Request-ID", "-"), "REQUEST")
     text = re.sub(rf"\b{re.escape(identifier)}\b", "ID", text)
     return answer.status_code, headers, text, [_without_values(query["sql"]) for query in queries]

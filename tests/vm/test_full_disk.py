@@ -69,6 +69,7 @@ def test_a_full_disk_fails_with_documented_errors_and_leaves_nothing_behind(
     api.output(writer, WRITE)
     until(lambda: waits(instance, writer), 60, "the machine that writes is paused")
     until(lambda: works(api, other), 60, "the other machine answers")
+    assert not waits(instance, other)
 
     # Another program takes the rest: the reserve is left for the platform itself.
     disk.fill()
