@@ -98,7 +98,7 @@ class CdnEdge:
     def get(self, target: str, method: str = "GET", host: str = HOST, **headers: str) -> Answer:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        with socket.create_connection(("127.0.0.1", self.instance.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", self.instance.port), timeout=120) as connection:
             connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
             return answer_of(b"".join(iter(lambda: connection.recv(65536), b"")))
 

@@ -134,7 +134,7 @@ class World:
 
     def send(self, method: str, path: str = "/", *, host: str = f"{HASH}.localhost", **request: Any) -> httpx.Response:
         headers = {"Host": host, **request.pop("headers", {})}
-        return httpx.request(method, self.base + path, headers=headers, timeout=30, trust_env=False, **request)
+        return httpx.request(method, self.base + path, headers=headers, timeout=120, trust_env=False, **request)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def cache_route_for_long(world: World, upstream: str = "", label: str = HASH) ->
 
 def websocket(world: World, host: str = f"{HASH}.localhost") -> socket.socket:
     parts = urlsplit(world.base)
-    connection = socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=10)
+    connection = socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=120)
     lines = [
         "GET /ws HTTP/1.1", f"Host: {host}", "Connection: Upgrade", "Upgrade: websocket",
         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version: 13",

@@ -40,7 +40,7 @@ def wait_for_status(url: str, status: int) -> None:
     deadline, seen = time.monotonic() + 60, ""
     while time.monotonic() < deadline:
         try:
-            seen = str(httpx.post(url, json={}, timeout=30, trust_env=False).status_code)
+            seen = str(httpx.post(url, json={}, timeout=120, trust_env=False).status_code)
         except httpx.TransportError as error:
             seen = repr(error)
         if seen == str(status):

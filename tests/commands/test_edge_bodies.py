@@ -46,7 +46,7 @@ class Answer:
 
 def send(address: tuple[str, int], *parts: bytes, end: bool = False) -> Answer:
     """The answer to a request that is sent as it is. `end`: this side of the connection ends after it."""
-    with socket.create_connection(address, timeout=60) as connection:
+    with socket.create_connection(address, timeout=120) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
@@ -143,7 +143,7 @@ def test_slow_senders_hold_no_thread_of_the_api(address: tuple[str, int]) -> Non
     """More of them than the api has threads."""
     with ExitStack() as opened:
         for _ in range(100):
-            connection = opened.enter_context(socket.create_connection(address, timeout=60))
+            connection = opened.enter_context(socket.create_connection(address, timeout=120))
             connection.sendall(head("/workspace", "Content-Length: 120") + b'{"name": ')
         assert send(address, head("/workspace", "Content-Length: 2"), b"{}").status == 401
 

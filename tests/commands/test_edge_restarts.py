@@ -50,7 +50,7 @@ class Load:
     def run(self) -> None:
         address = urlsplit(self.base)
         account = ("alice", "bobby")[next(self._numbers) % 2]
-        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=120)
         while not self._ended.is_set():
             try:
                 status = self._exchange(connection, account, f"{next(self._numbers):012}")

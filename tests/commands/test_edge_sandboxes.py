@@ -41,7 +41,7 @@ def own_host(world: World) -> str:
 def exchange(world: World, head: str) -> bytes:
     """What comes back first for a request sent byte by byte as it is."""
     parts = urlsplit(world.base)
-    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=30) as connection:
+    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=120) as connection:
         connection.sendall(head.encode())
         return connection.recv(65536)
 

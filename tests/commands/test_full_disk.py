@@ -99,9 +99,9 @@ def test_an_instance_on_a_disk_that_only_reads_is_asked_and_stopped(
     with control.exclusive_control(instance):
         start(instance, monkeypatch, sleeping_process("a"))
     # Not by remounting it, which needs that no file is open: as the commands see it, by a mount of their own.
-    subprocess.run(["mount", "--bind", str(disk.folder), str(disk.folder)], check=True, timeout=10)
+    subprocess.run(["mount", "--bind", str(disk.folder), str(disk.folder)], check=True, timeout=120)
     try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk.folder)], check=True, timeout=10)
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk.folder)], check=True, timeout=120)
         again = load_instance(instance.state, instance.port)
         assert again == instance
         assert set(running(again)) == {"a"}
@@ -109,4 +109,4 @@ def test_an_instance_on_a_disk_that_only_reads_is_asked_and_stopped(
             assert control.stop_instance(again, silent)
         assert processes_of(again) == []
     finally:
-        subprocess.run(["umount", "--lazy", str(disk.folder)], check=True, timeout=10)
+        subprocess.run(["umount", "--lazy", str(disk.folder)], check=True, timeout=120)

@@ -198,7 +198,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
 def make_env(state: Path, *arguments: str) -> str:
     environment = {"PATH": os.environ["PATH"], "HOME": str(state)}
     command = ["make", "--silent", "env", f"STATE={state}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=120)
     return done.stdout
 
 

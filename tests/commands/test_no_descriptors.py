@@ -45,7 +45,7 @@ def test_the_first_error_is_answered_without_a_free_descriptor(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout) == ["404 Not Found", "not_found"]

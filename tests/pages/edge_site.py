@@ -79,7 +79,7 @@ class Edge:
     def ask(self, host: str, target: str = "/", method: str = "GET", **headers: str) -> Answer:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as connection:
             connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
             raw = b"".join(iter(lambda: connection.recv(65536), b""))
         return answer_of(raw)

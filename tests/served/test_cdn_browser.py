@@ -98,7 +98,7 @@ def published(served: TestInstance, client: Api, data: bytes, content_type: str)
     made = client.call(
         "POST", "/cdn/token", 201, json={"filename": "a", "size": len(data), "contentType": content_type}
     )
-    answer = httpx.put(made["uploadUrl"], content=data, trust_env=False, timeout=60)
+    answer = httpx.put(made["uploadUrl"], content=data, trust_env=False, timeout=120)
     assert answer.status_code in (201, 202), answer.text
     url = answer.json()["file"]["url"] or _published_here(served, made["fileId"], content_type)
     assert sha256(data).hexdigest()[:32] in url
@@ -109,7 +109,7 @@ def _published_here(served: TestInstance, file_id: str, content_type: str) -> st
     environment = process_environment(served.instance, served.settings)
     command = [sys.executable, "-c", f"import django; django.setup()\n{PUBLISH}", file_id, content_type]
     environment |= {"DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     status, url = json.loads(done.stdout)
     assert status == "active"
     return str(url)

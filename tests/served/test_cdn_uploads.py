@@ -52,7 +52,7 @@ def assert_received(served: TestInstance, file_id: str, data: bytes) -> None:
 
 
 def offset_of(url: str) -> int | None:
-    answer = httpx.head(url, headers={"Tus-Resumable": "1.0.0"}, trust_env=False, timeout=60)
+    answer = httpx.head(url, headers={"Tus-Resumable": "1.0.0"}, trust_env=False, timeout=120)
     return int(answer.headers["upload-offset"]) if answer.status_code == 200 else None
 
 
@@ -83,7 +83,7 @@ def test_curl_uploads_a_file(served: TestInstance, client: Api, tmp_path: Path) 
     made = permit(client, len(DATA))
     (tmp_path / "f").write_bytes(DATA)
     command = ["curl", "-sS", "-T", str(tmp_path / "f"), "-H", "Expect: 100-continue", made["uploadUrl"]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert '"success":true' in done.stdout.replace(" ", "")
     assert_received(served, made["fileId"], DATA)
 
@@ -95,7 +95,7 @@ def test_a_body_that_is_too_large_is_refused_by_its_length(served: TestInstance,
         file.truncate(3 << 30)
     command = ["curl", "-sS", "-T", str(tmp_path / "f"), "-w", "\n%{size_upload} %{http_code}", made["uploadUrl"]]
     for more in ([], ["-H", "Expect:"]):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=120, check=False)
         assert '"payload_too_large"' in done.stdout, done
         sent, status = done.stdout.rsplit("\n", 1)[1].split()
         assert (status, int(sent) < 128 << 20) == ("413", True)
@@ -116,7 +116,7 @@ def test_a_body_that_ends_early_is_no_file_and_can_be_resumed(
     until(lambda: offset_of(made["uploadUrl"]) == len(part), 20, "what came is kept")
     assert stored(served, made["fileId"])[0] == "uploading"
     headers = {"Upload-Offset": str(len(part)), "Content-Type": "application/offset+octet-stream"}
-    answer = httpx.patch(made["uploadUrl"], content=DATA[len(part) :], headers=headers, trust_env=False, timeout=60)
+    answer = httpx.patch(made["uploadUrl"], content=DATA[len(part) :], headers=headers, trust_env=False, timeout=120)
     assert answer.status_code == 204, answer.text
     assert_received(served, made["fileId"], DATA)
 
@@ -127,7 +127,7 @@ def test_a_second_writer_is_refused_while_the_first_sends(served: TestInstance, 
     with connected(addresses(served)["edge"]) as first:
         first.sendall(head("PUT", path, {"Content-Length": str(len(DATA))}) + b"\r\n" + DATA[:1000])
         until(lambda: _state(served, made["fileId"]) == "receiving", 20, "the first one has the lease")
-        answer = httpx.put(made["uploadUrl"], content=DATA[::-1], trust_env=False, timeout=60)
+        answer = httpx.put(made["uploadUrl"], content=DATA[::-1], trust_env=False, timeout=120)
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
         first.sendall(DATA[1000:])
         assert b" 20" in first.recv(65536)[:13]
@@ -166,7 +166,7 @@ def send_patiently(url: str, data: bytes, ended: threading.Event) -> None:
                 ended.set()
                 return
             headers = {"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
-            httpx.patch(url, content=pieces(offset or 0), headers=headers, trust_env=False, timeout=60)
+            httpx.patch(url, content=pieces(offset or 0), headers=headers, trust_env=False, timeout=120)
         except (httpx.TransportError, TusCommunicationError):
             pass
         time.sleep(0.5)
@@ -224,8 +224,8 @@ def test_a_page_of_any_origin_may_upload_and_reads_errors_of_the_edge(served: Te
     path = served.instance.run_dir / "streams.sock"
     away = path.rename(path.with_name("away.sock"))
     try:
-        answer = httpx.put(made["uploadUrl"], content=b"x", trust_env=False, timeout=30)
-        asked = httpx.options(made["uploadUrl"], trust_env=False, timeout=30)
+        answer = httpx.put(made["uploadUrl"], content=b"x", trust_env=False, timeout=120)
+        asked = httpx.options(made["uploadUrl"], trust_env=False, timeout=120)
     finally:
         away.rename(path)
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (503, "*")
@@ -251,6 +251,6 @@ def test_no_log_has_the_secret_of_an_address(served: TestInstance, client: Api) 
 def test_an_address_is_not_looked_up_by_a_socket(served: TestInstance, client: Api) -> None:
     made = permit(client, 10)
     request = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    with socket.create_connection(addresses(served)["edge"], timeout=20) as connection:  # type: ignore[arg-type]
+    with socket.create_connection(addresses(served)["edge"], timeout=120) as connection:  # type: ignore[arg-type]
         connection.sendall(request.format(urlsplit(made["uploadUrl"]).path).encode())
         assert connection.recv(1000).split()[1] in (b"400", b"403", b"404", b"405")

@@ -134,7 +134,7 @@ def test_logs_are_shown_and_followed(ws: Ws, made: str) -> None:
     assert process.stdout is not None
     assert "line" in json.loads(process.stdout.readline())
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert b"Traceback" not in output + errors
 

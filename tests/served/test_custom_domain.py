@@ -39,7 +39,7 @@ class Platform:
 
     def plain(self, host: str) -> tuple[int, str, str]:
         """Status, Location and body by HTTP."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=20)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=120)) as connection:
             connection.request("GET", "/", headers={"Host": host})
             answer = connection.getresponse()
             return answer.status, answer.headers.get("Location", ""), answer.read().decode()
@@ -57,7 +57,7 @@ class Secure(http.client.HTTPSConnection):
     def __init__(self, name: str, port: int, authority: str) -> None:
         self._context = ssl.create_default_context(cadata=authority)
         self._name = name
-        super().__init__("127.0.0.1", port, timeout=20, context=self._context)
+        super().__init__("127.0.0.1", port, timeout=120, context=self._context)
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)

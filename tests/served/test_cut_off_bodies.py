@@ -137,6 +137,6 @@ def test_a_body_above_the_limit_is_413_however_it_is_sent(
 
     for _ in range(3):
         headers = {"Content-Type": "application/json", **({} if chunked else {"Content-Length": str(size)})}
-        with httpx.Client(base_url=served.settings.base_url, headers=client.http.headers, timeout=60) as fresh:
+        with httpx.Client(base_url=served.settings.base_url, headers=client.http.headers, timeout=120) as fresh:
             answer = fresh.post(path, content=pieces(), headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large"), answer.text

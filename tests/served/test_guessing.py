@@ -18,7 +18,7 @@ AT_ONCE = 24
 def caller(served: TestInstance, address: str) -> httpx.Client:
     """A client that calls from this loopback address."""
     transport = httpx.HTTPTransport(local_address=address)
-    return httpx.Client(base_url=served.settings.base_url, transport=transport, timeout=60)
+    return httpx.Client(base_url=served.settings.base_url, transport=transport, timeout=120)
 
 
 def logged_in(client: httpx.Client, name: str, password: str) -> httpx.Response:

@@ -227,7 +227,7 @@ def url(ws: Ws) -> Iterator[str]:
         yield found[0]
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
         assert TOKEN.encode() not in errors
         assert b"Traceback" not in errors
 
@@ -236,7 +236,7 @@ def url(ws: Ws) -> Iterator[str]:
 async def over_http(url: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        httpx2.AsyncClient(headers=headers, timeout=120) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client

@@ -43,7 +43,7 @@ def token(client: Api, box: str) -> Iterator[str]:
 def send(served: TestInstance, token: str, **body: Any) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {token}"}
     url = f"{served.settings.base_url}/notifications/send"
-    answer = httpx.post(url, json={"title": "t", **body}, headers=headers, timeout=30, trust_env=False)
+    answer = httpx.post(url, json={"title": "t", **body}, headers=headers, timeout=120, trust_env=False)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     assert found["delivered"] + found["failed"] == found["devices"]
@@ -121,7 +121,7 @@ def test_without_redis_what_was_accepted_is_sent(
     with served.without("redis"):
         headers = {"Authorization": f"Bearer {token}"}
         url = f"{served.settings.base_url}/notifications/send"
-        refused = httpx.post(url, json={"title": "t"}, headers=headers, timeout=30, trust_env=False)
+        refused = httpx.post(url, json={"title": "t"}, headers=headers, timeout=120, trust_env=False)
         assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
     served.wait_until_running()
     until(lambda: send(served, token)["delivered"] == 1, 30, "it is sent again")

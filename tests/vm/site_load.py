@@ -39,7 +39,7 @@ def visitors(port: int, host: str, rate: float, threads: int = 4) -> Iterator[Vi
 
 
 def _visit(port: int, host: str, interval: float, seen: Visits, ended: threading.Event) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     due = time.monotonic()
     while not ended.is_set():
         try:

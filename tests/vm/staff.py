@@ -20,7 +20,7 @@ def logged_in_staff(instance: TestInstance) -> Iterator[httpx.Client]:
     """A client with a session."""
     known = read_env_file(instance.instance.credentials_file)
     fields = {"username": known["ADMIN_USER"], "password": known["ADMIN_PASSWORD"]}
-    with httpx.Client(base_url=instance.settings.base_url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=instance.settings.base_url, timeout=120, trust_env=False) as client:
         client.headers["Referer"] = str(client.base_url)
         token = _csrf(client.get("/admin/login/"))
         answer = client.post("/admin/login/", data={**fields, "csrfmiddlewaretoken": token})

@@ -48,7 +48,7 @@ def test_a_workspace_from_its_creation_to_its_end(ws: Ws, api: Api, tmp_path: Pa
     assert follow.stdout is not None
     assert json.loads(follow.stdout.readline())["source"] == "boot"
     follow.terminate()
-    follow.communicate(timeout=30)
+    follow.communicate(timeout=120)
 
     ws.output("exec", ".", "sh", "-c", "echo kept >/dev/shm/memory")
     url = ws.output("port", "publish", "8080").strip()
@@ -69,7 +69,7 @@ def test_terminals_of_workspaces_and_sandboxes(ws: Ws) -> None:
         terminal.write("exit 5\r")
         assert terminal.wait() == 5
         assert terminal.is_restored()
-    assert ws.process("ssh", ".", "echo", "a  b").communicate(timeout=60)[0] == b"a  b\n"
+    assert ws.process("ssh", ".", "echo", "a  b").communicate(timeout=120)[0] == b"a  b\n"
 
     ws.output("create", "--sandbox", "--name", "agent", *SIZES)
     with TerminalProcess([*PROGRAM, "terminal", "agent"], ws.environment) as terminal:

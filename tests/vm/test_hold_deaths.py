@@ -53,7 +53,7 @@ class Holder:
         self.api, self.word = api, word
         self.sandbox: dict[str, Any] = api.call("POST", "/sandbox", 201, json={**NEW, "name": word})["sandbox"]
         headers = {"Authorization": f"Bearer {self.sandbox['token']}"}
-        self.http = httpx.Client(base_url=self.sandbox["url"], headers=headers, timeout=60, trust_env=False)
+        self.http = httpx.Client(base_url=self.sandbox["url"], headers=headers, timeout=120, trust_env=False)
         self.run(f"mkdir {WATCHED} {UPLOADED}")
 
     def run(self, command: str) -> str:

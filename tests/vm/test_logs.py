@@ -41,7 +41,7 @@ class Event:
 def stream(api: Api, path: str, last: str = "") -> Iterator[Iterator[Event]]:
     """The events of a stream; it ends when the connection is cut."""
     headers = {"Last-Event-ID": last} if last else {}
-    with api.http.stream("GET", path, headers=headers, timeout=60) as response:
+    with api.http.stream("GET", path, headers=headers, timeout=120) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["Content-Type"] == "text/event-stream"
         yield events(response)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,9 @@ async def reading(
             assert task.done(), "a cancellation was lost"
 
 
+ATTEMPTS = 10
+
+
 class Writer:
     """Writes a channel from a test, as its one source."""
 
@@ -123,11 +126,16 @@ class Writer:
         self.position = ""
 
     async def write(self, *values: Any) -> None:
-        """One step."""
+        """One step. On a busy host Redis may answer too late, with or without having done it."""
         following = str(int(self.position or 0) + 1)
         events = [("message", json.dumps(value)) for value in values]
-        await self._replay.append(self._channel, events, expected=self.position, position=following)
-        self.position = following
+        for attempt in range(ATTEMPTS):
+            with suppress(TimeoutError):
+                if not attempt or await self._replay.position(self._channel) != following:
+                    await self._replay.append(self._channel, events, expected=self.position, position=following)
+                self.position = following
+                return
+        raise TimeoutError("Redis does not answer")
 
 
 async def until(true: Callable[[], Any], seconds: float = 120) -> None:
