@@ -61,7 +61,7 @@ class DayCountAdmin(ReadOnlyAdmin):
     list_select_related = ("account",)
     search_fields = ("account__name",)
     search_ids = ("account__id",)
-    keyset = ("-pk",)
+    keyset = ("-day", "-pk")
 
 
 @admin.register(Call)

@@ -93,8 +93,6 @@ class _Pages:
     def _metered(self) -> Iterator[tuple[str, str]]:
         """By the owners of what has the most records."""
         owner = apps.get_model("workspaces.Metered")._default_manager.get(pk=_most(self.rows, "metered_id"))
-        yield " of workspace, busiest", self._list(of_workspace=owner.workspace_id)
-        yield " of workspace, a row's", self._list(of_workspace=_value(self.deep_row, "metered__workspace_id"))
         for column in ("workspace_id", "namespace_id", "account_id"):
             yield f" search {column}, busiest", self._list(q=getattr(owner, column))
 

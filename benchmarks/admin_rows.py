@@ -55,7 +55,8 @@ def _begin() -> None:
 def _end() -> None:
     from django.db import connection
 
-    execute("VACUUM (ANALYZE)" if is_postgresql() else "ANALYZE")
+    if is_postgresql():  # which keeps statistics by itself; SQLite of an instance has none
+        execute("VACUUM (ANALYZE)")
     connection.close()
 
 

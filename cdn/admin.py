@@ -11,7 +11,7 @@ from cdn.services import files, limits
 from cdn.states import FileStatus
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
+from common.admin_lists import AgeFilter, IdFilter, IndexedChoicesFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 
@@ -46,6 +46,13 @@ class PlanLimitsAdmin(ServiceModelAdmin):
         limits.plan_limits_delete(obj)
 
 
+class StatusFilter(IndexedChoicesFilter):
+    """Of files; those that are rare by the index `cdn_file_unfinished`."""
+
+    indexed = frozenset({FileStatus.UPLOADING, FileStatus.PROCESSING, FileStatus.REJECTED})
+    condition = "{} IN ('uploading', 'processing', 'rejected')"
+
+
 @admin.register(File)
 class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
@@ -53,7 +60,9 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
         link_column("namespace", text="slug"), state_column("status"), "kind", bytes_column("size"),
         bytes_column("footprint"), time_column("created_at"),
     )  # fmt: skip
-    list_filter = ("status", "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter))
+    list_filter = (
+        ("status", StatusFilter), "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("account", "namespace")
     # Metadata is the owner's, and may hold what staff need not know.
     exclude = ("metadata", "claim")

@@ -241,6 +241,7 @@ class Permit(models.Model):
             models.Index(
                 fields=["expires_at"], condition=Q(state__in=["open", "receiving"]), name="cdn_permit_expires"
             ),
+            models.Index(fields=["state", "-file"], name="cdn_permit_by_state"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(received_bytes__lte=models.F("size")), name="cdn_received_within_size")

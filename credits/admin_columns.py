@@ -11,12 +11,10 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from common.admin_columns import BAD, EMPTY, GOOD, WARNING, badge
-from common.index_conditions import literally
-from credits.models import Balance, Entry, EntryKind
+from common.admin_lists import IndexedChoicesFilter
+from credits.models import Balance, EntryKind
 
 NEAR = Decimal("0.8")  # of a limit
-# Of the index `entries_but_charges`.
-_NO_CHARGE = """NOT ("credits_entry"."kind" = 'charge')"""
 
 
 def used_share(row: Balance) -> float | None:
@@ -57,10 +55,8 @@ def near_limit(balances: QuerySet[Balance], share: Decimal) -> QuerySet[Balance]
     return found.filter(spent__gte=least)
 
 
-class KindFilter(admin.ChoicesFieldListFilter):
+class KindFilter(IndexedChoicesFilter):
     """Kinds of entries; all but charges, which nearly all are, by the index of those."""
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry] | None:
-        if self.lookup_val and EntryKind.CHARGE not in self.lookup_val:
-            queryset = queryset.filter(literally(_NO_CHARGE))
-        return super().queryset(request, queryset)
+    indexed = frozenset(EntryKind.values) - {EntryKind.CHARGE}
+    condition = "NOT ({} = 'charge')"  # of the index `entries_but_charges`

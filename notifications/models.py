@@ -154,6 +154,7 @@ class Send(models.Model):
             # Of the lists that staff filter.
             models.Index(fields=["account_id", "-id"], name="send_of_account"),
             models.Index(fields=["workspace_id", "-id"], name="send_of_workspace"),
+            models.Index(fields=["state", "-id"], name="send_in_state"),
         ]
 
     def __str__(self) -> str:

@@ -20,8 +20,8 @@ from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.subjects import Subject
 from workspaces.admin_columns import (
+    MOST_METERED,
     EndedFilter,
-    MeteredWorkspaceFilter,
     cpu_time_of,
     duration_of,
     metered_numbers,
@@ -130,15 +130,17 @@ class MeterRecordAdmin(ReadOnlyAdmin):
         "tick_id", metered_workspace, "period_ms", "cpu_time_ns", "memory_mb_ms", bytes_column("disk_bytes"),
         bytes_column("network_bytes"),
     )  # fmt: skip
-    list_filter = (MeteredWorkspaceFilter,)
     list_select_related = ("metered",)
-    search_help_text = "Id of a workspace, namespace or account"
+    search_help_text = f"Id of a workspace, or of a namespace or account for its {MOST_METERED} newest workspaces"
     search_fields = ("=metered__workspace_id",)
     keyset = ("-id",)
+    search_keyset = ("-tick", "-id")  # as the index of the records of each workspace
 
     def search_conditions(self, term: str) -> list[Q]:
         """By an exact id; the numbers of what it names are looked up first, as the table has no index of names."""
-        return [Q(metered__in=metered_numbers(term.strip()))] if term.strip() else []
+        if not term.strip():
+            return []
+        return [Q(metered=number) for number in metered_numbers(term.strip())] or [Q(pk__in=())]
 
 
 @admin.register(BillingCycle)

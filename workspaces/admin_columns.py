@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +17,7 @@ from common.admin_input import ID
 from workspaces.models import Metered, MeterRecord, Operation, Usage, Workspace
 from workspaces.models.operation import OperationState
 
-FEW = 500
+MOST_METERED = 100
 # By the beginning of an id: whose it is.
 OWNERS = {"ws": "workspace_id", "ns": "namespace_id", "acc": "account_id"}
 
@@ -46,11 +45,12 @@ def metered_workspace(row: MeterRecord) -> SafeString | str:
 
 
 def metered_numbers(identifier: str) -> list[int]:
-    """What was metered of a workspace, namespace or account, some hundred at most."""
+    """What was metered of a workspace, or of the newest workspaces of a namespace or account."""
     column = OWNERS.get(identifier.partition("_")[0])
     if column is None or not ID.fullmatch(identifier):
         return []
-    return list(Metered.objects.filter(**{column: identifier}).values_list("pk", flat=True)[:FEW])
+    found = Metered.objects.filter(**{column: identifier}).order_by("-pk")
+    return list(found.values_list("pk", flat=True)[:MOST_METERED])
 
 
 class EndedFilter(admin.SimpleListFilter):
@@ -73,16 +73,3 @@ class EndedFilter(admin.SimpleListFilter):
         if self.value() == "failed":
             return recent.filter(state=OperationState.FAILED)
         return recent.exclude(state=OperationState.FAILED) if self.value() == "slow" else queryset
-
-
-class MeteredWorkspaceFilter(admin.SimpleListFilter):
-    """Records of one workspace, by a link from its page."""
-
-    title = "workspace"
-    parameter_name = "of_workspace"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterator[tuple[str, str]]:
-        yield ("", "any: links of workspaces choose one")
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[MeterRecord]) -> QuerySet[MeterRecord]:
-        return queryset.filter(metered__in=metered_numbers(self.value() or "")) if self.value() else queryset

@@ -33,7 +33,7 @@ def _workspaces() -> Iterator[Metric]:
     cpus = memory = disk = 0
     sums = {"cpus": Sum("applied_cpu_millis"), "memory": Sum("applied_memory_mb"), "disk": Sum("applied_disk_size_mb")}
     found: QuerySet[Any, Any] = Workspace.objects.order_by().values("status")
-    for row in found.annotate(count=Count("pk"), **sums):
+    for row in found.annotate(count=Count("*"), **sums):
         counts.add_metric([row["status"]], row["count"])
         if row["status"] in USES_RUNNING_POOL:
             cpus, memory, disk = cpus + row["cpus"], memory + row["memory"], disk + row["disk"]

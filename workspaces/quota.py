@@ -129,8 +129,8 @@ def account_usage(account: Account) -> AccountUsage:
         for name, prefix, condition in (("owned", "", owned), ("running", "applied_", running))
         for field in ("cpu_millis", "memory_mb", "disk_size_mb")
     }
-    counts = {"owned_count": Count("pk", filter=owned), "running_count": Count("pk", filter=running)}
-    found = Workspace.objects.filter(account=account).order_by().aggregate(records=Count("pk"), **counts, **sums)
+    counts = {"owned_count": Count("status", filter=owned), "running_count": Count("status", filter=running)}
+    found = Workspace.objects.filter(account=account).order_by().aggregate(records=Count("*"), **counts, **sums)
     return AccountUsage(owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"])
 
 

@@ -40,4 +40,8 @@ class Migration(migrations.Migration):
             model_name='fileevent',
             index=models.Index(fields=['actor', '-id'], name='cdn_event_by_actor'),
         ),
+        AddIndexBesideWriters(
+            model_name='permit',
+            index=models.Index(fields=['state', '-file'], name='cdn_permit_by_state'),
+        ),
     ]

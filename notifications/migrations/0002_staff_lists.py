@@ -30,4 +30,8 @@ class Migration(migrations.Migration):
             model_name='send',
             index=models.Index(fields=['workspace_id', '-id'], name='send_of_workspace'),
         ),
+        AddIndexBesideWriters(
+            model_name='send',
+            index=models.Index(fields=['state', '-id'], name='send_in_state'),
+        ),
     ]

@@ -13,7 +13,7 @@ from operator import or_
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.admin import FieldListFilter, ShowFacets, SimpleListFilter
+from django.contrib.admin import ChoicesFieldListFilter, FieldListFilter, ShowFacets, SimpleListFilter
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import ValidationError
@@ -25,7 +25,9 @@ from unfold.views import ChangeList
 
 from common.admin_input import checked_value, possible_keys
 from common.admin_search import search_conditions
+from common.first_rows import first_keys
 from common.id_times import rows_before, rows_since
+from common.index_conditions import literally
 from common.keysets import cursor_of, cursor_values, reversed_order, rows_beyond
 
 AFTER, BEFORE = "_after", "_before"
@@ -69,8 +71,7 @@ class FilteredChangeList(ChangeList):
 class UncountedChangeList(FilteredChangeList):
     """A page of rows, found by its number, or by key where the admin class has a `keyset`.
 
-    What is searched for may be in one of several columns. Of a table with a `keyset` the first rows of each are looked
-    up by themselves, in order: for an OR of the conditions databases read all rows that fulfil one, or all rows.
+    What is searched for may be in one of several columns; of a table with a `keyset`: `common.first_rows`.
     """
 
     page_num: int
@@ -90,7 +91,7 @@ class UncountedChangeList(FilteredChangeList):
         return rows.filter(reduce(or_, self.conditions)) if self.conditions else rows
 
     def get_results(self, request: HttpRequest) -> None:
-        keyset = self.model_admin.keyset
+        keyset = (self.conditions and self.model_admin.search_keyset) or self.model_admin.keyset
         rows = self._rows_by_key(request, keyset) if keyset else self._rows_by_number()
         self.result_list = rows
         self.result_count = len(rows)
@@ -131,10 +132,8 @@ class UncountedChangeList(FilteredChangeList):
         count = self.list_per_page + 1
         if len(self.conditions) < 2:
             return list(self.queryset.filter(within).order_by(*order)[:count])
-        keys: set[Any] = set()
-        for condition in self.conditions:
-            keys |= set(self.unsearched.filter(within, condition).order_by(*order).values_list("pk", flat=True)[:count])
-        return list(self.apply_select_related(self.root_queryset.filter(pk__in=keys)).order_by(*order)[:count])
+        keys = first_keys(self.unsearched.filter(within), self.conditions, order, count)
+        return list(self.apply_select_related(self.root_queryset.filter(pk__in=keys)).order_by(*order))
 
 
 def _range(start: int, count: int) -> str:
@@ -162,11 +161,13 @@ class ListMixin(CheckedListMixin):
     """For admin classes: lists as described above.
 
     `keyset`: the order of a table that grows without end, as of `order_by`, whose columns are never null and are
-    together unique; such a list has no other order. `search_ids`, `search_ips`: columns in which an id or an address
+    together unique; such a list has no other order. `search_keyset`: the order of what a search found, where an index
+    has another one than `keyset`. `search_ids`, `search_ips`: columns in which an id or an address
     is looked up exactly, in place of a search for a text in `search_fields` (`common.admin_search`).
     """
 
     keyset: tuple[str, ...] = ()
+    search_keyset: tuple[str, ...] = ()
     search_ids: tuple[str, ...] = ()
     search_ips: tuple[str, ...] = ()
     list_per_page = ROWS
@@ -237,6 +238,22 @@ class ConditionFilter(SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.conditions.get(self.value() or "")
         return queryset.filter(chosen[1]()) if chosen else queryset
+
+
+class IndexedChoicesFilter(ChoicesFieldListFilter):
+    """Choices of a column of which a partial index has `indexed`: where only those are chosen, the query has the
+    index's `condition` of the column (`{}`) as it was declared, without which SQLite does not use it
+    (`common.index_conditions`).
+    """
+
+    indexed: frozenset[str] = frozenset()
+    condition = ""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        chosen: str | list[str] = self.lookup_val or []
+        if chosen and self.indexed.issuperset([chosen] if isinstance(chosen, str) else chosen):
+            queryset = queryset.filter(literally(self.condition, self.field_path))
+        return super().queryset(request, queryset)
 
 
 class AgeFilter(FieldListFilter):

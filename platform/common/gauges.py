@@ -20,6 +20,6 @@ def backlog(rows: QuerySet[Any], since: str, name: str, what: str) -> Iterator[M
     """How many rows wait (`name`), and for how long the first has by its column `since` (`<name>_oldest_seconds`). One
     query.
     """
-    found = rows.order_by().aggregate(count=Count("pk"), first=Min(since))
+    found = rows.order_by().aggregate(count=Count("*"), first=Min(since))
     yield GaugeMetricFamily(name, f"{what}.", value=found["count"])
     yield GaugeMetricFamily(f"{name}_oldest_seconds", f"{what}: the age of the oldest.", seconds_since(found["first"]))

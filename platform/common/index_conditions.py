@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from django.db.models import BooleanField
-from django.db.models.expressions import RawSQL
+from typing import Any
+
+from django.db.models import BooleanField, Func
 
 
-def literally(condition: str) -> RawSQL:
-    """For `filter`: SQL as the index was declared with. Constants of the code only: nothing is quoted."""
-    return RawSQL(condition, (), BooleanField())  # noqa: S611  # see above
+class _Literally(Func):
+    output_field = BooleanField()
+
+    def __init__(self, *columns: Any, condition: str, **extra: Any) -> None:
+        super().__init__(*columns, condition=condition, **extra)
+
+    def as_sql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        columns = [compiler.compile(column)[0] for column in self.get_source_expressions()]
+        return f"({self.extra['condition'].format(*columns)})", []
+
+
+def literally(condition: str, *columns: str) -> Func:
+    """For `filter`: SQL as the index was declared with, with `{}` for each column. Constants of the code only: nothing
+    is quoted."""
+    return _Literally(*columns, condition=condition)

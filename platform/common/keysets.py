@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -24,7 +24,7 @@ def reversed_order(name: str) -> str:
 
 def cursor_of(row: Model, keyset: Sequence[str]) -> str:
     values = [getattr(row, name.lstrip("-")) for name in keyset]
-    text = json.dumps([value.isoformat() if isinstance(value, datetime) else value for value in values])
+    text = json.dumps([value.isoformat() if isinstance(value, date) else value for value in values])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -40,7 +40,7 @@ def cursor_values(model: type[Model], cursor: str, keyset: Sequence[str]) -> lis
         return []
     try:
         return [checked_value(_column(model, name), value) for name, value in zip(keyset, values, strict=True)]
-    except ValidationError:
+    except (ValidationError, TypeError):  # a number for a date
         return []
 
 

@@ -5,13 +5,16 @@ import resource
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django.setup(set_prefix=False)
+from config.loading import collector_paused
 
-from common.streaming_body import StreamingHandler  # noqa: E402  # needs the settings
-from config.content_type import plain_asgi  # noqa: E402
-from config.large_bodies import LargeBodies  # noqa: E402
-from sandboxes.sockets.application import SandboxSockets  # noqa: E402
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+with collector_paused():
+    django.setup(set_prefix=False)
+
+    from common.streaming_body import StreamingHandler  # needs the settings
+    from config.content_type import plain_asgi
+    from config.large_bodies import LargeBodies
+    from sandboxes.sockets.application import SandboxSockets
 
 # Each open stream is an open file, and the usual soft limit is 1,024.
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

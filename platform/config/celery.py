@@ -15,6 +15,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import (
     before_task_publish,
+    import_modules,
     setup_logging,
     task_postrun,
     task_prerun,
@@ -25,13 +26,28 @@ from celery.signals import (
 )
 
 from common import log_context, traces
+from config.loading import collector_pause, collector_resume
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # Django's checks import every view, which no worker needs; they run once, where the database is prepared.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
+
+
+@import_modules.connect
+def _begin_loading(**kwargs: Any) -> None:
+    collector_pause()
+
+
+# Both connect what loads: Django, then the tasks. Handlers are called in this order.
 app = Celery("platform")
 app.config_from_object("config.celery_settings")
 app.autodiscover_tasks()
+
+
+@import_modules.connect
+def _end_loading(**kwargs: Any) -> None:
+    collector_resume()
+
 
 logger = logging.getLogger(__name__)
 

@@ -34,10 +34,12 @@ SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}sessionid"
 CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
+# The other processes have no pages; what they do not load is quicker to start.
+SHOWS_ADMIN = ENV.role not in {"worker", "hooks", "pages", "push", "media", "vmhost", "beat"}
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "config.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -1,16 +1,21 @@
 """Entry point of the api process."""
 
 import os
+from importlib import import_module
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-_django = get_wsgi_application()
+from config.loading import collector_paused
 
-from config.content_type import plain_wsgi  # noqa: E402
-from config.drain_request_body import DrainRequestBody  # noqa: E402  # for the order of imports
-from edge.hooks import auth_fast_path, cdn_path, certificate_path, page_rules  # noqa: E402  # registered by the apps
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+with collector_paused():
+    _django = get_wsgi_application()
+    import_module(settings.ROOT_URLCONF)  # else by the first request, which waits for it
+
+    from config.content_type import plain_wsgi
+    from config.drain_request_body import DrainRequestBody
+    from edge.hooks import auth_fast_path, cdn_path, certificate_path, page_rules  # registered by the apps
 
 _fast = auth_fast_path.one(_django) or _django
 _fast = page_rules.one(_fast) or _fast

@@ -18,7 +18,7 @@ from credits.models import WaitingCharge
 from dashboard.models import HourlySummary
 from notifications.models import Send
 from pages.models import PageDeploy
-from pages.states import LIVE as LIVE_DEPLOYS
+from pages.states import LIVE_LITERALS
 from vmbackend.models import Host
 from webhooks.models import Delivery, Subscription
 from workspaces.models import Operation
@@ -29,7 +29,6 @@ SHOWN = 8
 DAY = timedelta(days=1)
 # A certificate is renewed well before; one that ends so soon was not.
 ENDS_SOON = timedelta(days=7)
-_LIVE_DEPLOYS = "state IN ({})".format(", ".join(f"'{state}'" for state in LIVE_DEPLOYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
             ),
         ],
     )
-    due = Delivery.objects.filter(literally("status = 'pending' AND attempts >= 0"))
+    due = Delivery.objects.filter(literally("{} = 'pending' AND {} >= 0", "status", "attempts"))
     hooks = Subscription.objects.filter(deleted_at=None)
     yield "webhooks.view_delivery", [_part("deliveries_due", due, "next_attempt_at")]
     yield (
@@ -119,14 +118,14 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
     yield (
         "cdn.view_file",
         [
-            _part("files_processing", File.objects.filter(literally("status = 'processing'")), "created_at"),
-            _part("files_rejected", File.objects.filter(literally("status = 'rejected'")), "rejected_at"),
+            _part("files_processing", File.objects.filter(literally("{} = 'processing'", "status")), "created_at"),
+            _part("files_rejected", File.objects.filter(literally("{} = 'rejected'", "status")), "rejected_at"),
         ],
     )
     yield (
         "pages.view_pagedeploy",
         [
-            _part("deploys_live", PageDeploy.objects.filter(literally(_LIVE_DEPLOYS)), "created_at"),
+            _part("deploys_live", PageDeploy.objects.filter(literally(LIVE_LITERALS, "state")), "created_at"),
         ],
     )
     yield "credits.view_waitingcharge", [_part("charges_waiting", WaitingCharge.objects.all(), "created_at")]

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.conf import settings
 
 
 class StaffConfig(AppConfig):
@@ -6,6 +7,8 @@ class StaffConfig(AppConfig):
     verbose_name = "Staff"
 
     def ready(self) -> None:
+        if not settings.SHOWS_ADMIN:
+            return
         from common.admin import row_written
         from staff.form_entries import record_form
 

@@ -75,8 +75,9 @@ class StaffEntry(models.Model):
             models.Index(fields=["action", "-id"], name="staff_entry_by_action"),
             models.Index(fields=["outcome", "-id"], name="staff_entry_by_outcome"),
             models.Index(fields=["object_id", "-id"], name="staff_entry_by_object_id"),
+            models.Index(fields=["object_type", "-id"], name="staff_entry_by_type"),
             models.Index(fields=["object_type", "object_id", "at"], name="staff_entry_by_object"),
-            models.Index(fields=["user_name", "at"], name="staff_entry_by_user"),
+            models.Index(fields=["user_name", "-id"], name="staff_entry_of_user"),
             models.Index(fields=["account_id", "at"], name="staff_entry_by_account"),
         ]
         constraints = [

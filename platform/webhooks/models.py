@@ -115,6 +115,7 @@ class Event(models.Model):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["type", "-id"], name="event_by_type"),
+            models.Index(fields=["account", "-id"], name="event_of_account"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["account", "key"], condition=~Q(key=None), name="event_of_a_key_once")

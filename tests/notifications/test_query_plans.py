@@ -29,4 +29,4 @@ def test_live_sends_are_found_by_their_state(sender: Sender, name: str) -> None:
         "overdue": queue.live_sends().filter(created_at__lt=Send().created_at),
     }[name]
     plan = rows.explain()
-    assert "send_by_state" in plan, plan
+    assert "send_by_state" in plan or "send_in_state" in plan, plan

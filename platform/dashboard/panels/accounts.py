@@ -164,7 +164,7 @@ def sends_panel(request: HttpRequest, row: SendToken) -> Panel:
         ("Failed", lambda one: one.failed),
         ("When", lambda one: time_text(one.created_at)),
     )
-    found = Send.objects.filter(token_id=row.pk).defer("content").order_by("-id")
+    found = Send.objects.filter(workspace_id=row.workspace_id, token_id=row.pk).defer("content").order_by("-id")
     more = list_url("notifications.Send", by_workspace_id=row.workspace_id)
     return table("Sends of the last day", found, columns, more=more)
 

@@ -58,7 +58,7 @@ def _bars(row: Host) -> list[Bar]:
 
 @panel(HOST, "Machines", "workspaces.view_workspace")
 def machines_panels(request: HttpRequest, row: Host) -> Iterator[Panel]:
-    counts = Workspace.objects.filter(host=row).order_by().values_list("status").annotate(count=Count("pk"))
+    counts = Workspace.objects.filter(host=row).order_by().values_list("status").annotate(count=Count("*"))
     facts = [
         (badge(status), link(count, list_url("workspaces.Workspace", by_host=row.pk, status__exact=status)))
         for status, count in sorted(counts)

@@ -199,7 +199,7 @@ def usage_panels(request: HttpRequest, row: Workspace) -> Iterator[Panel]:
             ("Sent", bytes_text(usage.total_net_tx)),
             ("Tracked", "yes" if usage.tracking else "no"),
         ]
-        yield Panel("Totals", facts, more=list_url("workspaces.MeterRecord", of_workspace=row.pk))
+        yield Panel("Totals", facts, more=list_url("workspaces.MeterRecord", q=row.pk))
     yield _charged(row)
 
 

@@ -25,4 +25,13 @@ class Migration(migrations.Migration):
             model_name='staffentry',
             index=models.Index(fields=['object_id', '-id'], name='staff_entry_by_object_id'),
         ),
+        AddIndexBesideWriters(
+            model_name='staffentry',
+            index=models.Index(fields=['object_type', '-id'], name='staff_entry_by_type'),
+        ),
+        AddIndexBesideWriters(
+            model_name='staffentry',
+            index=models.Index(fields=['user_name', '-id'], name='staff_entry_of_user'),
+        ),
+        migrations.RemoveIndex(model_name='staffentry', name='staff_entry_by_user'),
     ]

@@ -27,6 +27,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['type', '-id'], name='event_by_type'),
         ),
         AddIndexBesideWriters(
+            model_name='event',
+            index=models.Index(fields=['account', '-id'], name='event_of_account'),
+        ),
+        AddIndexBesideWriters(
             model_name='subscription',
             index=models.Index(condition=models.Q(('failing_since__isnull', False)), fields=['failing_since'], name='webhook_failing'),
         ),
