@@ -191,7 +191,8 @@ def test_a_restart_of_redis_gives_a_token_no_further_sends(sender: Sender, monke
     assert statuses[200] <= 15
     assert 0 < min(int(answer["Retry-After"]) for answer in found if answer.status_code == 429) <= 3600
     redis_client().flushall()
-    assert sender.post({"title": "x"}).status_code == 429
+    left = 15 - statuses[200]
+    assert [sender.post({"title": "x"}).status_code for _ in range(left + 1)] == [200] * left + [429]
     assert other.post({"title": "x"}).status_code == 200
 
 

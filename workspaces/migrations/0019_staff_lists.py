@@ -52,10 +52,6 @@ class Migration(migrations.Migration):
         ),
         AddIndexBesideWriters(
             model_name='workspace',
-            index=models.Index(fields=['kind', '-id'], name='workspace_by_kind'),
-        ),
-        AddIndexBesideWriters(
-            model_name='workspace',
             index=models.Index(fields=['host', '-id'], name='workspace_on_host'),
         ),
         AddIndexBesideWriters(
