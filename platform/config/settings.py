@@ -35,7 +35,8 @@ CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 # The other processes have no pages; what they do not load is quicker to start.
-SHOWS_ADMIN = ENV.role not in {"worker", "hooks", "pages", "push", "media", "vmhost", "beat"}
+ROLES_WITHOUT_ADMIN = {"worker", "hooks", "pages", "push", "media", "vmhost", "beat"}
+SHOWS_ADMIN = ENV.role not in ROLES_WITHOUT_ADMIN
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
