@@ -120,7 +120,8 @@ def test_a_ttl_that_ran_out_while_the_control_plane_was_down_fires_on_its_return
     with instance.without("worker"), instance.without("beat"):
         time.sleep(4)
         assert api.get(made)["status"] == "running"
-    assert api.reaches(made, "stopped")["info"]["user_requested_stop"] is False
+    row = until(lambda: (r := api.get(made))["status"] == "stopped" and r, 60, "its time to live has ended it")
+    assert row["info"]["user_requested_stop"] is False
     assert lifecycle(api, made)["ttl_expires_at"] is None
 
 
