@@ -16,7 +16,7 @@ from typing import Any
 
 LOCK = 0x6D766D  # any number, the same on every host
 POLL_SECONDS = 0.5
-# Hosts that start together wait for a few seconds, of which nobody needs to know.
+# Hosts that start together wait for a few seconds, which needs no report.
 FIRST_REPORT_SECONDS = 5.0
 REPORT_SECONDS = 60.0
 
@@ -67,7 +67,7 @@ def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[
     """Take the lock for as long as this process's connection to the database is open; nothing on SQLite.
 
     `limit`: for how many seconds it waits at most. `parent`: the process that started this one; this one ends where
-    that is gone, as nobody would see what it does. `report` gets a line while another host migrates. Raises LockNotHad,
+    that is gone, as its result would be seen by no one. `report` gets a line while another host migrates. Raises LockNotHad,
     SystemExit.
     """
     from django.db import connection

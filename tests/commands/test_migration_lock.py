@@ -161,7 +161,7 @@ def test_a_start_that_waits_for_too_long_ends_with_a_sentence(host: TestInstance
 @only_postgresql
 @pytest.mark.rows
 def test_a_host_that_waits_says_so_and_ends_with_its_command(host: TestInstance) -> None:
-    """However that ends: else it would migrate at a time when nobody expects it."""
+    """However that ends: else it would migrate at a time when no one expects it."""
     patient = host.settings.model_copy(update={"migration_wait_seconds": 600})
     environment = process_environment(host.instance, patient)
     with other_session(host.settings.database_url) as other:
