@@ -67,8 +67,9 @@ def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[
     """Take the lock for as long as this process's connection to the database is open; nothing on SQLite.
 
     `limit`: for how many seconds it waits at most. `parent`: the process that started this one; this one ends where
-    that is gone, as its result would be seen by no one. `report` gets a line while another host migrates. Raises LockNotHad,
-    SystemExit.
+    that is gone, as its result would be seen by no one. `report` gets a line while another host migrates.
+
+    Raises LockNotHad, SystemExit.
     """
     from django.db import connection
 
