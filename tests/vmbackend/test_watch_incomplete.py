@@ -76,9 +76,7 @@ def test_a_folder_that_could_not_be_entered_is_entered_without_another_event(
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_what_cannot_be_entered_is_tried_less_and_less_often(
-    hold_program: Path, tree: Path, written: bool
-) -> None:
+def test_what_cannot_be_entered_is_tried_less_and_less_often(hold_program: Path, tree: Path, written: bool) -> None:
     """Whether files are written or not, but at once after a change of folders."""
     for name in ("a", "x"):
         (tree / name).mkdir()
@@ -148,7 +146,7 @@ def test_events_are_read_while_many_folders_are_tried_again(hold_program: Path, 
     for folder in (tree / "first", tree / "left", tree / "x/x/x", tmp_path / "other", tree / "many"):
         folder.mkdir(parents=True)
     for number in range(MANY):
-        os.mkdir(tree / f"many/{number}")
+        (tree / f"many/{number}").mkdir()
     events: list[Event] = []
     other, until = tmp_path / "other", time.monotonic() + DEADLINE
     with (
