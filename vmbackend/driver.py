@@ -74,8 +74,8 @@ class Event:
 class MachineEnd:
     """How a machine's last process ended. `exit_code`: of its main process, if the guest reported it before.
 
-    `is_final` False: reports about the end are not processed yet. `reason` is what the hypervisor says until then, which
-    may be another one than that of the STOPPED event that follows.
+    `is_final` False: reports about the end are not processed yet. `reason` is what the hypervisor says until then; the
+    STOPPED event that follows may have another one.
     """
 
     reason: StopReason
@@ -250,8 +250,8 @@ class Driver(Networking, Powered, Metered, ABC):
     def last_end(self, machine_id: str) -> MachineEnd:
         """How the last process of a machine that is off or absent ended.
 
-        With everything that its guest had reported by then, also where those events are not delivered yet. Final from the
-        moment on at which the STOPPED event of that process is delivered, or before. Raises BackendUnavailable.
+        With everything that its guest had reported by then, also where those events are not delivered yet. Final when
+        the STOPPED event of that process is delivered, or before. Raises BackendUnavailable.
         """
 
     @abstractmethod

@@ -111,8 +111,8 @@ class Events:
     def last_end(self, files: MachineDir, observed: StopReason) -> MachineEnd:
         """How the last process of a machine that has none ended. `observed`: the reason that libvirt has.
 
-        What it wrote and this driver had not read is read now; those events are still delivered. A guest's reset and its
-        power-off are the same to libvirt, so its reason is not final while reports of that process may be queued.
+        What it wrote and this driver had not read is read now; those events are still delivered. To libvirt a guest's
+        reset is a power-off, so its reason is not final while reports of that process may be queued.
         """
         status = self._last_status(files)
         if status.end is not None and observed is not StopReason.LOST:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
 
@@ -16,9 +13,8 @@ from tests.threads import wait_until
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.fault_cases import CASES
 from tests.workspaces.faults.injected import Scene
-from vmbackend.driver import Event, EventKind, MachineEnd, StopReason
+from vmbackend.driver import Event, EventKind, StopReason
 from workspaces.host.process import reconcile_rows_and_machines
-from workspaces.host.reconcile import machines
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import RestartPolicy
 from workspaces.states import Status
@@ -185,138 +181,6 @@ def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
 def events_are_reported(vmhost: FakeHost) -> bool:
     """The driver has delivered all of its events."""
     return not vmhost.driver._store.has_events()
-
-
-@pytest.mark.parametrize("happens", ["kill", "panic"])
-def test_an_end_whose_event_comes_late_is_not_that_of_the_process_before(
-    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch, happens: str
-) -> None:
-    """The restart has ended the process before, whose event came in time."""
-    made = fault_cases.begin(vmhost, api.account, CASE["restart"])
-    Workspace.objects.update(restart_policy=RestartPolicy.ON_FAILURE)
-    scene = Scene(vmhost, monkeypatch, CASE["restart"].kind, "complete", made)
-
-    def end() -> None:
-        wait_until(lambda: events_are_reported(vmhost))
-        with held_events(vmhost):
-            getattr(vmhost.driver, happens)(made)
-
-    scene.before(end)
-    vmhost.release_tasks()
-    vmhost.settle()
-    row = eventually(made, "stopped")
-    assert (row.last_exit_reason, row.restart_count) == ({"kill": "crashed", "panic": "panicked"}[happens], 1)
-
-
-@contextmanager
-def held_events(vmhost: FakeHost) -> Iterator[None]:
-    """What ends in the block is not reported."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vmhost.driver._store, "post", lambda *_, **__: None)
-        yield
-
-
-@pytest.fixture
-def unprocessed(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Machines of whose end libvirt alone knows: to it a panic and a power-off are the same."""
-    made: list[str] = []
-    last_end = vmhost.driver.last_end
-
-    def as_observed(machine_id: str) -> MachineEnd:
-        end = last_end(machine_id)
-        return replace(end, reason=StopReason.SHUTDOWN, is_final=False) if machine_id in made else end
-
-    monkeypatch.setattr(vmhost.driver, "last_end", as_observed)
-    yield made
-    made.clear()
-
-
-def report(vmhost: FakeHost, made: str, reason: StopReason) -> None:
-    vmhost.runtime._events.put(Event(made, EventKind.STOPPED, reason))
-
-
-def exits(made: str) -> tuple[str, str, int]:
-    row = Workspace.objects.get(pk=made)
-    return row.status, row.last_exit_reason, row.restart_count
-
-
-def test_a_panic_that_is_not_reported_at_the_end_of_a_restart_is_no_shutdown(
-    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch, unprocessed: list[str]
-) -> None:
-    """The event of the process that the restart ended has come; that of the last one comes after the restart."""
-    made = fault_cases.begin(vmhost, api.account, CASE["restart"])
-    Workspace.objects.update(restart_policy=RestartPolicy.ON_FAILURE)
-    scene = Scene(vmhost, monkeypatch, CASE["restart"].kind, "complete", made)
-
-    def end() -> None:
-        wait_until(lambda: events_are_reported(vmhost))
-        unprocessed.append(made)
-        with held_events(vmhost):
-            vmhost.driver.panic(made)
-
-    scene.before(end)
-    vmhost.release_tasks()
-    vmhost.settle()
-    assert exits(made) == ("running", "", 0)
-    unprocessed.clear()
-    report(vmhost, made, StopReason.PANICKED)
-    eventually(made, "stopped")
-    assert exits(made) == ("stopped", "panicked", 1)
-
-
-def test_an_event_that_a_restart_has_overtaken_says_nothing_of_the_next_process(
-    api: Caller, vmhost: FakeHost, running: Callable[..., str]
-) -> None:
-    made = running(restart_policy=RestartPolicy.ON_FAILURE)
-    with held_events(vmhost):
-        assert api.post(f"/workspace/{made}/restart").status_code == 200
-        vmhost.driver.kill(made)
-    report(vmhost, made, StopReason.SHUTDOWN)  # of the process that the restart ended
-    eventually(made, "stopped")
-    assert exits(made) == ("stopped", "crashed", 1)
-
-
-def test_an_event_of_an_earlier_process_waits_for_that_of_the_last(
-    api: Caller, vmhost: FakeHost, running: Callable[..., str], unprocessed: list[str]
-) -> None:
-    made, other = running(restart_policy=RestartPolicy.ON_FAILURE), running()
-    with held_events(vmhost):
-        assert api.post(f"/workspace/{made}/restart").status_code == 200
-        unprocessed.append(made)
-        vmhost.driver.panic(made)
-    report(vmhost, made, StopReason.CRASHED)
-    vmhost.driver.kill(other)
-    eventually(other, "stopped")  # so the one before it was handled
-    assert exits(made) == ("running", "", 0)
-    unprocessed.clear()
-    report(vmhost, made, StopReason.PANICKED)
-    eventually(made, "stopped")
-    assert exits(made) == ("stopped", "panicked", 1)
-
-
-def test_reconcile_settles_an_end_whose_event_never_comes(
-    vmhost: FakeHost, running: Callable[..., str], unprocessed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, other = running(), running()
-    monkeypatch.setattr(machines, "REPORT_SECONDS", 0.2)
-    with held_events(vmhost):
-        unprocessed.extend([made, other])
-        vmhost.driver.kill(made)
-        vmhost.driver.kill(other)
-        assert reconcile_rows_and_machines(vmhost.runtime) == 2
-    assert exits(made) == exits(other) == ("stopped", "shutdown", 0)  # as libvirt has it
-
-
-def test_reconcile_waits_for_reports_that_come_a_moment_later(
-    vmhost: FakeHost, running: Callable[..., str], unprocessed: list[str]
-) -> None:
-    made = running(restart_policy=RestartPolicy.ON_FAILURE)
-    with held_events(vmhost):
-        unprocessed.append(made)
-        vmhost.driver.panic(made)
-        threading.Timer(0.2, unprocessed.clear).start()
-        reconcile_rows_and_machines(vmhost.runtime)
-    assert exits(made) == ("stopped", "panicked", 1)
 
 
 def test_a_command_that_fails_at_once_counts_as_a_failure(
