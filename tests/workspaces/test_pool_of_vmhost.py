@@ -20,18 +20,18 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(connection.vendor != "postgresql", reason="of PostgreSQL's pool"),
 ]
-# This test's own, one of each of vmhost's own threads, and two.
-CONNECTIONS = 8
-WAITING = 6
+WAITING = 7  # of the eight threads that carry out operations
+# One for each of those, and this test's own.
+CONNECTIONS = WAITING + 1
 SLOW = "registry.test/slow:1"
 
 
 @pytest.fixture
 def small_pool(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Before `vmhost`, whose threads take connections of it."""
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"]["pool"], "max_size", CONNECTIONS)
     connection.close()
     connection.close_pool()
-    monkeypatch.setitem(connection.settings_dict["OPTIONS"]["pool"], "max_size", CONNECTIONS)
     yield
     connection.close()
     connection.close_pool()
