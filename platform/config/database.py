@@ -15,8 +15,8 @@ RECONNECT_SECONDS = 2.0
 HOOKS_LOCK_SECONDS = 5
 # The fewest connections that a pool may grow to.
 POOL_SIZE = 20
-# Of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the main thread;
-# and two to spare.
+# Of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the main
+# thread; and two to spare.
 VMHOST_THREADS = 8
 
 
