@@ -47,10 +47,15 @@ class PlanLimitsAdmin(ServiceModelAdmin):
 
 
 class StatusFilter(IndexedChoicesFilter):
-    """Of files; those that are rare by the index `cdn_file_unfinished`."""
+    """Of files; those that are rare by the indexes `cdn_file_unfinished` and `cdn_file_trashed`."""
 
-    indexed = frozenset({FileStatus.UPLOADING, FileStatus.PROCESSING, FileStatus.REJECTED})
-    condition = "{} IN ('uploading', 'processing', 'rejected')"
+    indexes = (
+        (
+            frozenset({FileStatus.UPLOADING, FileStatus.PROCESSING, FileStatus.REJECTED}),
+            "{} IN ('uploading', 'processing', 'rejected')",
+        ),
+        (frozenset({FileStatus.TRASHED}), "{} = 'trashed'"),
+    )
 
 
 @admin.register(File)

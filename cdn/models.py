@@ -181,6 +181,7 @@ class File(models.Model):
                 condition=Q(status__in=["uploading", "processing", "rejected"]),
                 name="cdn_file_unfinished",
             ),
+            models.Index(fields=["-id"], condition=Q(status="trashed"), name="cdn_file_trashed"),  # the admin's list
             # What sweeps look for.
             models.Index(fields=["claim_until"], condition=Q(status="processing"), name="cdn_file_processing"),
             models.Index(fields=["rejected_at"], condition=Q(status="rejected"), name="cdn_file_rejected"),

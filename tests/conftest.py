@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dns.resolver
+import hypothesis
 import pytest
 from django.apps import apps
 from django.conf import settings
@@ -29,6 +30,7 @@ from common.redis import redis_client
 from credits.ledger_triggers import LEDGER
 from credits.models import Entry, Rate
 from staff.models import AUDIT, StaffEntry
+from tests.cached import invalidate_cached_values
 from tests.callers import Caller
 from tests.described import DescribedClient
 from tests.machine_files import MACHINES, may_have_machines, wants_machines_alone
@@ -41,6 +43,9 @@ MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 def pytest_configure() -> None:
     """A run that is terminated ends its machines first, as with Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # An example takes as long as a busy host lets it.
+    hypothesis.settings.register_profile("tests", deadline=None)
+    hypothesis.settings.load_profile("tests")
     # Of a run in the background these are ignored, and would be by all that the tests start.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -71,6 +76,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if used or item.get_closest_marker("django_db"):
             item.add_marker("rows")
+
+
+@pytest.fixture(autouse=True)
+def no_value_of_another_test() -> None:
+    invalidate_cached_values()
 
 
 @pytest.fixture(scope="session", autouse=True)

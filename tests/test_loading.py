@@ -20,12 +20,14 @@ LOADED = """
 import gc, json, sys
 from config.celery import app
 app.loader.import_default_modules()
-admins = [name for name in sys.modules if name in ("workspaces.admin", "dashboard.panels")]
+admins = [name for name in sys.modules if name in ("workspaces.admin", "dashboard.panels", "common.admin_lists")]
 print(json.dumps([admins, gc.isenabled(), gc.get_freeze_count() > 100_000, "workspaces.tasks" in sys.modules]))
 """
 
 
-@pytest.mark.parametrize(("role", "admins"), [("worker", []), ("api", ["workspaces.admin", "dashboard.panels"])])
+@pytest.mark.parametrize(
+    ("role", "admins"), [("worker", []), ("api", ["workspaces.admin", "dashboard.panels", "common.admin_lists"])]
+)
 def test_a_worker_loads_its_tasks_and_no_admin_and_collects_afterwards(role: str, admins: list[str]) -> None:
     environment = {**os.environ, "PLATFORM_ROLE": role, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", LOADED]

@@ -21,7 +21,15 @@ from django.utils import timezone
 
 _numbers = count(1)
 # Of this release, where an app has more than one of it; the last of each app is found.
-SINCE_PREVIOUS = {("pages", "0002_staff_disabled"), ("sandboxes", "0003_staff_tokens_of_workspaces")}
+SINCE_PREVIOUS = {
+    ("cdn", "0002_staff_lists"),
+    ("notifications", "0002_staff_lists"),
+    ("pages", "0002_staff_disabled"),
+    ("sandboxes", "0003_staff_tokens_of_workspaces"),
+    ("staff", "0004_staff_lists"),
+    ("webhooks", "0006_staff_lists"),
+    ("workspaces", "0019_staff_lists"),
+}
 # Written by the migrations themselves and by Django.
 DJANGO = ("admin", "auth", "contenttypes", "sessions")
 NOT_FILLED = {"django_migrations", "django_content_type", "auth_permission"}

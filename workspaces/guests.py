@@ -13,7 +13,7 @@ from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
 from vmbackend.driver import Workload
 from vmbackend.guest.session import GuestAddress, GuestSession
-from vmbackend.guest.workloads import put_workload, remove_workload
+from vmbackend.guest.workloads import list_workloads, put_workload, remove_workload
 from workspaces import errors, last_used
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -78,6 +78,13 @@ def configure_workload(workspace: Workspace, name: str, wanted: Workload | None)
             lambda session: put_workload(session, wanted) if wanted else remove_workload(session, name),
             WORKLOAD_SECONDS,
         )
+
+
+def guest_workload_names(workspace: Workspace) -> list[str]:
+    """The workloads that a running guest has. Raises GuestUnreachable, CommandInvalid."""
+    with guest_errors():
+        found = guest_pool().call(_address(workspace), list_workloads, WORKLOAD_SECONDS)
+    return [each.name for each in found]
 
 
 async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:

@@ -241,18 +241,20 @@ class ConditionFilter(SimpleListFilter):
 
 
 class IndexedChoicesFilter(ChoicesFieldListFilter):
-    """Choices of a column of which a partial index has `indexed`: where only those are chosen, the query has the
-    index's `condition` of the column (`{}`) as it was declared, without which SQLite does not use it
-    (`common.index_conditions`).
+    """Choices of a column of which partial indexes have some. `indexes`: the values that one has, its condition of the
+    column (`{}`) as it was declared, and other columns for further `{}`. Where only such values are chosen, the query
+    has that condition, without which SQLite does not use the index (`common.index_conditions`).
     """
 
-    indexed: frozenset[str] = frozenset()
-    condition = ""
+    indexes: tuple[tuple[frozenset[str], str, *tuple[str, ...]], ...] = ()
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         chosen: str | list[str] = self.lookup_val or []
-        if chosen and self.indexed.issuperset([chosen] if isinstance(chosen, str) else chosen):
-            queryset = queryset.filter(literally(self.condition, self.field_path))
+        values = {chosen} if isinstance(chosen, str) else set(chosen)
+        for indexed, condition, *columns in self.indexes:
+            if values and values <= indexed:
+                queryset = queryset.filter(literally(condition, self.field_path, *columns))
+                break
         return super().queryset(request, queryset)
 
 

@@ -24,7 +24,7 @@ def release_connection() -> None:
 
 def release_pooled_connection() -> None:
     """As `release_connection`, for threads that wait often and for long, of no request. On SQLite it does nothing: a
-    connection there is the thread's own, nobody waits for it, and opening one takes longer than most queries.
+    connection there is the thread's own, no other thread waits for it, and opening one takes longer than most queries.
     """
     if connection.vendor == "postgresql":
         release_connection()

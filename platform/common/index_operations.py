@@ -1,10 +1,12 @@
-"""Migrations that add an index to a large table."""
+"""Migrations that add indexes to large tables or remove them. Each may be repeated: they run with `atomic = False`, so
+that a migration that died or met a full disk is continued from its beginning.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.db.migrations.operations import AddIndex
+from django.db.migrations.operations import AddIndex, RemoveIndex
 
 
 class AddIndexBesideWriters(AddIndex):
@@ -30,6 +32,32 @@ class AddIndexBesideWriters(AddIndex):
         model = from_state.apps.get_model(app_label, self.model_name)
         if self.allow_migrate_model(schema_editor.connection.alias, model):
             schema_editor.remove_index(model, self.index, **_how(schema_editor))
+
+
+class AddIndexIfMissing(AddIndexBesideWriters):
+    """An index that a migration has by now, but had not in the version that some databases were migrated with."""
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """The state has it already."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        connection, table = schema_editor.connection, to_state.apps.get_model(app_label, self.model_name)._meta.db_table
+        with connection.cursor() as cursor:
+            found = connection.introspection.get_constraints(cursor, table)
+        if self.index.name not in found:
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """It stays: it is the earlier migration's."""
+
+
+class RemoveIndexIfThere(RemoveIndex):
+    """As Django's, which fails on SQLite where the index is not there any more."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        model = from_state.apps.get_model(app_label, self.model_name)
+        if self.allow_migrate_model(schema_editor.connection.alias, model):
+            schema_editor.execute(f"DROP INDEX IF EXISTS {schema_editor.quote_name(self.name)}")
 
 
 def _how(schema_editor: Any) -> dict[str, bool]:

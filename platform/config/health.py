@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from collections.abc import Callable
 
 from django.conf import settings
@@ -12,6 +10,7 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 
+from common.cached_value import CachedValue
 from common.redis import redis_is_available
 from vmbackend.models import ALIVE_FOR, Host
 
@@ -35,7 +34,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
     Made at most once in READY_SECONDS in each process.
     """
-    problems = _readiness.problems()
+    problems = PROBLEMS.get()
     checks = {name: {"ok": not problem, "message": problem or "ok"} for name, problem in problems.items()}
     ready = not any(problems.values())
     return JsonResponse({"success": ready, "ready": ready, "checks": checks}, status=200 if ready else 503)
@@ -77,25 +76,9 @@ def _disk() -> str:
 CHECKS: dict[str, Callable[[], str]] = {"database": _database, "redis": _redis, "host": _host, "disk": _disk}
 
 
-class _Readiness:
-    """What was found last. Of requests that come together one looks, and the others wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: dict[str, str] = {}
-        self._looked_at = float("-inf")
-
-    def problems(self) -> dict[str, str]:
-        """For each check what is wrong; empty where it is right."""
-        with self._lock:
-            if time.monotonic() - self._looked_at >= READY_SECONDS:
-                self._found = {name: check() for name, check in CHECKS.items()}
-                self._looked_at = time.monotonic()
-            return self._found
-
-    def invalidate(self) -> None:
-        with self._lock:
-            self._looked_at = float("-inf")
+def _problems() -> dict[str, str]:
+    """For each check what is wrong; empty where it is right."""
+    return {name: check() for name, check in CHECKS.items()}
 
 
-_readiness = _Readiness()
+PROBLEMS = CachedValue(_problems, READY_SECONDS)

@@ -7,8 +7,6 @@ by however many it is asked; counters are in Redis, and left out where that is a
 from __future__ import annotations
 
 import hmac
-import threading
-import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -21,6 +19,7 @@ from prometheus_client.registry import Collector
 from redis import RedisError
 
 from common import counters
+from common.cached_value import CachedValue
 from common.errors import MethodNotAllowed, Unauthorized
 from common.redis import redis_client, redis_key
 from config.app_list import app_modules
@@ -37,29 +36,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     sent = request.headers.get("Authorization", "")
     if not hmac.compare_digest(sent.encode(), f"Bearer {metrics_token(settings.SECRET_KEY)}".encode()):
         raise Unauthorized("Send the token of `manage.py metrics_token` as a bearer token.")
-    return HttpResponse(_page.text(), content_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-
-class _Page:
-    """The text, at most CACHE_SECONDS old. Of requests that come together one makes it, and the others wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._text, self._made_at = b"", float("-inf")
-
-    def text(self) -> bytes:
-        with self._lock:
-            if time.monotonic() - self._made_at >= CACHE_SECONDS:
-                self._text = generate_latest(_registry())
-                self._made_at = time.monotonic()
-            return self._text
-
-    def invalidate(self) -> None:
-        with self._lock:
-            self._made_at = float("-inf")
-
-
-_page = _Page()
+    return HttpResponse(TEXT.get(), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 class _Platform(Collector):
@@ -80,6 +57,9 @@ def _registry() -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Platform())
     return registry
+
+
+TEXT = CachedValue(lambda: generate_latest(_registry()), CACHE_SECONDS)
 
 
 def _queues() -> Iterator[Metric]:

@@ -13,9 +13,11 @@ from django.utils import timezone
 from cdn.models import File
 from certificates.models import Certificate
 from certificates.models import Status as CertificateStatus
+from common.cached_value import CachedValue
 from common.index_conditions import literally
 from credits.models import WaitingCharge
 from dashboard.models import HourlySummary
+from dashboard.summary import CACHED_SECONDS
 from notifications.models import Send
 from pages.models import PageDeploy
 from pages.states import LIVE_LITERALS
@@ -59,9 +61,11 @@ def _without_secrets(found: QuerySet[Operation]) -> QuerySet[Operation]:
     )  # fmt: skip
 
 
-def hosts() -> list[tuple[Host, int]]:
-    """The hosts with the MiB promised to their running machines."""
+def _hosts() -> list[tuple[Host, int]]:
     return promised_memory(Host.objects.order_by("name"))
+
+
+HOSTS = CachedValue(_hosts, CACHED_SECONDS)  # with the MiB promised to their running machines
 
 
 def summaries() -> list[HourlySummary]:

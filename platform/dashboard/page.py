@@ -29,7 +29,7 @@ from common.admin_pages import Bar, Chart, Panel
 from dashboard import figures
 from dashboard.figures import Backlog
 from dashboard.models import HourlySummary
-from dashboard.summary import Details, status_counts
+from dashboard.summary import STATUS_COUNTS, Details
 from vmbackend.models import Host
 from workspaces.host_columns import host_badge
 from workspaces.models import Operation
@@ -87,7 +87,7 @@ def page_context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any
 def _workspace_tiles(allowed: Allowed) -> Iterator[Tile]:
     if not allowed("workspaces.view_workspace"):
         return
-    counts = status_counts()
+    counts = STATUS_COUNTS.get()
     yield Tile("workspaces", sum(counts.values()), list_url(WORKSPACES))
     kinds = {Status.RUNNING: GOOD, Status.FAILED: BAD, Status.LOST: BAD, Status.PAUSED: WARNING}
     for status in AT_REST:
@@ -116,7 +116,7 @@ def _panels(allowed: Allowed, backlogs: dict[str, Backlog]) -> Iterator[Panel]:
     if any(name in HEALTH for name in backlogs):
         yield _health(backlogs)
     if allowed("vmbackend.view_host"):
-        yield _hosts(figures.hosts())
+        yield _hosts(figures.HOSTS.get())
     if allowed("workspaces.view_operation"):
         yield _live(figures.live_operations())
         yield _noticeable(figures.noticeable_operations())

@@ -176,6 +176,12 @@ class Delivery(models.Model):
                 condition=Q(status=DeliveryStatus.PENDING),
                 name="deliveries_due_of_webhook",
             ),
+            # The admin's lists of one status, newest first; for them alone, as `deliveries_due`.
+            models.Index(
+                fields=["status", "-id"],
+                condition=~Q(status=DeliveryStatus.DELIVERED) & Q(attempts__gte=0),
+                name="deliveries_not_delivered",
+            ),
             # As many rows as attempts are in flight. SQLite does not use an index of `NOT (... IS NULL)` for it.
             models.Index(fields=["lease_until"], condition=Q(lease_until__isnull=False), name="deliveries_leased"),
         ]

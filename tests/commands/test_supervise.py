@@ -221,6 +221,10 @@ def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, output:
     path.write_text("old\n")
     with followed([path], lambda name, text: output.append((name, text)), tail_lines=1):
         wait_until(lambda: output == [("api", "old")])
+        # Only now does `tail` follow: before its first look it would take a file that was replaced for a new one.
+        with path.open("a") as file:
+            file.write("seen\n")
+        wait_until(lambda: len(output) == 2)
         with path.open("a") as file:
             file.write("one\nhal")
             file.flush()
@@ -228,8 +232,8 @@ def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, output:
             file.flush()
             path.rename(tmp_path / "api.log.1")
         path.write_text("first of the new\n")
-        wait_until(lambda: len(output) == 5)
-    assert [text for _, text in output] == ["old", "one", "half", "last", "first of the new"]
+        wait_until(lambda: len(output) == 6)
+    assert [text for _, text in output] == ["old", "seen", "one", "half", "last", "first of the new"]
 
 
 def test_following_starts_with_the_last_lines_and_includes_new_files(

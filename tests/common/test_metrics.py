@@ -35,8 +35,8 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> None:
-    metrics_page._page.invalidate()
-    health._readiness.invalidate()
+    metrics_page.TEXT.invalidate()
+    health.PROBLEMS.invalidate()
 
 
 def ask(token: str | None = None, method: str = "GET") -> Any:
@@ -49,7 +49,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 def samples() -> Samples:
     """By name and labels. Parsed as Prometheus does, which refuses what is malformed or there twice."""
-    metrics_page._page.invalidate()
+    metrics_page.TEXT.invalidate()
     answer = ask()
     assert answer.status_code == 200, answer.content
     found: Samples = {}
@@ -188,7 +188,7 @@ def test_without_redis_the_rest_is_shown_and_nothing_is_counted() -> None:
 
 
 def ready() -> tuple[int, dict[str, bool]]:
-    health._readiness.invalidate()
+    health.PROBLEMS.invalidate()
     answer = Client().get("/readyz")
     body = answer.json()
     assert set(body) == {"success", "ready", "checks"}

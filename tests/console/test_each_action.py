@@ -188,16 +188,16 @@ def test_a_host_that_is_drained_takes_no_new_machine_and_says_so(staff: Client, 
     make_host("two")
     confirm(staff, "vmbackend/host", "drain", "one")
     assert {placement.place_on_host(wanted).name for _ in range(5)} == {"two"}
-    health._readiness.invalidate()
+    health.PROBLEMS.invalidate()
     assert client.get("/readyz").json()["checks"]["host"]["ok"]
     confirm(staff, "vmbackend/host", "drain", "two")
     with pytest.raises(VMUnavailable):
         placement.place_on_host(wanted)
-    health._readiness.invalidate()
+    health.PROBLEMS.invalidate()
     assert "drained" in client.get("/readyz").json()["checks"]["host"]["message"]
     confirm(staff, "vmbackend/host", "undrain", "one")
     assert placement.place_on_host(wanted).name == "one"
-    health._readiness.invalidate()
+    health.PROBLEMS.invalidate()
 
 
 def test_a_host_with_workspaces_is_not_deleted(staff: Client, api: Caller) -> None:

@@ -29,11 +29,12 @@ def until(condition: Callable[[], Any], seconds: float, what: str, *, busy: floa
 
     `seconds` is more than it takes on a host that has nothing else to do; it may take `busy` times as long.
     """
-    limit = seconds * busy
+    limit, pause = seconds * busy, 0.05
     deadline = time.monotonic() + limit
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {limit:.0f} s: {what}"
-        time.sleep(0.1)
+        time.sleep(pause)
+        pause = min(0.4, 1.5 * pause)  # what is looked at competes with those who look
     return found
 
 

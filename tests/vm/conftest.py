@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -62,6 +62,33 @@ def clean(instance: TestInstance, api: Api, witness: Witness) -> Iterator[None]:
     instance.wait_until_running()
     assert_unnoticed(instance, api, witness)
     api.delete_all(keep=[witness.id])
+    assert_nothing_is_left_over(instance, api)
+
+
+@pytest.fixture(scope="module")
+def kept(api: Api, witness: Witness) -> Iterator[list[str]]:
+    """Of files whose `clean` is `end_of_test`: the workspace that a test has left running for the next one, if any. A
+    boot takes longer than what most tests ask of it.
+    """
+    yield []
+    api.delete_all(keep=[witness.id])
+
+
+@pytest.fixture
+def running(api: Api, kept: list[str], clean: None) -> str:
+    """A running workspace: one of the test before, or a new one."""
+    return kept[0] if kept else str(api.create()["id"])
+
+
+def end_of_test(
+    instance: TestInstance, api: Api, witness: Witness, kept: list[str], others: Sequence[str] = ()
+) -> None:
+    """As at the end of `clean`, but that one running workspace and these others stay."""
+    instance.wait_until_running()
+    assert_unnoticed(instance, api, witness)
+    staying = {witness.id, *others}
+    kept[:] = [row["id"] for row in api.rows() if row["status"] == "running" and row["id"] not in staying][:1]
+    api.delete_all(keep=[*staying, *kept])
     assert_nothing_is_left_over(instance, api)
 
 

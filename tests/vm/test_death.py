@@ -16,12 +16,19 @@ import pytest
 
 from supervise import control
 from tests.vm.client import Api, until
+from tests.vm.conftest import Witness, end_of_test
 from tests.vm.instances import TestInstance, is_alive
 from tests.vm.onhost import machine_pids
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 OUTAGE_SECONDS = 10
 ATTEMPTS = 3  # a busy host may claim one of some operations late
+
+
+@pytest.fixture
+def clean(instance: TestInstance, api: Api, witness: Witness, kept: list[str]) -> Iterator[None]:
+    yield
+    end_of_test(instance, api, witness, kept)
 
 
 @pytest.fixture
@@ -42,9 +49,8 @@ def begin_stop(pool: ThreadPoolExecutor, api: Api, workspace_id: str) -> None:
     [("prepare_machine", "shut_down"), ("wait_ready", "complete")],
 )
 def test_vmhost_dies_in_the_middle_of_a_create_and_of_a_stop(
-    instance: TestInstance, api: Api, pool: ThreadPoolExecutor, creating: str, stopping: str
+    instance: TestInstance, api: Api, pool: ThreadPoolExecutor, running: str, creating: str, stopping: str
 ) -> None:
-    running = api.create()["id"]
     with instance.held(f"create.{creating}", f"stop.{stopping}"):
         made = api.begin_create()
         begin_stop(pool, api, running)
@@ -69,9 +75,8 @@ def test_vmhost_dies_at_any_moment_of_a_create(instance: TestInstance, api: Api,
 
 
 def test_a_machine_dies_in_the_middle_of_its_create_and_another_in_that_of_its_stop(
-    instance: TestInstance, api: Api, pool: ThreadPoolExecutor
+    instance: TestInstance, api: Api, pool: ThreadPoolExecutor, running: str
 ) -> None:
-    running = api.create()["id"]
     with instance.held("create.wait_ready", "stop.shut_down"):
         made = api.begin_create()
         begin_stop(pool, api, running)
@@ -87,23 +92,23 @@ def test_a_machine_dies_in_the_middle_of_its_create_and_another_in_that_of_its_s
 
 
 @pytest.mark.rows
-def test_a_running_machine_that_dies_is_stopped_and_starts_again(instance: TestInstance, api: Api) -> None:
-    made = api.create()["id"]
-    api.output(made, "echo kept >/root/kept; sync")
-    os.kill(machine_pids(instance)[made], signal.SIGKILL)
-    row = until(lambda: (r := api.get(made))["status"] != "running" and r, 10, "the death is seen")
+def test_a_running_machine_that_dies_is_stopped_and_starts_again(
+    instance: TestInstance, api: Api, running: str
+) -> None:
+    api.output(running, "echo kept >/root/kept; sync")
+    os.kill(machine_pids(instance)[running], signal.SIGKILL)
+    row = until(lambda: (r := api.get(running))["status"] != "running" and r, 10, "the death is seen")
     assert row["status"] == "stopped"
     assert row["info"]["user_requested_stop"] is False
-    assert instance.query(f"SELECT last_exit_reason FROM workspaces_workspace WHERE id = '{made}'") == [("crashed",)]
-    api.power(made, "start")
-    assert api.output(made, ["cat", "/root/kept"]) == "kept"
+    assert instance.query(f"SELECT last_exit_reason FROM workspaces_workspace WHERE id = '{running}'") == [("crashed",)]
+    api.power(running, "start")
+    assert api.output(running, ["cat", "/root/kept"]) == "kept"
 
 
 @pytest.mark.rows
 def test_api_streams_and_worker_die_in_the_middle_of_a_create_and_of_a_stop(
-    instance: TestInstance, api: Api, pool: ThreadPoolExecutor
+    instance: TestInstance, api: Api, pool: ThreadPoolExecutor, running: str
 ) -> None:
-    running = api.create()["id"]
     with instance.held("create.wait_ready", "stop.shut_down"):
         made = api.begin_create()
         begin_stop(pool, api, running)

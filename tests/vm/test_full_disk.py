@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.small_disk import SMALL_DISK, SmallDisk, small_disk
@@ -19,14 +20,20 @@ from tests.vm.client import Api, until
 from tests.vm.images import BUSYBOX
 from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import machine_pids
+from tests.vm.sandbox_sockets import connect
 
 pytestmark = pytest.mark.vm
 
 DISK_MB, RESERVE_MB = 400, 64
 SMALL = {"image": BUSYBOX, "config": {"memory_mb": 128, "disk_size_mb": 64, "cpus": 1}, "mode": "permanent"}
 LARGE = {"metadata": {"text": "x" * 50_000}}
-# More than there will be room for.
-WRITE = "(dd if=/dev/urandom of=/large bs=1M count=100 && sync && md5sum </large >/sum) >/dev/null 2>&1 &"
+SANDBOX = {"name": "agent", "image": BUSYBOX, "config": SMALL["config"]}
+COUNT = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line-$i-; sleep 0.05; done"
+# More than there will be room for; of one random block, as on emulation more of them take minutes beside other work.
+WRITE = (
+    "(head -c 1048576 /dev/urandom >/block; for i in $(seq 100); do cat /block; done >/large && "
+    "sync && md5sum </large >/sum) >/dev/null 2>&1 &"
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +100,40 @@ def test_a_full_disk_fails_with_documented_errors_and_leaves_nothing_behind(
     assert list(instance.state.glob("libvirt/log/qemu/*.log")) == []
 
 
+def test_a_full_disk_costs_a_terminal_no_line_and_changes_no_token(
+    instance: TestInstance, api: Api, disk: SmallDisk
+) -> None:
+    reserve = instance.state / "reserve"
+    made = api.call("POST", "/sandbox", 201, json=SANDBOX)["sandbox"]
+    path, token = f"/sandbox/{made['id']}", made["token"]
+    with connect(made, token) as client:
+        shell = client.ask("terminal_created", action="terminal_create", command="sh", args=["-c", COUNT])["terminalId"]
+        client.read_until(shell, b"line-10-")
+        disk.fill()
+        until(lambda: not reserve.exists(), 10, "the reserve is given up")
+        for _ in range(5):
+            disk.fill()
+            answer = api.http.post(f"{path}/regenerate-token", json={})
+            assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+            # 503: the machine has written to its own disk, and waits for room already.
+            assert command_status(made["url"], token) in {200, 503}
+            assert api.http.get(path).status_code == 200
+        # From its next write to its own disk on the machine waits for room.
+        disk.make_room()
+        found = client.read_until(shell, b"line-300-")
+        assert found.split() == [b"line-%d-" % number for number in range(1, 301)]
+        until(lambda: api.http.post(f"{path}/regenerate-token", json={}).status_code == 200, 60, "a new token is made")
+        client.wait_closed()
+    assert command_status(made["url"], token) == 403
+    api.call("DELETE", path)
+
+
+def command_status(url: str, token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}"}
+    body = {"command": "true"}
+    return httpx.post(f"{url}/terminal", json=body, headers=headers, timeout=120, trust_env=False).status_code
+
+
 def refused_for_the_disk(api: Api) -> bool:
     response = api.http.post("/workspace", json={})
     assert (response.status_code, response.json()["code"]) == (503, "VM_UNAVAILABLE")
@@ -146,7 +187,7 @@ def all_is_as_before(instance: TestInstance, api: Api, writer: str, other: str) 
     api.delete(made)
     log = instance.instance.log_dir / "api.log"
     until(lambda: made in log.read_text(errors="replace"), 10, "the log is written")
-    until(lambda: complete(api, writer), 90, "the machine that waited has written all of it")
+    until(lambda: complete(api, writer), 180, "the machine that waited has written all of it")
     assert api.output(writer, "md5sum </large | cmp - /sum && echo same") == "same"
     if api.settles(other)["status"] == "stopped":
         api.power(other, "start")

@@ -35,13 +35,6 @@ def test_the_end_of_the_main_process_stops_the_machine_and_reports_its_exit_code
     assert instance.query(known) == [(3, "exited")]
 
 
-def test_a_running_main_process_keeps_the_machine(instance: TestInstance, api: Api) -> None:
-    made = api.create(cmd=["sh", "-c", "echo main >/root/main; exec sleep 100000"])
-    until(lambda: "sleep 100000" in api.output(made["id"], "ps"), 10, "the main process runs")
-    assert api.output(made["id"], ["cat", "/root/main"]) == "main"
-    assert made["id"] in machine_pids(instance)
-
-
 def test_remove_on_exit_removes_the_workspace(instance: TestInstance, api: Api) -> None:
     workspace_id = api.begin_create(cmd=["sh", "-c", "exit 0"], remove_on_exit=True)
     until(lambda: api.is_gone(workspace_id), 60, "the workspace is gone")

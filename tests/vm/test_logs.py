@@ -14,20 +14,44 @@ import httpx
 import pytest
 
 from tests.vm.client import Api, until
+from tests.vm.conftest import Witness, assert_unnoticed
 from tests.vm.instances import TestInstance
+from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 
 # 150 lines of 1 kB, then a rest: fast enough to be rotated soon, slow enough to be followed line by line.
 COUNTER = (
     "fill=$(head -c 1000 /dev/zero | tr '\\0' x); n=0; "
-    'while [ $n -lt 3000 ]; do n=$((n+1)); echo "$n $fill"; [ $((n % 50)) -eq 0 ] && sleep 0.4; done; sleep 600'
+    'while [ $n -lt 3000 ]; do n=$((n+1)); echo "$n $fill"; [ $((n % 50)) -eq 0 ] && sleep 0.4; done; sleep 100000'
 )
 # To both logs at once, binary included.
 FLOOD = (
     "(while :; do head -c 60000 /dev/urandom; done >/dev/ttyS0 2>&1 &) ; "
     "while :; do head -c 60000 /dev/urandom; echo; done"
 )
+
+
+TICKS = "n=0; while :; do n=$((n+1)); echo tick $n; sleep 0.2; done"
+MAIN = "echo out; echo err >&2; exec sleep 100000"
+
+
+@pytest.fixture(scope="module")
+def logging(api: Api, witness: Witness) -> Iterator[str]:
+    """A workspace with a main program and two workloads, for the tests of this file in their order."""
+    workloads = [{"name": name, "cmd": ["sh", "-c", text]} for name, text in (("counter", COUNTER), ("ticks", TICKS))]
+    yield api.create(cmd=["sh", "-c", MAIN], workloads=workloads)["id"]
+    api.delete_all(keep=[witness.id])
+
+
+@pytest.fixture
+def clean(instance: TestInstance, api: Api, witness: Witness, logging: str) -> Iterator[None]:
+    """As for the other tests, but that the workspace stays."""
+    yield
+    instance.wait_until_running()
+    assert_unnoticed(instance, api, witness)
+    api.delete_all(keep=[witness.id, logging])
+    assert_nothing_is_left_over(instance, api)
 
 
 @dataclass(frozen=True)
@@ -63,7 +87,7 @@ def events(response: httpx.Response) -> Iterator[Event]:
 
 def patiently(api: Api, path: str, last: str) -> Iterator[Event]:
     """A stream that is continued over cut connections, as a browser does."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
             with stream(api, path, last) as found:
@@ -80,9 +104,9 @@ def lines(api: Api, made: str, source: str, count: int = 100) -> list[str]:
 
 
 def test_a_log_is_followed_through_rotation_and_through_the_death_of_the_streams_process(
-    instance: TestInstance, api: Api
+    instance: TestInstance, api: Api, logging: str
 ) -> None:
-    made = api.create(workloads=[{"name": "counter", "cmd": ["sh", "-c", COUNTER]}])["id"]
+    made = logging
     path = f"/workspace/{made}/logs/stream/counter?tail_lines=1000"
     numbers: list[int] = []
     killed = False
@@ -131,9 +155,20 @@ def test_a_guest_that_talks_without_end_fills_no_disk_and_breaks_no_stream(insta
         assert len(lines(api, made, source, 50)) == 50
 
 
-def test_logs_are_cleared_under_open_streams(instance: TestInstance, api: Api) -> None:
-    script = "n=0; while :; do n=$((n+1)); echo tick $n; sleep 0.2; done"
-    made = api.create(workloads=[{"name": "ticks", "cmd": ["sh", "-c", script]}])["id"]
+def test_the_main_programs_output_is_logged(instance: TestInstance, api: Api, logging: str) -> None:
+    made = logging
+    until(lambda: lines(api, made, "cmd") == ["out", "err"], 20, "both streams are in the log")
+    assert made in machine_pids(instance), "a main program that runs keeps its machine"
+    entries = api.call("GET", f"/workspace/{made}/logs", params={"source": "cmd"})["logs"]
+    assert [entry["stream"] for entry in entries] == ["stdout", "stderr"]
+    ages = [time.time() - datetime.fromisoformat(entry["timestamp"]).timestamp() for entry in entries]
+    assert all(-5 < age < 900 for age in ages), "the times of the guest's logger"
+    with stream(api, f"/workspace/{made}/logs/stream/cmd") as found:
+        assert [next(found).data["line"] for _ in range(2)] == ["out", "err"]
+
+
+def test_logs_are_cleared_under_open_streams(api: Api, logging: str) -> None:
+    made = logging
     base = f"/workspace/{made}"
     until(lambda: len(lines(api, made, "ticks")) > 5, 30, "the workload writes")
     assert "ready" in " ".join(lines(api, made, "boot"))
@@ -150,16 +185,8 @@ def test_logs_are_cleared_under_open_streams(instance: TestInstance, api: Api) -
     assert numbers == list(range(numbers[0], numbers[0] + 5))
 
 
-def test_the_main_programs_output_is_logged(api: Api) -> None:
-    made = api.create(cmd=["sh", "-c", "echo out; echo err >&2; exec sleep 600"])["id"]
-    until(lambda: lines(api, made, "cmd") == ["out", "err"], 20, "both streams are in the log")
-    entries = api.call("GET", f"/workspace/{made}/logs", params={"source": "cmd"})["logs"]
-    assert [entry["stream"] for entry in entries] == ["stdout", "stderr"]
-    ages = [time.time() - datetime.fromisoformat(entry["timestamp"]).timestamp() for entry in entries]
-    assert all(-5 < age < 120 for age in ages), "the times of the guest's logger"
-    with stream(api, f"/workspace/{made}/logs/stream/cmd") as found:
-        assert [next(found).data["line"] for _ in range(2)] == ["out", "err"]
-    api.power(made, "stop")
-    refused = api.call("GET", f"/workspace/{made}/logs", 409, params={"source": "cmd"})
+def test_a_stopped_workspace_has_its_console_alone(api: Api, logging: str) -> None:
+    api.power(logging, "stop")
+    refused = api.call("GET", f"/workspace/{logging}/logs", 409, params={"source": "cmd"})
     assert refused["code"] == "vm_not_running"
-    assert lines(api, made, "boot")
+    assert lines(api, logging, "boot")

@@ -14,15 +14,15 @@ import httpx
 import pytest
 
 from tests.vm.client import Api, until
-from tests.vm.conftest import Witness, assert_unnoticed, boot_of, is_right
+from tests.vm.conftest import Witness, boot_of, end_of_test, is_right
 from tests.vm.instances import TestInstance
-from tests.vm.onhost import assert_nothing_is_left_over, machine_pids, saved_memory
+from tests.vm.onhost import machine_pids, saved_memory
 from tests.vm.sleep_command import SleepCommand
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 IDLE_SECONDS = 120
 USE_EVERY_SECONDS = 10
-CYCLES = 50 if os.environ.get("TEST_ALL") else 15
+CYCLES = 50 if os.environ.get("TEST_ALL") else 10
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,15 @@ def pair(api: Api, witness: Witness) -> Iterator[IdlePair]:
 
 
 @pytest.fixture
-def clean(instance: TestInstance, api: Api, witness: Witness, pair: IdlePair) -> Iterator[None]:
-    """As for the other tests, but that the pair stays."""
+def clean(instance: TestInstance, api: Api, witness: Witness, kept: list[str], pair: IdlePair) -> Iterator[None]:
     yield
-    instance.wait_until_running()
-    assert_unnoticed(instance, api, witness)
-    api.delete_all(keep=[witness.id, pair.idle, pair.used])
-    assert_nothing_is_left_over(instance, api)
+    end_of_test(instance, api, witness, kept, (pair.idle, pair.used))
 
 
 def test_a_sleeping_workspace_keeps_its_memory_and_uses_no_process(
-    instance: TestInstance, api: Api, sleep_command: SleepCommand
+    instance: TestInstance, api: Api, sleep_command: SleepCommand, running: str
 ) -> None:
-    made = api.create()["id"]
+    made = running
     boot = boot_of(api, made)
     sleep_command.sleep(made)
     row = api.get(made)
@@ -85,8 +81,12 @@ def test_a_sleeping_workspace_keeps_its_memory_and_uses_no_process(
     assert made not in saved_memory(instance)
 
 
-def test_many_wakes_at_once_are_one(instance: TestInstance, api: Api, sleep_command: SleepCommand) -> None:
-    made = api.create()["id"]
+def test_many_wakes_at_once_are_one(
+    instance: TestInstance, api: Api, sleep_command: SleepCommand, running: str
+) -> None:
+    made = running
+    wakes = f"SELECT count(*) FROM workspaces_operation WHERE workspace_id = '{made}' AND kind = 'wake'"
+    before = instance.query(wakes)[0][0]
     boot = boot_of(api, made)
     sleep_command.sleep(made)
     with ThreadPoolExecutor(10) as pool:
@@ -94,15 +94,14 @@ def test_many_wakes_at_once_are_one(instance: TestInstance, api: Api, sleep_comm
     assert {answer.status_code for answer in answers} <= {200, 409}
     assert any(answer.status_code == 200 for answer in answers)
     api.reaches(made, "running")
-    wakes = f"SELECT count(*) FROM workspaces_operation WHERE workspace_id = '{made}' AND kind = 'wake'"
-    assert instance.query(wakes) == [(1,)]
+    assert instance.query(wakes) == [(before + 1,)]
     assert boot_of(api, made) == boot
 
 
 def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_that_is_reported(
-    instance: TestInstance, api: Api, sleep_command: SleepCommand
+    instance: TestInstance, api: Api, sleep_command: SleepCommand, running: str
 ) -> None:
-    made = api.create()["id"]
+    made = running
     api.output(made, "echo kept >/root/kept; sync")
     boot = boot_of(api, made)
     sleep_command.sleep(made)
@@ -116,19 +115,10 @@ def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_that_is_reported(
     assert {("memory_lost",), ("started_cold",)} <= set(instance.query(events))
 
 
-def test_a_delete_of_a_sleeping_workspace_leaves_no_memory(
-    instance: TestInstance, api: Api, sleep_command: SleepCommand
-) -> None:
-    made = api.create()["id"]
-    sleep_command.sleep(made)
-    api.delete(made)
-    assert made not in saved_memory(instance)
-
-
 def test_a_vmhost_that_starts_again_finds_its_sleeping_workspaces(
-    instance: TestInstance, api: Api, sleep_command: SleepCommand
+    instance: TestInstance, api: Api, sleep_command: SleepCommand, running: str
 ) -> None:
-    made = api.create()["id"]
+    made = running
     boot = boot_of(api, made)
     sleep_command.sleep(made)
     instance.kill("vmhost")
@@ -139,9 +129,9 @@ def test_a_vmhost_that_starts_again_finds_its_sleeping_workspaces(
 
 @pytest.mark.timeout(1800)
 def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(
-    api: Api, sleep_command: SleepCommand, pair: IdlePair
+    api: Api, sleep_command: SleepCommand, pair: IdlePair, running: str
 ) -> None:
-    made = api.create()["id"]
+    made = running
     # A nonce in memory alone, and a file in the page cache and on the disk.
     api.output(made, "head -c 16 /dev/urandom | md5sum >/dev/shm/nonce; head -c 4000000 /dev/urandom >/root/file")
     nonce = api.output(made, ["cat", "/dev/shm/nonce"])
@@ -159,6 +149,15 @@ def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(
     assert len(drawn) == CYCLES
     until(lambda: api.get(pair.idle)["status"] == "sleeping", IDLE_SECONDS + 30, "the idle one sleeps")
     assert api.get(pair.used)["status"] == "running"
+
+
+def test_a_delete_of_a_sleeping_workspace_leaves_no_memory(
+    instance: TestInstance, api: Api, sleep_command: SleepCommand, running: str
+) -> None:
+    made = running
+    sleep_command.sleep(made)
+    api.delete(made)
+    assert made not in saved_memory(instance)
 
 
 def with_idle_policy(api: Api) -> str:

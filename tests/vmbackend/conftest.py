@@ -184,7 +184,7 @@ def make_harness(backend: str, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @dataclass(frozen=True)
 class Machine:
-    """A running machine with SECRET_COMMAND, of tests that neither end it nor change its definition."""
+    """A running machine with SECRET_COMMAND, of tests that may end it and do not change its definition."""
 
     harness: Harness
     address: GuestAddress
@@ -195,26 +195,32 @@ class Machine:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Open a driver for one test, after which the machine runs. One process has one driver at a time: between the
+        """Open a driver for one test, for which the machine runs. One process has one driver at a time: between the
         tests the machine has none, as between two vmhosts.
         """
         self.harness.reopen_driver()
         try:
-            yield
             self._run()
+            self.harness.events.clear()
+            yield
         finally:
             self.harness.driver.close()
 
     def _run(self) -> None:
-        """Bring it back to where it runs, whatever a test has left."""
-        if self.harness.driver.state(self.id) is not MachineState.RUNNING:
-            self.harness.driver.start(self.id)
-            self.harness.driver.wait_ready(self.id, self.harness.boot_seconds)
+        """Bring it back to where it runs, whatever a test has left (a guest that does not answer)."""
+        driver = self.harness.driver
+        runs = driver.state(self.id) is MachineState.RUNNING
+        if runs and not driver.agent_responds(self.id, self.harness.boot_seconds):
+            driver.destroy(self.id)
+            runs = False
+        if not runs:
+            driver.start(self.id)
+            driver.wait_ready(self.id, self.harness.boot_seconds)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def real_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """One for all of a file, as a boot takes longer than what most tests ask of it."""
+    """One for all tests, as a boot takes longer than what most of them ask of it."""
     harness = pytest.importorskip("tests.vmbackend.libvirt_factory").make_harness(tmp_path_factory.mktemp("real"))
     try:
         made = Machine(harness, harness.running_machine(cmd=SECRET_COMMAND))

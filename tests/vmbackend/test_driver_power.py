@@ -15,7 +15,7 @@ from vmbackend.errors import (
     MachineExited,
 )
 
-from .conftest import Harness, read_content, write_content
+from .conftest import Harness, Machine, read_content, write_content
 
 
 def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
@@ -24,32 +24,32 @@ def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
     harness.wait_event(address.machine_id, EventKind.READY)
 
 
-def test_start_is_idempotent(harness: Harness):
-    address = harness.running_machine()
+def test_start_is_idempotent(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.pool.call(address, write_content)
     harness.driver.start(address.machine_id)
     assert harness.pool.call(address, read_content) == b"content"
     assert not [event for event in harness.events if event.kind is EventKind.STOPPED]
 
 
-def test_destroy_stops_the_machine_and_keeps_its_definition(harness: Harness):
-    address = harness.running_machine()
+def test_destroy_stops_the_machine_and_keeps_its_definition(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.driver.destroy(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.OFF
     assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.DESTROYED
     harness.driver.destroy(address.machine_id)
 
 
-def test_a_guest_powers_off_on_request(harness: Harness):
-    address = harness.running_machine()
+def test_a_guest_powers_off_on_request(machine: Machine):
+    harness, address = machine.harness, machine.address
     assert harness.driver.shutdown(address.machine_id, harness.boot_seconds) is True
     assert harness.driver.state(address.machine_id) is MachineState.OFF
     assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.SHUTDOWN
     assert harness.driver.shutdown(address.machine_id, 1.0) is True
 
 
-def test_a_stopped_machine_starts_again(harness: Harness):
-    address = harness.running_machine()
+def test_a_stopped_machine_starts_again(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     seen = len(harness.events)
     harness.driver.start(address.machine_id)
@@ -57,8 +57,8 @@ def test_a_stopped_machine_starts_again(harness: Harness):
     harness.wait_event(address.machine_id, EventKind.READY, seen=seen)
 
 
-def test_a_killed_machine_is_reported_as_crashed(harness: Harness):
-    address = harness.running_machine()
+def test_a_killed_machine_is_reported_as_crashed(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.kill(harness.driver, address.machine_id)
     assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
     assert harness.driver.state(address.machine_id) is MachineState.OFF
@@ -108,8 +108,8 @@ def test_waiting_for_a_machine_that_stops_first_raises_machine_exited(harness: H
         harness.driver.wait_ready(spec.id, harness.boot_seconds)
 
 
-def test_a_paused_machine_does_not_answer_and_continues_after_resume(harness: Harness):
-    address = harness.running_machine()
+def test_a_paused_machine_does_not_answer_and_continues_after_resume(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.pool.call(address, write_content)
     harness.driver.pause(address.machine_id)
     harness.driver.pause(address.machine_id)
@@ -122,15 +122,15 @@ def test_a_paused_machine_does_not_answer_and_continues_after_resume(harness: Ha
     assert harness.pool.call(address, read_content) == b"content"
 
 
-def test_starting_a_paused_machine_resumes_it(harness: Harness):
-    address = harness.running_machine()
+def test_starting_a_paused_machine_resumes_it(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.driver.pause(address.machine_id)
     harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
 
 
-def test_a_paused_machine_can_be_shut_down(harness: Harness):
-    address = harness.running_machine()
+def test_a_paused_machine_can_be_shut_down(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.driver.pause(address.machine_id)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     assert harness.driver.state(address.machine_id) is MachineState.OFF
@@ -145,8 +145,8 @@ def test_a_machine_that_is_off_cannot_be_paused_or_resumed(harness: Harness):
         harness.driver.resume(spec.id)
 
 
-def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(harness: Harness):
-    address = harness.running_machine()
+def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.pool.call(address, write_content)
     harness.reopen_driver()
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING

@@ -59,6 +59,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory, kit: Kit, shell_image: Path)
     machine.close()
 
 
+@pytest.fixture
+def served(plain: harness.Machine) -> Iterator[harness.Machine]:
+    """The same with SSH for KEY, for one test."""
+    call_session(plain, lambda session: session.set_ssh(True, [public_key_line(KEY)]))
+    yield plain
+    call_session(plain, lambda session: session.set_ssh(False, []))
+
+
 def wait_ready(machine: harness.Machine) -> harness.Machine:
     assert machine.line() == "ready", machine.console()
     return machine
@@ -152,13 +160,12 @@ def test_a_users_key_opens_a_shell_of_the_image_with_the_machines_environment(st
     assert run_as_user(machine, "echo $TERM; test -t 0", term_type="xterm", key=OTHER) == (0, "xterm\r\n")
 
 
-def test_only_the_given_keys_may_log_in(start: Start) -> None:
-    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
-    run(machine, f"mkdir -p /root/.ssh; echo '{public_key_line(OTHER)}' > /root/.ssh/authorized_keys")
-    assert is_refused(machine, OTHER)
-    assert is_refused(machine, machine.client_key)  # the key of the control channel
-    assert is_refused(machine, None, password="root", preferred_auth="password")
-    assert not is_refused(machine, KEY)
+def test_only_the_given_keys_may_log_in(served: harness.Machine) -> None:
+    run(served, f"mkdir -p /root/.ssh; echo '{public_key_line(OTHER)}' > /root/.ssh/authorized_keys")
+    assert is_refused(served, OTHER)
+    assert is_refused(served, served.client_key)  # the key of the control channel
+    assert is_refused(served, None, password="root", preferred_auth="password")
+    assert not is_refused(served, KEY)
 
 
 def test_a_machine_without_keys_refuses_every_login(start: Start) -> None:
@@ -171,7 +178,10 @@ def test_a_machine_without_keys_refuses_every_login(start: Start) -> None:
 def test_sftp_and_port_forwarding_need_nothing_of_the_image(
     start: Start, image: str, request: pytest.FixtureRequest
 ) -> None:
-    machine = wait_ready(start(request.getfixturevalue(image), ssh=True, ssh_keys=(public_key_line(KEY),)))
+    if image == "shell_image":
+        machine: harness.Machine = request.getfixturevalue("served")
+    else:
+        machine = wait_ready(start(request.getfixturevalue(image), ssh=True, ssh_keys=(public_key_line(KEY),)))
 
     async def work() -> tuple[bytes, bytes]:
         async with machine.connect_user(KEY) as connection:
@@ -208,12 +218,10 @@ def test_ssh_is_switched_on_and_off_while_the_machine_runs(plain: harness.Machin
     call_session(machine, lambda session: session.set_ssh(False, []))
 
 
-def test_open_sessions_survive_new_keys_and_end_when_ssh_is_switched_off(start: Start) -> None:
-    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
-
+def test_open_sessions_survive_new_keys_and_end_when_ssh_is_switched_off(served: harness.Machine) -> None:
     async def work() -> tuple[int, str, int, bool]:
-        control = machine.session()
-        async with machine.connect_user(KEY) as connection:
+        control = served.session()
+        async with served.connect_user(KEY) as connection:
             plain = await connection.create_process("trap '' HUP TERM; sleep 777 & sleep 777")
             shell = await connection.create_process(term_type="xterm")
             await control.set_ssh(True, [public_key_line(OTHER)])
@@ -230,21 +238,20 @@ def test_open_sessions_survive_new_keys_and_end_when_ssh_is_switched_off(start: 
     count, output, after, closed = run_with_timeout(work())
     assert (count, after, closed) == (1, 0, True)
     assert "pid 2" in output
-    listing = run(machine, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
+    listing = run(served, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
     assert "sleep\x00777" not in listing
 
 
-def test_root_of_the_guest_may_switch_ssh_off_and_ends_its_own_session(start: Start) -> None:
-    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
-    assert run(machine, f"echo '{public_key_line(OTHER)}' | {HELPER} run -- {HELPER} ssh on")[0][0] == 0
-    assert run_as_user(machine, "echo in", key=OTHER) == (0, "in\n")
+def test_root_of_the_guest_may_switch_ssh_off_and_ends_its_own_session(served: harness.Machine) -> None:
+    assert run(served, f"echo '{public_key_line(OTHER)}' | {HELPER} run -- {HELPER} ssh on")[0][0] == 0
+    assert run_as_user(served, "echo in", key=OTHER) == (0, "in\n")
 
     async def off() -> int | None:
-        async with machine.connect_user(OTHER) as connection:
+        async with served.connect_user(OTHER) as connection:
             return (await connection.run(f"{HELPER} ssh off")).exit_status
 
     assert run_with_timeout(off()) is None
-    assert not is_listening(machine)
+    assert not is_listening(served)
 
 
 def test_a_port_in_use_is_an_error_and_the_server_starts_once_it_is_free(plain: harness.Machine) -> None:
@@ -258,13 +265,12 @@ def test_a_port_in_use_is_an_error_and_the_server_starts_once_it_is_free(plain: 
     call_session(machine, lambda session: session.set_ssh(False, []))
 
 
-def test_a_killed_ssh_server_is_restarted(start: Start) -> None:
-    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
-    killed = ssh_server_pids(machine)
+def test_a_killed_ssh_server_is_restarted(served: harness.Machine) -> None:
+    killed = ssh_server_pids(served)
     assert len(killed) == 1
-    run(machine, f"kill -9 {killed[0]}")
-    wait_until_served(machine, former=killed)
-    assert run_as_user(machine, "echo in") == (0, "in\n")
+    run(served, f"kill -9 {killed[0]}")
+    wait_until_served(served, former=killed)
+    assert run_as_user(served, "echo in") == (0, "in\n")
 
 
 def test_ssh_and_workloads_continue_after_a_sleep(start: Start, kit: Kit, shell_image: Path) -> None:

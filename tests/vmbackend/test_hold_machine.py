@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from tests.vmbackend import vm_harness as harness
 from tests.vmbackend.hold_factory import read_until
 from tests.vmbackend.test_guest_kit import Start, shell_image
 from tests.vmbackend.test_guest_ssh import kit, start, wait_ready
+from vmbackend.driver import Boot
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest.hold.client import HoldClient
 from vmbackend.guest.hold.errors import TerminalNotFound
@@ -23,6 +24,15 @@ __all__ = ["kit", "shell_image", "start"]
 pytestmark = pytest.mark.vm
 
 COUNT = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.1; done"
+
+
+@pytest.fixture(scope="module")
+def greeting(tmp_path_factory: pytest.TempPathFactory, kit: Kit, shell_image: Path) -> Iterator[harness.Machine]:
+    """A machine with GREETING in its environment, for tests that do not end it; they may kill its hold."""
+    boot = Boot(hostname="guest-1", env={"GREETING": "hello there"})
+    machine = harness.start(tmp_path_factory.mktemp("greeting") / "m", kit, shell_image, boot)
+    yield wait_ready(machine)
+    machine.close()
 
 
 def in_guest(machine: harness.Machine, work: Callable[[SSHGuestSession], Awaitable[None]]) -> None:
@@ -121,21 +131,19 @@ def test_what_left_its_session_ends_with_its_terminal_and_with_a_deadline(start:
     in_guest(machine, work)
 
 
-def test_a_background_process_with_the_output_open_does_not_hold_the_answer_and_lives_on(start: Start) -> None:
-    machine = wait_ready(start())
-
+def test_a_background_process_with_the_output_open_does_not_hold_the_answer_and_lives_on(
+    greeting: harness.Machine,
+) -> None:
     async def work(guest: SSHGuestSession) -> None:
         result = await guest.execute("sleep 999 & echo $!", timeout=60)
         assert (result.exit_code, result.timed_out) == (0, False)
         pid = int(result.stdout)
         assert (await guest.execute(f"kill -0 {pid}")).exit_code == 0
 
-    in_guest(machine, work)
+    in_guest(greeting, work)
 
 
-def test_a_shell_has_the_machines_terminal_and_root_cannot_break_another_terminal(start: Start) -> None:
-    machine = wait_ready(start(env={"GREETING": "hello there"}))
-
+def test_a_shell_has_the_machines_terminal_and_root_cannot_break_another_terminal(greeting: harness.Machine) -> None:
     async def work(guest: SSHGuestSession) -> None:
         client: HoldClient = guest.open_hold()
         shell = await client.create_terminal(cols=90, rows=33, env={"PS1": "$ "})
@@ -156,12 +164,10 @@ def test_a_shell_has_the_machines_terminal_and_root_cannot_break_another_termina
         assert await client.list_terminals() == []
         await client.close()
 
-    in_guest(machine, work)
+    in_guest(greeting, work)
 
 
-def test_a_watch_sees_the_users_files_with_the_limits_of_the_kit(start: Start) -> None:
-    machine = wait_ready(start())
-
+def test_a_watch_sees_the_users_files_with_the_limits_of_the_kit(greeting: harness.Machine) -> None:
     async def work(guest: SSHGuestSession) -> None:
         limits = await guest.execute("cat /proc/sys/fs/inotify/max_user_watches /proc/sys/fs/inotify/max_queued_events")
         assert limits.stdout.split() == [b"1048576", b"131072"]
@@ -188,7 +194,7 @@ def test_a_watch_sees_the_users_files_with_the_limits_of_the_kit(start: Start) -
         await client.watch_folder("/")
         await client.close()
 
-    in_guest(machine, work)
+    in_guest(greeting, work)
 
 
 PARITY = """
@@ -199,9 +205,7 @@ $B test -p /proc/self/fd/0 && echo input is a pipe; $B ls /proc/self/fd; $B nice
 """
 
 
-def test_a_command_of_the_hold_sees_what_one_of_guest_run_sees(start: Start) -> None:
-    machine = wait_ready(start(env={"GREETING": "hello there"}))
-
+def test_a_command_of_the_hold_sees_what_one_of_guest_run_sees(greeting: harness.Machine) -> None:
     async def work(guest: SSHGuestSession) -> None:
         for options in ({}, {"working_dir": "/tmp", "user": "12:34", "env": {"A": "1=2", "HOME": "/x"}}):
             plain = await guest.execute(PARITY, **options)  # type: ignore[arg-type]
@@ -211,11 +215,10 @@ def test_a_command_of_the_hold_sees_what_one_of_guest_run_sees(start: Start) -> 
         parent = await guest.execute_held("/run/kit/bin/busybox tr '\\0' ' ' < /proc/$PPID/cmdline")
         assert parent.stdout.startswith(b"guest hold ")
 
-    in_guest(machine, work)
+    in_guest(greeting, work)
 
 
-def test_a_command_of_the_hold_ends_whole_and_without_the_hold_another_one_runs(start: Start) -> None:
-    machine = wait_ready(start())
+def test_a_command_of_the_hold_ends_whole_and_without_the_hold_another_one_runs(greeting: harness.Machine) -> None:
     escaped = (
         "B=/run/kit/bin/busybox; $B setsid $B setsid sh -c 'echo $$ > /tmp/pid; exec $0 sleep 999' $B & $B sleep 999"
     )
@@ -237,4 +240,4 @@ def test_a_command_of_the_hold_ends_whole_and_without_the_hold_another_one_runs(
             await guest.execute_held("echo run >> /tmp/runs; kill -9 $PPID; sleep 999")
         assert (await guest.execute_held("cat /tmp/runs")).stdout == b"run\n"
 
-    in_guest(machine, work)
+    in_guest(greeting, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -40,22 +41,34 @@ def states(machine: harness.Machine) -> dict[str, guest.WorkloadState]:
 
 
 def wait_for_state(machine: harness.Machine, name: str, state: str) -> guest.WorkloadState:
-    deadline = time.monotonic() + harness.HANG_SECONDS
-    while time.monotonic() < deadline:
-        found = states(machine).get(name)
-        if found is not None and found.state == state:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{name} is {found}")
+    found: guest.WorkloadState | None = None
+
+    async def look(session: GuestSession) -> None:
+        nonlocal found
+        while found is None or found.state != state:
+            found = {each.name: each for each in await guest.list_workloads(session)}.get(name)
+            await asyncio.sleep(0.1)
+
+    try:
+        call_session(machine, look)
+    except TimeoutError:
+        raise AssertionError(f"{name} is {found}") from None
+    assert found is not None
+    return found
 
 
-def test_workloads_change_while_the_machine_runs(start: Start) -> None:
+def test_workloads_change_while_the_machine_runs_and_one_that_does_not_fit_changes_nothing(start: Start) -> None:
     kept = script("kept", "exec sleep 999")
-    machine = wait_ready(start(workloads=(kept, script("short", "exit 3", restart=NEVER))))
+    short = script("short", "exit 3", restart=NEVER)
+    machine = wait_ready(start(workloads=(kept, short), env={"LARGE": "x" * 100_000}))
     before = wait_for_state(machine, "kept", "running")
     ended = wait_for_state(machine, "short", "exited")
     assert (ended.exit_code, ended.pid, ended.restarts) == (3, None, 0)
     assert before.started_at is not None
+    large = script("large", "exec sleep 1", env={"MORE": "x" * 120_000, "AND": "y" * 60_000})
+    with pytest.raises(GuestCommandInvalid, match="larger than"):
+        call(machine, guest.put_workload, large)
+    assert states(machine) == {"kept": before, "short": ended}
     added = script("web", "echo up $A; exec sleep 998", env={"A": "one"}, user="dev", working_dir="/tmp")
     call(machine, guest.put_workload, added)
     first = wait_for_state(machine, "web", "running")
@@ -108,12 +121,3 @@ def test_a_workload_is_stopped_with_its_children_and_started_again(start: Start)
         call(machine, guest.start_workload, "other")
     with pytest.raises(GuestCommandInvalid, match="not a name"):
         call(machine, guest.stop_workload, "../main")
-
-
-def test_a_workload_that_does_not_fit_changes_nothing(start: Start) -> None:
-    machine = wait_ready(start(workloads=(script("kept", "exec sleep 999"),), env={"LARGE": "x" * 100_000}))
-    before = wait_for_state(machine, "kept", "running")
-    large = script("large", "exec sleep 1", env={"MORE": "x" * 120_000, "AND": "y" * 60_000})
-    with pytest.raises(GuestCommandInvalid, match="larger than"):
-        call(machine, guest.put_workload, large)
-    assert states(machine) == {"kept": before}

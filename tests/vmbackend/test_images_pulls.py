@@ -28,6 +28,7 @@ from tests.vmbackend.stores import (
 from vmbackend import errors
 from vmbackend.images.build import add_directory_image
 from vmbackend.images.store import ImageSettings, ImageStore
+from vmbackend.orphaned_tools import kill_orphaned_tools
 
 __all__ = ["deep_root", "rootfs", "store"]
 pytestmark = pytest.mark.host
@@ -144,9 +145,12 @@ store.ensure("localhost/big", progress=progress, deadline=time.monotonic() + 60)
 
 
 def wait_for_tools(root: Path) -> None:
-    """Wait until the tools of a killed pull have ended: the kernel kills them shortly after it."""
+    """Wait until the tools of a killed pull have ended: the kernel kills them shortly after it, but for one that was
+    just being confined, which the next process kills.
+    """
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
+        kill_orphaned_tools()
         if not any(refers_to(process, str(root).encode()) for process in Path("/proc").glob("[0-9]*")):
             return
         time.sleep(0.02)

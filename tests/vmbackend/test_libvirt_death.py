@@ -78,7 +78,7 @@ _OTHER_PROCESS = """
     if step == "begin-and-die-in-sleep":
         threading.Thread(target=driver.sleep, args=("m1",), daemon=True).start()
         kill_self_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
-    if step == "begin-and-sleep":
+    if step == "sleep":
         driver.sleep("m1")
     if step == "begin-two":
         prepare(number=2)
@@ -186,39 +186,35 @@ def test_an_exit_code_written_without_a_driver_is_reported_before_the_stop(step:
     assert "found off" in output
 
 
-def test_a_driver_killed_during_sleep_leaves_a_running_or_sleeping_machine(step: Step) -> None:
+def test_a_driver_killed_during_sleep_or_wake_leaves_a_machine_that_the_next_one_continues(step: Step) -> None:
     step("begin-and-die-in-sleep")
     output = step("report-state", "0")
     assert "found running []" in output or "found asleep ['m1']" in output
     assert "now running []" in step("continue", "0")
 
-
-def test_a_driver_killed_during_wake_leaves_a_machine_that_can_be_started(step: Step) -> None:
-    assert "found asleep ['m1']" in step("begin-and-sleep", "0")
+    assert "found asleep ['m1']" in step("sleep", "0")
     step("wake-and-die")
     assert "now running []" in step("continue", "0")
 
-
-def test_a_driver_killed_between_a_restore_and_its_limits_is_followed_by_one_that_sets_them(step: Step) -> None:
-    assert "found asleep ['m1']" in step("begin-and-sleep", "0")
+    # Between the restore and the limits of the process.
+    assert "found asleep ['m1']" in step("sleep", "0")
     step("wake-and-die-before-the-limits")
     output = step("resume", "0")
     assert "found paused []" in output
     assert re.search(r"resumed running \d+", output), output
+
+    # Before libvirt noted the process.
+    assert "found asleep ['m1']" in step("sleep", "0")
+    step("wake-and-die-before-the-pid")
+    output = step("continue", "0")
+    assert "found asleep ['m1']" in output
+    assert "now running []" in output
 
 
 def test_a_driver_killed_before_libvirt_noted_the_process_leaves_a_machine_that_can_be_started(step: Step) -> None:
     step("die-before-the-pid")
     output = step("continue", "0")
     assert "found off []" in output
-    assert "now running []" in output
-
-
-def test_a_driver_killed_before_libvirt_noted_the_process_of_a_wake_leaves_it_asleep(step: Step) -> None:
-    assert "found asleep ['m1']" in step("begin-and-sleep", "0")
-    step("wake-and-die-before-the-pid")
-    output = step("continue", "0")
-    assert "found asleep ['m1']" in output
     assert "now running []" in output
 
 

@@ -133,8 +133,8 @@ def test_corrupt_memory_is_dropped_and_the_next_start_is_a_cold_boot(harness: Ha
     assert harness.pool.call(address, _get) == b"content"
 
 
-def test_a_machine_keeps_running_when_its_memory_does_not_fit_on_the_disk(harness: Harness):
-    address = harness.running_machine()
+def test_a_machine_keeps_running_when_its_memory_does_not_fit_on_the_disk(machine: Machine):
+    harness, address = machine.harness, machine.address
     harness.fill_disk(harness.driver)
     with pytest.raises(CapacityExceeded):
         harness.driver.sleep(address.machine_id)

@@ -34,6 +34,11 @@ def log_text(*names: str) -> str:
     return f"/run/kit/bin/busybox cut -d' ' -f4- {paths}"
 
 
+def text_of_records(log: str) -> str:
+    """The same of the contents of a log, in the host."""
+    return "".join(f"{line.split(' ', 3)[3]}\n" for line in log.split("\n")[:-1])
+
+
 @dataclass
 class Machine:
     """A running QEMU. `close` kills it in any state."""
@@ -147,6 +152,20 @@ class Machine:
         self.process.kill()
         self.process.wait()
         self.events.close()
+
+    def file_on_disk(self, path: str) -> str:
+        """A file that the guest has written or changed, read from the disk of a machine that is off: the next boot
+        would take seconds.
+        """
+        return self._tool("debugfs", "-R", f"cat /upper{path}")
+
+    def needs_recovery(self) -> bool:
+        """Whether the file system of a machine that is off was not unmounted."""
+        return "needs_recovery" in self._tool("dumpe2fs", "-h")
+
+    def _tool(self, name: str, *arguments: str) -> str:
+        command = [f"/sbin/{name}", *arguments, str(self.folder / "data")]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def make_disk(path: Path, size_mb: int = 256) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
+from workspaces.errors import GuestUnreachable
 from workspaces.models import Activity, Workspace
 from workspaces.rows import delete_row
 from workspaces.ssh import services as ssh
@@ -18,6 +20,7 @@ from workspaces.states import Status
 from workspaces.workload_changes import services as workloads
 
 pytestmark = pytest.mark.django_db(transaction=True)
+FAR = math.inf  # no end of the time for renewals
 
 
 class LateGuest:
@@ -55,7 +58,7 @@ def test_a_key_that_was_revoked_just_before_is_revoked(api: Caller, monkeypatch:
 
     guest = LateGuest(revoke)
     monkeypatch.setattr(ssh, "configure_ssh", lambda each: guest.configure(list(each.ssh_keys)))
-    ssh.renew_access(now(row))
+    assert ssh.renew_access(now(row), FAR) == ""
     assert guest.has == [[stays], [stays, revoked], [stays]]
     assert now(row).ssh_stale is False
 
@@ -76,7 +79,7 @@ def test_a_workload_that_was_changed_just_before_is_changed(
     monkeypatch.setattr(workloads, "address_of", lambda _: None)
     monkeypatch.setattr(workloads, "guest_pool", StartingPool)
     if act == "renew":
-        workloads.renew_workloads(now(row))
+        assert workloads.renew_workloads(now(row), FAR) == ""
     else:
         workloads.workload_start(workspace=now(row), actor="owner", name="web")
     assert guest.has == [["new"], ["old"], ["new"]]
@@ -89,6 +92,55 @@ class StartingPool:
     def call(self, *_: Any) -> None: ...
 
 
+def applied_elsewhere(row: Workspace, revoked: str) -> None:
+    """Another request revokes the key, applies that, and is done."""
+    changed = ssh.ssh_key_remove(workspace=now(row), actor="owner", key=fingerprint(revoked))
+    assert ssh.apply_in_guest(changed) is None
+    assert now(row).ssh_stale is False
+
+
+@pytest.mark.parametrize("then", ["paused", "unreachable", "changed again"])
+def test_who_cannot_make_up_for_an_older_key_leaves_it_marked(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    stays, revoked = key(), key()
+    row = make_workspace(api.account, status=Status.RUNNING, ssh_enabled=True, ssh_keys=[stays, revoked])
+    guest = LateGuest(lambda: applied_elsewhere(row, revoked))
+
+    def configure(each: Workspace) -> None:
+        late = len(guest.has) >= 2
+        if late and then == "unreachable":
+            raise GuestUnreachable
+        guest.configure(list(each.ssh_keys))
+        if len(guest.has) == 2 and then == "paused":
+            Workspace.objects.filter(pk=row.pk).update(status=Status.PAUSED)
+        if late or (then == "changed again" and len(guest.has) == 2):
+            Workspace.objects.filter(pk=row.pk).update(ssh_keys=[stays, key()])
+
+    monkeypatch.setattr(ssh, "configure_ssh", configure)
+    assert ssh.apply_in_guest(now(row)) is not None
+    assert guest.has[1] == [stays, revoked]
+    assert now(row).ssh_stale is True
+
+
+def test_who_cannot_make_up_for_an_older_workload_leaves_it_marked(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = make_workspace(api.account, status=Status.RUNNING, workloads=[{"name": "web", "cmd": ["old"]}])
+
+    def change() -> None:
+        changed = workloads.workload_change(workspace=now(row), actor="owner", name="web", changes={"cmd": ["new"]})
+        assert workloads.apply_in_guest(changed, "web") is None
+        assert now(row).stale_workloads == []
+        Workspace.objects.filter(pk=row.pk).update(status=Status.PAUSED)
+
+    guest = LateGuest(change)
+    monkeypatch.setattr(workloads, "configure_workload", lambda _, name, wanted: guest.configure(list(wanted.cmd)))
+    assert workloads.apply_in_guest(now(row), "web") is not None
+    assert guest.has == [["new"], ["old"]]
+    assert now(row).stale_workloads == ["web"]
+
+
 @pytest.mark.parametrize("renewed", ["ssh", "workloads"])
 def test_a_workspace_that_was_deleted_just_before_is_no_fault(
     api: Caller, monkeypatch: pytest.MonkeyPatch, renewed: str
@@ -99,6 +151,6 @@ def test_a_workspace_that_was_deleted_just_before_is_no_fault(
     monkeypatch.setattr(ssh, "configure_ssh", guest.configure)
     monkeypatch.setattr(workloads, "configure_workload", lambda *_: guest.configure("web"))
     held = now(row)
-    ssh.renew_access(held) if renewed == "ssh" else workloads.renew_workloads(held)
+    assert (ssh.renew_access if renewed == "ssh" else workloads.renew_workloads)(held, FAR) == ""
     assert len(guest.has) == 1
     assert not Activity.objects.filter(event__endswith="_not_changed").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +132,8 @@ def _run(
         _wait(process, job, tick)
     finally:
         if process.returncode is None:
-            process.kill()
+            # Its group: bwrap's inner process does not yet die with the outer one while they are being set up.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         # A confined tool is killed by the kernel just after the process that was waited for: its pipes say when.
         out.join(_END_SECONDS)

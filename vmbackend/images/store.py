@@ -33,6 +33,7 @@ from vmbackend.images.registry import (
 )
 from vmbackend.images.types import Image, ImageConfig, ImageSettings, Job, never_cancelled
 from vmbackend.locks import try_lock, wait_lock
+from vmbackend.orphaned_tools import kill_orphaned_tools
 from vmbackend.trees import remove_tree
 
 __all__ = ["Image", "ImageConfig", "ImageSettings", "ImageStore"]
@@ -103,7 +104,11 @@ class ImageStore:
         return removed
 
     def sweep(self) -> builtins.list[str]:
-        """Remove scratch of dead pulls, and unused lock files; returns the names. Called at start-up."""
+        """Remove scratch of dead pulls, and unused lock files; returns the names. Called at start-up.
+
+        Tools that outlived their pull are killed first.
+        """
+        kill_orphaned_tools()
         removed: builtins.list[str] = []
         for path in sorted(self._scratch.iterdir()):
             with try_lock(self._locks / path.name[:64]) as free:
@@ -176,7 +181,9 @@ class ImageStore:
 
     def _clear(self, hexed: str) -> None:
         """Remove stale scratch of this digest, whose lock is held, and an entry of another architecture."""
-        for path in (*self._scratch.glob(f"{hexed}-*"), self._images / hexed):
+        if stale := list(self._scratch.glob(f"{hexed}-*")):
+            kill_orphaned_tools()
+        for path in (*stale, self._images / hexed):
             remove_tree(path)
 
     def _publish(self, out: Path, hexed: str) -> None:

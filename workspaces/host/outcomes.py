@@ -19,14 +19,13 @@ from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.host import machine_events
 from workspaces.host.context import Context
+from workspaces.host.guest_renewals import renew_guest
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
 from workspaces.operations import queue
 from workspaces.rows import lock_and_read, update_if
-from workspaces.ssh.services import renew_access
 from workspaces.states import TRANSITIONAL, Provisioning, Status
 from workspaces.transitions import TransitionLost, transition
-from workspaces.workload_changes.services import renew_workloads
 
 STATUS_OF = {
     MachineState.RUNNING: Status.RUNNING,
@@ -138,8 +137,7 @@ def succeed_running(context: Context, event: str, message: str, **fields: Any) -
 def after_start(context: Context) -> None:
     """Apply what was postponed until the workspace runs: the end of its machine, changes of SSH and of workloads."""
     machine_events.settle_machine_end(context.operation, context.driver)
-    renew_access(context.workspace)
-    renew_workloads(context.workspace)
+    renew_guest(context.workspace)
 
 
 def fail_as_observed(context: Context, code: str, message: str, **fields: Any) -> None:

@@ -19,6 +19,7 @@ from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError
 from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
+from workspaces.host.guest_renewals import GuestRenewals
 from workspaces.host.operation_shares import OperationShares
 from workspaces.operations import queue
 
@@ -46,6 +47,7 @@ class HostRuntime:
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
         self._console_publisher = ConsolePublisher(name, driver.boot_log)
+        self.guest_renewals = GuestRenewals(name)
         env = settings.ENV
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
@@ -82,6 +84,7 @@ class HostRuntime:
         """End the threads and disconnect; machines continue to run."""
         self._ended.set()
         self.disk_guard.stop()
+        self.guest_renewals.stop()
         self._events.put(None)
         self._console_publisher.stop()
         for thread in self._threads:

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from common.index_operations import AddIndexBesideWriters
+from common.index_operations import AddIndexBesideWriters, RemoveIndexIfThere
 from common.prefix_keys import PrefixKey
 
 
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             model_name='activity',
             index=models.Index(fields=['workspace_id', '-id'], name='activity_of_workspace'),
         ),
-        migrations.RemoveIndex(model_name='activity', name='activity_by_workspace'),
+        RemoveIndexIfThere(model_name='activity', name='activity_by_workspace'),
         AddIndexBesideWriters(
             model_name='activity',
             index=models.Index(fields=['event', '-id'], name='activity_by_event'),

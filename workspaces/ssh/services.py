@@ -6,18 +6,20 @@ Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed th
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Collection, Sequence
+from copy import copy
 from typing import Any
 
 from django.db import transaction
 
 from common.connections import release_connection
 from common.errors import DomainError, NotFound
-from workspaces.audit import record_activity
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guests import configure_ssh
 from workspaces.models import Workspace
-from workspaces.rows import lock_current, update_unless_changed, write_columns
+from workspaces.rows import lock_current, update_row, update_unless_changed, write_columns
 from workspaces.ssh.keys import fingerprint
 from workspaces.states import Status
 
@@ -72,33 +74,54 @@ def keys_without(lines: Sequence[str], key: str) -> list[str]:
 def apply_in_guest(workspace: Workspace) -> str | None:
     """Configure a running guest as the row says, outside of any transaction. None, or why it applies later.
 
-    A change that could not be applied is applied by the next resume, wake or start.
+    A change that could not be applied is applied by the next resume, wake or start, or by the host within some minutes
+    (`host.guest_renewals`).
     """
-    for _ in range(APPLY_ATTEMPTS):
-        if workspace.status != Status.RUNNING:
-            return f"The workspace is {workspace.status}; it applies at the next start."
-        release_connection()
-        try:
-            if _apply_once(workspace, "status"):
-                return None
-        except NotFound:  # it was deleted while the guest was asked
-            raise
-        except DomainError as exc:
-            logger.warning("ssh of %s: %s", workspace.pk, exc.message)
-            return f"{exc.message} It applies at the next start."
-    return "The access was changed by concurrent requests; read it again."
+    if workspace.status != Status.RUNNING:
+        return f"The workspace is {workspace.status}; it applies at the next start."
+    try:
+        if _apply(workspace, frozenset({Status.RUNNING})):
+            return None
+    except NotFound:  # it was deleted while the guest was asked
+        raise
+    except DomainError as exc:
+        logger.warning("ssh of %s: %s", workspace.pk, exc.message)
+        return f"{exc.message} It is tried again, at the latest at the next start."
+    return "The access was changed at the same time; it is applied within minutes, or at the next start."
 
 
-def _apply_once(workspace: Workspace, *also: str) -> bool:
-    """False where the row has changed since it was read; the instance has its columns, and `also`, as they are now.
+def _apply(workspace: Workspace, reachable: Collection[Status], until: float = math.inf) -> bool:
+    """Configure the guest until the row is as it was before, while its status is one of `reachable` and until that time
+    (`time.monotonic`). False where it never was, or was not known to be: then the row is stale.
 
-    The guest may have got the older access after the newer one, which another process applied and marked as applied:
-    who gets False configures it again. Raises GuestUnreachable, NotFound.
+    The guest may have got the older access after the newer one, which another process applied and marked as applied. So
+    who does not end with the row's own access leaves it marked as not applied. Raises GuestUnreachable, NotFound.
+    """
+    try:
+        for _ in range(APPLY_ATTEMPTS):
+            if workspace.status not in reachable or time.monotonic() >= until:
+                break
+            release_connection()
+            if _apply_once(workspace):
+                return True
+    except NotFound:
+        raise
+    except Exception:  # whether it got there is not known, or may still get there
+        update_row(workspace, ssh_stale=True)
+        raise
+    update_row(workspace, ssh_stale=True)
+    return False
+
+
+def _apply_once(workspace: Workspace) -> bool:
+    """False where the row has changed since it was read; the instance has its columns as they are now.
+
+    Raises GuestUnreachable, NotFound.
     """
     before = _access(workspace)
     configure_ssh(workspace)
     try:
-        workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", *also])
+        workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "status"])
     except Workspace.DoesNotExist as exc:
         raise NotFound from exc
     if _access(workspace) != before:
@@ -112,20 +135,25 @@ def mark_access_applied(workspace: Workspace) -> None:
     update_unless_changed(workspace, ("ssh_enabled", "ssh_keys"), ssh_stale=False)
 
 
-def renew_access(row: Workspace) -> None:
-    """Apply, in a guest that has just started, resumed or woken, changes that it missed."""
-    changed = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=GUEST_REACHABLE)
-    if not changed.exists():
-        return
-    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])
+def renew_access(row: Workspace, until: float) -> str:
+    """Apply, in a guest that runs, changes that it missed, until that time (`time.monotonic`). Empty, or why they wait.
+
+    For a guest that has just started, resumed or woken, and for one that runs and did not answer before.
+    """
+    known = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=GUEST_REACHABLE)
+    columns = known.values("ssh_enabled", "ssh_keys", "status").first()
+    if columns is None:
+        return ""
+    seen = copy(row)  # its operation compares the status of `row` with the database's
+    for name, value in columns.items():
+        setattr(seen, name, value)
     try:
-        for _ in range(APPLY_ATTEMPTS):
-            if _apply_once(row):
-                break
+        applied = _apply(seen, GUEST_REACHABLE, until)
     except NotFound:
-        return  # it was deleted while the guest was asked
+        return ""  # it was deleted while the guest was asked
     except DomainError as exc:
-        record_activity(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
+        return f"The change of SSH access waits: {exc.message}"
+    return "" if applied else "The change of SSH access waits: it is being changed."
 
 
 def _access(workspace: Workspace) -> tuple[bool, list[str]]:

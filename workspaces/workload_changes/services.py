@@ -6,8 +6,11 @@ Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
 from typing import Any
 
 from django.db import transaction
@@ -20,7 +23,13 @@ from vmbackend.guest.records import workload_records
 from vmbackend.guest.workloads import start_workload, stop_workload
 from workspaces.audit import record_activity
 from workspaces.errors import VmMissing, WorkloadDisabled, WorkloadExists, WorkloadLimit, WorkloadNotFound
-from workspaces.guests import WORKLOAD_SECONDS, address_of, configure_workload, guest_errors
+from workspaces.guests import (
+    WORKLOAD_SECONDS,
+    address_of,
+    configure_workload,
+    guest_errors,
+    guest_workload_names,
+)
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, update_row, write_columns
 from workspaces.states import Status
@@ -32,6 +41,9 @@ logger = logging.getLogger(__name__)
 COLUMNS = ("status", "workloads", "stale_workloads", "ip", "ssh_host_key", "control_port")
 # Another request may change the row while the guest is being changed: then it is changed once more.
 APPLY_ATTEMPTS = 5
+# Names that are kept of those that the guest may have otherwise than the row; with more, all are looked at.
+MAX_STALE = 64
+ALL = "*"  # no name of a workload
 # Of all together, as records: the machine's configuration has 256 KiB in all.
 MAX_RECORDS = 192 * 1024
 # States in which the guest responds.
@@ -80,39 +92,74 @@ def saved_item(workspace: Workspace, name: str) -> dict[str, Any]:
 def apply_in_guest(workspace: Workspace, name: str) -> str | None:
     """Change a running guest as the row says, outside of any transaction. None, or why it applies later.
 
-    A change that could not be applied is applied by the next resume, wake or start.
+    A change that could not be applied is applied by the next resume, wake or start, or by the host within some minutes
+    (`host.guest_renewals`).
     """
-    for _ in range(APPLY_ATTEMPTS):
-        if workspace.status != Status.RUNNING:
-            return f"The workspace is {workspace.status}; it applies when it runs."
-        release_connection()
-        try:
-            if _apply_once(workspace, name):
-                return None
-        except NotFound:  # it was deleted while the guest was asked
-            raise
-        except DomainError as exc:
-            logger.warning("workload %s of %s: %s", name, workspace.pk, exc.message)
-            return f"{exc.message} It applies at the next start."
-    return "The workload was changed by concurrent requests; read it again."
+    if workspace.status != Status.RUNNING:
+        return f"The workspace is {workspace.status}; it applies when it runs."
+    try:
+        if _apply(workspace, name, frozenset({Status.RUNNING})):
+            return None
+    except NotFound:  # it was deleted while the guest was asked
+        raise
+    except DomainError as exc:
+        logger.warning("workload %s of %s: %s", name, workspace.pk, exc.message)
+        return f"{exc.message} It is tried again, at the latest at the next start."
+    return "The workload was changed at the same time; it is applied within minutes, or at the next start."
 
 
-def renew_workloads(row: Workspace) -> None:
-    """Apply, in a guest that has just started, resumed or woken, changes that it missed."""
-    changed = Workspace.objects.filter(pk=row.pk, status__in=GUEST_REACHABLE).exclude(stale_workloads=[])
-    if not changed.exists():
-        return
-    row.refresh_from_db(fields=["workloads", "stale_workloads"])
-    for name in list(row.stale_workloads):
-        try:
-            for _ in range(APPLY_ATTEMPTS):
-                if _apply_once(row, name):
-                    break
-        except NotFound:
-            return  # it was deleted while the guest was asked
-        except DomainError as exc:
-            message = f"The change of the workload {name} waits for the next start: {exc.message}"
-            record_activity(row, "workload_not_changed", message)
+def renew_workloads(row: Workspace, until: float) -> str:
+    """Apply, in a guest that runs, changes that it missed, until that time (`time.monotonic`). Empty, or why some wait.
+
+    For a guest that has just started, resumed or woken, and for one that runs and did not answer before. The first
+    change that fails ends it: a guest that does not answer costs one call.
+    """
+    columns = (
+        Workspace.objects.filter(pk=row.pk, status__in=GUEST_REACHABLE)
+        .exclude(stale_workloads=[])
+        .values("workloads", "stale_workloads", "status")
+        .first()
+    )
+    if columns is None:
+        return ""
+    seen = copy(row)  # its operation compares the status of `row` with the database's
+    for column, value in columns.items():
+        setattr(seen, column, value)
+    name = ""
+    try:
+        for name in _stale_names(seen):
+            if time.monotonic() >= until:
+                return "Changes of workloads wait: there was no time for all of them."
+            if not _apply(seen, name, GUEST_REACHABLE, until):
+                return f"The change of the workload {name} waits: it is being changed."
+        _mark_all_applied(seen, columns["workloads"])
+    except NotFound:
+        return ""  # it was deleted while the guest was asked
+    except DomainError as exc:
+        return f"The change of the workload {name} waits: {exc.message}" if name else exc.message
+    return ""
+
+
+def _stale_names(row: Workspace) -> list[str]:
+    """Raises GuestUnreachable."""
+    if ALL not in row.stale_workloads:
+        return list(row.stale_workloads)
+    return sorted({item["name"] for item in row.workloads} | set(guest_workload_names(row)))
+
+
+def mark_workloads_applied(row: Workspace, items: list[dict[str, Any]]) -> None:
+    """Of a machine that was defined with these, and has not started: none is stale, unless they have changed since."""
+    with suppress(NotFound):
+        _mark_all_applied(row, items, also_named=True)
+
+
+@transaction.atomic
+def _mark_all_applied(row: Workspace, items: list[dict[str, Any]], *, also_named: bool = False) -> None:
+    """`also_named`: also those that are stale by their names, and not only the mark for all. Raises NotFound."""
+    now = Workspace(pk=row.pk)
+    lock_current(now, ("workloads", "stale_workloads"))
+    if now.stale_workloads and now.workloads == items and (also_named or ALL in now.stale_workloads):
+        update_row(row, stale_workloads=[])
 
 
 def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
@@ -121,9 +168,8 @@ def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
     item = saved_item(workspace, name)
     if item and not item.get("enabled", True):
         raise WorkloadDisabled
-    for _ in range(APPLY_ATTEMPTS if item else 0):
-        if _apply_once(workspace, name):
-            break
+    if item:
+        _apply(workspace, name, frozenset({Status.RUNNING}))
     with guest_errors(), _known_workload():
         guest_pool().call(address, lambda session: start_workload(session, name), WORKLOAD_SECONDS)
     record_activity(workspace, "workload_started", f"The workload {name} was started.", actor=actor)
@@ -153,11 +199,46 @@ def _configure(workspace: Workspace, name: str, item: dict[str, Any]) -> None:
     configure_workload(workspace, name, workload(item) if item and item.get("enabled", True) else None)
 
 
+def _apply(workspace: Workspace, name: str, reachable: Collection[Status], until: float = math.inf) -> bool:
+    """Configure the workload until the row is as it was before, while the status is one of `reachable` and until that
+    time (`time.monotonic`). False where it never was: then it is stale.
+
+    The guest may have got the older workload after the newer one, which another process applied and marked as applied.
+    So who does not end with the row's own leaves it marked as stale. Raises GuestUnreachable, CommandInvalid, NotFound.
+    """
+    try:
+        for _ in range(APPLY_ATTEMPTS):
+            if workspace.status not in reachable or time.monotonic() >= until:
+                break
+            release_connection()
+            if _apply_once(workspace, name):
+                return True
+    except NotFound:
+        raise
+    except Exception:  # whether it got there is not known, or may still get there
+        _mark_stale(workspace, name)
+        raise
+    _mark_stale(workspace, name)
+    return False
+
+
+@transaction.atomic
+def _mark_stale(workspace: Workspace, name: str) -> None:
+    with suppress(NotFound):
+        lock_current(workspace, ("stale_workloads",))
+        update_row(workspace, stale_workloads=_with_stale(workspace.stale_workloads, name))
+
+
+def _with_stale(names: list[str], name: str) -> list[str]:
+    """At most MAX_STALE names, or the mark for all: an owner can add and remove as many as there are names."""
+    found = sorted({*names, name})
+    return [ALL] if ALL in found or len(found) > MAX_STALE else found
+
+
 def _apply_once(workspace: Workspace, name: str) -> bool:
     """False where the row has changed since it was read; the instance has its columns as they are now.
 
-    The guest may have got the older workload after the newer one, which another process applied and marked as applied:
-    who gets False configures it again. Raises GuestUnreachable, CommandInvalid, NotFound.
+    Raises GuestUnreachable, CommandInvalid, NotFound.
     """
     item = saved_item(workspace, name)
     _configure(workspace, name, item)
@@ -185,7 +266,7 @@ def _write(workspace: Workspace, event: str, name: str, actor: str, items: list[
     """Raises ValidationError: too large for a machine."""
     if sum(len(workload_records(workload(each))) for each in items) > MAX_RECORDS:
         raise ValidationError(details={"workloads": [f"All together they have more than {MAX_RECORDS} bytes."]})
-    stale = sorted({*workspace.stale_workloads, name})
+    stale = _with_stale(workspace.stale_workloads, name)
     word = event.rpartition("_")[2]
     detail = f"The workload {name} was {word}."
     return write_columns(workspace, event, detail, actor, workloads=items, stale_workloads=stale)

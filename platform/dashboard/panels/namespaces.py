@@ -22,8 +22,8 @@ from common.admin_columns import (
     time_text,
 )
 from common.admin_pages import Bar, Chart, Panel, page, panel, table
-from credits.admin_columns import used_share
 from credits.models import Balance, Spending
+from credits.quota_shares import used_share
 from credits.selectors import recent_entries, spending_of, timeline_of
 from dashboard.panels.columns import ENTRIES, STAFF, WORKSPACES, audit
 from namespaces.models import Namespace, NamespaceActivity

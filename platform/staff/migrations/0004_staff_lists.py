@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from common.index_operations import AddIndexBesideWriters
+from common.index_operations import AddIndexBesideWriters, RemoveIndexIfThere
 
 
 class Migration(migrations.Migration):
@@ -33,5 +33,5 @@ class Migration(migrations.Migration):
             model_name='staffentry',
             index=models.Index(fields=['user_name', '-id'], name='staff_entry_of_user'),
         ),
-        migrations.RemoveIndex(model_name='staffentry', name='staff_entry_by_user'),
+        RemoveIndexIfThere(model_name='staffentry', name='staff_entry_by_user'),
     ]

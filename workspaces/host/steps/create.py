@@ -27,6 +27,7 @@ from workspaces.rows import update_row
 from workspaces.ssh.services import mark_access_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
+from workspaces.workload_changes.services import mark_workloads_applied
 
 # The progress, 0 to 100, at which each phase begins.
 PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
@@ -103,7 +104,8 @@ def prepare_machine(context: Context) -> None:
 def define_machine(context: Context) -> None:
     """Define the machine as its row describes it; for create and every start."""
     row = context.workspace
-    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # they may change during an operation
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "workloads"])  # they may change during an operation
+    workloads = list(row.workloads)
     with network.hold_current_policy(row):
         identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
         network.mark_policy_applied(row)
@@ -117,6 +119,7 @@ def define_machine(context: Context) -> None:
         columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
         update_row(row, **columns)
     mark_access_applied(row)
+    mark_workloads_applied(row, workloads)
 
 
 def is_to_start(context: Context) -> bool:

@@ -13,6 +13,7 @@ from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.host import machine_events, restarts
 from workspaces.host.context import Context, finish_cancelled
+from workspaces.host.guest_renewals import renew_guest
 from workspaces.host.outcomes import (
     destroy_machine,
     fail_as_observed,
@@ -28,9 +29,7 @@ from workspaces.host.steps.create import define_machine, ensure_image, wait_for_
 from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.rows import update_unless_changed
-from workspaces.ssh.services import renew_access
 from workspaces.states import HOST_DOWN, Status
-from workspaces.workload_changes.services import renew_workloads
 
 
 def no_preparation(context: Context) -> None:
@@ -216,8 +215,7 @@ def resync_guest(context: Context) -> None:
         context.driver.resync_guest(context.workspace.pk)
     except BackendError as exc:
         record_activity(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
-    renew_access(context.workspace)
-    renew_workloads(context.workspace)
+    renew_guest(context.workspace)
 
 
 def complete_resume(context: Context) -> None:
