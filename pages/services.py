@@ -7,13 +7,13 @@ next look applies it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.models import Account
+from common.commits import call_after_commit
 from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from domains.models import TargetKind
@@ -155,7 +155,7 @@ def pages_follow(account: Account) -> None:
     pages = list(Page.objects.filter(account=account).order_by("pk"))
     targets_changed(TargetKind.PAGE, [page.pk for page in pages])
     for page in pages[:PUBLISHED_AT_ONCE]:
-        transaction.on_commit(partial(publication.publish_page, page), robust=True)
+        call_after_commit(publication.publish_page, page)
 
 
 def lock_page(page: Page) -> Page:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -59,3 +62,29 @@ def test_an_address_that_is_none_is_a_message(url: str) -> None:
 def test_a_pool_that_is_no_number_is_a_message() -> None:
     with pytest.raises(ImproperlyConfigured, match="PLATFORM_DATABASE_URL"):
         database("postgresql:///n?pool_size=many", persistent=False)
+
+
+POOL_SIZE = 'from config.settings import DATABASES; print(DATABASES["default"]["OPTIONS"]["pool"]["max_size"])'
+
+
+@pytest.mark.parametrize(
+    ("role", "options", "size"),
+    [("api", "", 20), ("vmhost", "", 40), ("vmhost", "?pool_size=12", 12)],
+)
+def test_vmhost_has_a_connection_for_each_of_its_threads_unless_the_address_says_how_many(
+    role: str, options: str, size: int
+) -> None:
+    environment = {
+        **os.environ,
+        "PLATFORM_ROLE": role,
+        "PLATFORM_DATABASE_URL": f"postgresql:///name{options}",
+        "PLATFORM_VMHOST_THREADS": "32",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = [sys.executable, "-c", POOL_SIZE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert int(done.stdout) == size
+
+
+def test_a_process_of_few_threads_has_the_pool_of_all() -> None:
+    assert database("postgresql:///name", persistent=False, threads=3)["OPTIONS"]["pool"]["max_size"] == 20

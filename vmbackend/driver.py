@@ -19,6 +19,7 @@ Rules that hold for every method:
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -71,10 +72,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MachineEnd:
-    """How a machine's last process ended. `exit_code`: of its main process, if the guest reported it before."""
+    """How a machine's last process ended. `exit_code`: of its main process, if the guest reported it before.
+
+    `is_final` False: reports about the end are not processed yet. `reason` is what the hypervisor says until then; the
+    STOPPED event that follows may have another one.
+    """
 
     reason: StopReason
     exit_code: int | None = None
+    is_final: bool = True
 
 
 class WorkloadRestart(StrEnum):
@@ -176,6 +182,7 @@ class Inventory:
     taps: frozenset[str]
     firewall: frozenset[str]
     saved: frozenset[str] = frozenset()  # machine ids with saved memory, complete or partial, in any place
+    read_at: float = field(default_factory=time.monotonic, compare=False)  # monotonic clock; not before it was read
 
     def ids(self) -> frozenset[str]:
         """All machine ids that occur."""
@@ -243,8 +250,8 @@ class Driver(Networking, Powered, Metered, ABC):
     def last_end(self, machine_id: str) -> MachineEnd:
         """How the last process of a machine that is off or absent ended.
 
-        With everything that its guest had reported by then, also where those events are not delivered yet. Raises
-        BackendUnavailable.
+        With everything that its guest had reported by then, also where those events are not delivered yet. Final when
+        the STOPPED event of that process is delivered, or before. Raises BackendUnavailable.
         """
 
     @abstractmethod

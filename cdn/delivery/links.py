@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,9 @@ from cdn.storage.places import FOLDER_MODE, cdn_folder
 if TYPE_CHECKING:
     from cdn.models import File
 
+# Of making a link. A removal of its folder at the same moment spoils one of them.
+_TRIES = 3
+
 
 def link_make(address: Address, target: Path) -> None:
     """Deliver a file of the local store. The row is locked and active: `links_withdraw` comes before this or after it.
@@ -27,11 +29,23 @@ def link_make(address: Address, target: Path) -> None:
     Idempotent: a link that is there is replaced. Raises OSError.
     """
     folder = cdn_folder("live") / address.kind / checked_id(address.file_id)
+    for left in reversed(range(_TRIES)):
+        try:
+            _link_put(folder, address.name, target)
+        except FileNotFoundError:
+            # The worker removes links of an account that was inactive a moment ago.
+            if not left:
+                raise
+        else:
+            return
+
+
+def _link_put(folder: Path, name: str, target: Path) -> None:
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     # No name of a file begins with a dot.
     beside = folder / f".{secrets.token_hex(8)}"
     beside.symlink_to(os.path.relpath(target, folder))
-    beside.replace(folder / address.name)
+    beside.replace(folder / name)
 
 
 def links_withdraw(file: File) -> None:
@@ -43,11 +57,13 @@ def links_withdraw(file: File) -> None:
 
 
 def links_remove(file_id: str) -> None:
-    """As `links_withdraw`, of a file whose row may be gone."""
+    """As `links_withdraw`, of a file whose row may be gone. Of several that do it at once each goes on to the end."""
     for kind in (INLINE, ATTACHMENT):
         folder = cdn_folder("live") / kind / checked_id(file_id)
         with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+            for name in os.listdir(folder):  # noqa: PTH208 - names alone
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 def links_list() -> Iterator[str]:

@@ -27,14 +27,14 @@ def removal_request(file_ids: list[str]) -> None:
     _send(REMOVE_TASK, [file_ids], f"the worker of the bytes of {len(file_ids)} files")
 
 
-def withdrawal_request(account_id: str, after: str) -> None:
-    """Have the links of an inactive account's files with later ids removed."""
-    _send(WITHDRAW_TASK, [account_id, after], f"the worker of the links of {account_id}")
+def withdrawal_request(account_id: str, after: str, *, delay: float = 0.0) -> None:
+    """Have the links of an inactive account's files with later ids removed, not before `delay` seconds."""
+    _send(WITHDRAW_TASK, [account_id, after], f"the worker of the links of {account_id}", delay)
 
 
-def _send(task: str, args: list[object], what: str) -> None:
+def _send(task: str, args: list[object], what: str, delay: float = 0.0) -> None:
     """Where that fails (Redis is down), the next look at the rows, or at the store, finds the same."""
     try:
-        current_app.send_task(task, args=args, queue=QUEUE, expires=EXPIRES_SECONDS)
+        current_app.send_task(task, args=args, queue=QUEUE, expires=EXPIRES_SECONDS, countdown=delay or None)
     except (OperationalError, redis.RedisError, OSError) as exc:
         logger.warning("could not notify %s: %s", what, exc)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
-from django.db import transaction
 from django.utils import timezone
 
 from cdn import hooks
@@ -15,6 +13,7 @@ from cdn.services.payments import hold_release
 from cdn.services.rows import owner_of, permit_of, write_file
 from cdn.states import UPLOADABLE, FileStatus, PermitState
 from cdn.storage import bytes_remove, local_remove, store_is_remote
+from common.commits import call_after_commit
 from common.errors import DomainError
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ def remove_on_commit(file_ids: list[str], *, stored: bool) -> None:
 
     What cannot be removed now is removed by the sweep for bytes without a row.
     """
-    transaction.on_commit(partial(_remove, file_ids, stored), robust=True)
+    call_after_commit(_remove, file_ids, stored)
 
 
 def _remove(file_ids: list[str], stored: bool) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from asgiref.sync import SyncToAsync
 from django.db import connection
 
@@ -17,6 +20,23 @@ def release_connection() -> None:
     if not connection.in_atomic_block:
         connection.close()
         give_back_thread_place()
+
+
+def release_pooled_connection() -> None:
+    """As `release_connection`, for threads that wait often and for long, of no request. On SQLite it does nothing: a
+    connection there is the thread's own, no other thread waits for it, and opening one takes longer than most queries.
+    """
+    if connection.vendor == "postgresql":
+        release_connection()
+
+
+@contextmanager
+def connection_released_after() -> Iterator[None]:
+    """For queries in the middle of a wait that holds no connection: the one they used is returned."""
+    try:
+        yield
+    finally:
+        release_pooled_connection()
 
 
 def release_thread() -> None:

@@ -13,21 +13,28 @@ from django.core.exceptions import ImproperlyConfigured
 RECONNECT_SECONDS = 2.0
 # Of `hooks` and `push`, whose one writer must not wait for a lock for good. What waits longer is repeated.
 HOOKS_LOCK_SECONDS = 5
+# The fewest connections that a pool may grow to.
+POOL_SIZE = 20
+# Of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the main
+# thread; and two to spare.
+VMHOST_THREADS = 8
 
 
-def database(url: str, *, persistent: bool, lock_seconds: int | None = None) -> dict[str, Any]:
+def database(url: str, *, persistent: bool, lock_seconds: int | None = None, threads: int = 0) -> dict[str, Any]:
     """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`.
 
     `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `persistent`: this process keeps its threads, and
     so their SQLite connections; elsewhere threads come and go. `lock_seconds`: for how long a statement waits for a
-    lock on PostgreSQL; None: as the server has it. (On SQLite every transaction waits for 20 s at most.)
+    lock on PostgreSQL; None: as the server has it. (On SQLite every transaction waits for 20 s at most.) `threads`: how
+    many of this process may need a connection at the same time; the pool can have one for each, unless the URL has a
+    `pool_size`.
     """
     try:
         parts = urlsplit(url)
         if parts.scheme == "sqlite" and len(parts.path) > 1:
             return sqlite(Path(unquote(parts.path)), persistent=persistent)
         if parts.scheme in ("postgres", "postgresql"):
-            return _postgresql(url, lock_seconds)
+            return _postgresql(url, lock_seconds, max(POOL_SIZE, threads))
     except ValueError as error:  # of the port, the size of the pool
         raise ImproperlyConfigured(f"PLATFORM_DATABASE_URL: {error}") from error
     raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use sqlite:///PATH or postgresql://...")
@@ -50,7 +57,7 @@ def sqlite(path: Path, *, persistent: bool) -> dict[str, Any]:
     }
 
 
-def _postgresql(url: str, lock_seconds: int | None) -> dict[str, Any]:
+def _postgresql(url: str, lock_seconds: int | None, pool_size: int) -> dict[str, Any]:
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     if lock_seconds is not None:
@@ -67,7 +74,7 @@ def _postgresql(url: str, lock_seconds: int | None) -> dict[str, Any]:
         "OPTIONS": {
             "pool": {
                 "min_size": 1,
-                "max_size": int(query.pop("pool_size", 20)),
+                "max_size": int(query.pop("pool_size", pool_size)),
                 "timeout": 10,
                 "reconnect_timeout": RECONNECT_SECONDS,
             },

@@ -120,6 +120,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Trac
         json_schema_extra={"default": "`localhost,127.0.0.1,[::1]`"},
     )
     database_url: str = _derived("`sqlite:///STATE/db.sqlite3`", lambda data: f"sqlite:///{data['state']}/db.sqlite3")
+    migration_wait_seconds: int = Field(default=7200, ge=1, le=_YEAR)
     redis_url: str = _derived(
         "`unix://STATE/run/redis.sock`", lambda data: f"unix://{data['short_state']}/run/redis.sock"
     )

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.templatetags.static import static
 
 from config.app_list import APPS, app_modules
-from config.database import HOOKS_LOCK_SECONDS, database
+from config.database import HOOKS_LOCK_SECONDS, VMHOST_THREADS, database
 from config.env import load_settings
 
 ENV = load_settings()
@@ -100,6 +100,7 @@ DATABASES = {
         ENV.database_url,
         persistent=ENV.role == "api",
         lock_seconds=HOOKS_LOCK_SECONDS if ENV.role in ("hooks", "push") else None,
+        threads=ENV.vmhost_threads + VMHOST_THREADS if ENV.role == "vmhost" else 0,
     )
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

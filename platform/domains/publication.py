@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
 
 from certificates.selectors import active_names, is_active
+from common.commits import call_after_commit
 from domains import hooks
 from domains.models import CustomDomain, DomainName, TargetKind
 from edge.domain_files import PORT, WWW, DomainFiles, is_name, kind_link, page_link
@@ -37,7 +38,7 @@ def _files(state: Path) -> DomainFiles:
 def publish_on_commit(names: Collection[str]) -> None:
     """Apply the rows of names once they are committed. What cannot be applied then the worker applies soon."""
     if names:
-        transaction.on_commit(partial(_publish_names, tuple(names)), robust=True)
+        call_after_commit(_publish_names, tuple(names))
 
 
 def _publish_names(names: Iterable[str]) -> int:

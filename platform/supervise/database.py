@@ -1,4 +1,6 @@
-"""Brings an instance's database up to date: `python -m supervise.database`, run once before each start.
+"""Brings an instance's database up to date: `python -m supervise.database [PARENT]`, run once before each start.
+
+PARENT is the process that runs it: where that is gone, a wait for another host ends, and nothing is migrated.
 
 One process for all of it, because each start of Django costs a second. Every step can be repeated; if the process dies
 half way the next start goes on from there.
@@ -8,9 +10,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import secrets
 import sys
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,11 +22,15 @@ from django.core.management import call_command
 
 from supervise.files import read_env_file, write_private
 from supervise.instance import Instance, load_instance
+from supervise.migration_lock import LockNotHad, take_migration_lock
 
 ADMIN_USER = "admin"
 # The exit code where no database was looked at, because of settings; they are on stderr.
 INVALID_SETTINGS = 3
-MIGRATION_LOCK = 0x6D766D  # any number, the same on every host
+# The exit code where another host has migrated for too long; likewise.
+LOCK_NOT_HAD = 4
+# How lines of stdout begin that are progress for the operator.
+REPORT = "report: "
 
 
 def main() -> None:
@@ -35,7 +41,7 @@ def main() -> None:
         _refuse_settings([str(error)])
     require_fitting_settings()
     instance = load_instance()
-    _wait_for_other_hosts()
+    _wait_for_other_hosts(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
     call_command("check", stdout=io.StringIO())
     call_command("migrate", interactive=False, verbosity=0)
     _collect_static()
@@ -61,22 +67,18 @@ def _refuse_settings(lines: list[str]) -> NoReturn:
     raise SystemExit(INVALID_SETTINGS)
 
 
-def _wait_for_other_hosts() -> None:
-    """Hosts that share a PostgreSQL migrate it one after another; the lock ends with this process's connection.
+def _wait_for_other_hosts(parent: int) -> None:
+    from django.conf import settings
 
-    Asked for again and again: a statement that waits has a snapshot, for whose end CREATE INDEX CONCURRENTLY of the
-    host that migrates would wait, which is a deadlock.
-    """
-    from django.db import connection
+    try:
+        take_migration_lock(settings.ENV.host_name, settings.ENV.migration_wait_seconds, parent, _report)
+    except LockNotHad as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        raise SystemExit(LOCK_NOT_HAD) from error
 
-    if connection.vendor != "postgresql":
-        return
-    with connection.cursor() as cursor:
-        while True:
-            cursor.execute("SELECT pg_try_advisory_lock(%s)", [MIGRATION_LOCK])
-            if cursor.fetchone() == (True,):
-                return
-            time.sleep(0.5)
+
+def _report(text: str) -> None:
+    print(f"{REPORT}{text}", flush=True)  # noqa: T201
 
 
 def _collect_static() -> None:

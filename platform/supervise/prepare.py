@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from config.env import Env
 from supervise.configuration import process_environment
 from supervise.control import exclusive_control
-from supervise.database import INVALID_SETTINGS
+from supervise.database import INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
 from vmbackend.errors import BackendError
@@ -69,10 +70,38 @@ def _step(title: str) -> Iterator[Callable[[int, str], None]]:
 def _prepare_database(instance: Instance, settings: Env) -> None:
     # Not marked as supervised: a `make down` at this moment must not end a migration half way.
     environment = process_environment(instance, settings)
-    command = [sys.executable, "-m", "supervise.database"]
-    with progress_of("Database"):
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode == INVALID_SETTINGS:
-            raise InstanceError(done.stderr.rstrip())
-        if done.returncode != 0:
-            raise InstanceError(f"The database could not be prepared:\n{done.stdout}{done.stderr}")
+    command = [sys.executable, "-m", "supervise.database", str(os.getpid())]
+    with progress_of("Database") as progress:
+        code, output = _run_reporting(command, environment, lambda text: progress(0, text))
+        if code in (INVALID_SETTINGS, LOCK_NOT_HAD):
+            raise InstanceError(output.rstrip())
+        if code != 0:
+            raise InstanceError(f"The database could not be prepared:\n{output}")
+
+
+def _run_reporting(command: list[str], environment: dict[str, str], report: Callable[[str], None]) -> tuple[int, str]:
+    """Run a command to its end; its exit code, and what it printed but for the lines that `report` has got.
+
+    Where this process is interrupted, the command is killed.
+    """
+    printed = []
+    with subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as child:
+        assert child.stdout is not None  # noqa: S101 - narrows the type
+        try:
+            for line in child.stdout:
+                if line.startswith(REPORT):
+                    report(line.removeprefix(REPORT).rstrip())
+                else:
+                    printed.append(line)
+            return child.wait(), "".join(printed)
+        except BaseException:
+            child.kill()
+            raise

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, patch
 
 import pytest
+from django.db import OperationalError, connection, transaction
 
+from accounts.models import Account
 from accounts.services import account_switch
-from cdn.delivery.addresses import address_of, file_path
-from cdn.delivery.links import links_list
+from cdn.delivery.addresses import address_of, file_path, variant_path
+from cdn.delivery.links import links_list, links_remove
 from cdn.media import notifications, withdrawal
 from cdn.models import File
 from cdn.services import deliveries
 from cdn.services.storage_check import orphans_remove
 from cdn.tasks import withdraw_links
 from tests.callers import Caller
-from tests.cdn.edge_files import files_clear, stored_file
+from tests.cdn.edge_files import files_clear, stored_file, stored_variant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,12 +44,16 @@ def worker() -> Iterator[MagicMock]:
         yield send
 
 
+def deliver(path: str) -> None:
+    address = address_of(path)
+    assert address is not None
+    assert deliveries.file_deliver(address)
+
+
 def delivered_files(account: Any, number: int) -> list[str]:
     files = [stored_file(account, f"file {each}".encode(), "text/plain") for each in range(number)]
     for file in files:
-        address = address_of(f"/{file_path(file)}")
-        assert address is not None
-        assert deliveries.file_deliver(address)
+        deliver(f"/{file_path(file)}")
     return sorted(file.pk for file in files)
 
 
@@ -103,4 +112,136 @@ def test_without_a_broker_the_rest_is_removed_with_the_orphans(api: Caller, work
     assert list(links_list()) == files[2:]
     assert File.objects.filter(account=api.account).count() == 4
     orphans_remove()
+    assert list(links_list()) == []
+
+
+def write_elsewhere(account_id: str) -> None:
+    """By another connection, which waits for a lock for a second."""
+    sqlite = connection.vendor == "sqlite"
+    try:
+        if sqlite:
+            connection.cursor().execute("PRAGMA busy_timeout = 1000")
+        with transaction.atomic():
+            if not sqlite:
+                connection.cursor().execute("SET LOCAL lock_timeout = '1s'")
+            assert Account.objects.filter(pk=account_id).update(name="written")
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def other_writer(monkeypatch: pytest.MonkeyPatch, api: Caller) -> Iterator[list[str]]:
+    """It writes the row of the account whenever links are removed. Yields the ids of the files with these links."""
+    removed: list[str] = []
+
+    def remove(file_id: str) -> None:
+        pool.submit(write_elsewhere, api.account.pk).result(120)
+        links_remove(file_id)
+        removed.append(file_id)
+
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(withdrawal, "links_remove", remove)
+        yield removed
+
+
+def test_others_write_while_links_are_removed(api: Caller, worker: MagicMock, other_writer: list[str]) -> None:
+    files = delivered_files(api.account, 6)
+    account_switch(api.account, is_active=False)
+    assert other_writer == files[:2]
+    withdraw_links(*arguments(worker))
+    assert other_writer == files
+
+
+def test_where_the_database_fails_the_rest_is_left_to_the_worker(api: Caller, worker: MagicMock) -> None:
+    files = delivered_files(api.account, 5)
+    reads = 0
+
+    def fail(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        nonlocal reads
+        if sql.startswith("SELECT") and "cdn_file" in sql:
+            reads += 1
+            raise OperationalError("database is locked")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(fail):
+        account_switch(api.account, is_active=False)
+    assert reads == 1
+    assert list(links_list()) == files
+    assert worker.call_args[1]["countdown"] == withdrawal.RETRY_SECONDS
+    first = arguments(worker)
+    with connection.execute_wrapper(fail), pytest.raises(OperationalError):
+        withdraw_links(*first)
+    withdraw_links(*arguments(worker))
+    assert list(links_list()) == []
+
+
+def test_links_that_cannot_be_removed_keep_no_others(
+    api: Caller, worker: MagicMock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = delivered_files(api.account, 5)
+
+    def remove(file_id: str) -> None:
+        if file_id == files[1]:
+            raise PermissionError(f"no access to {file_id}")
+        links_remove(file_id)
+
+    monkeypatch.setattr(withdrawal, "links_remove", remove)
+    account_switch(api.account, is_active=False)
+    withdraw_links(*arguments(worker))
+    assert list(links_list()) == [files[1]]
+    assert f"no access to {files[1]}" in caplog.text
+    orphans_remove()
+    assert list(links_list()) == []
+
+
+def test_an_account_that_becomes_active_at_that_moment_has_links_again(
+    api: Caller, worker: MagicMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has read that it is inactive; then it is activated, and a file is delivered."""
+    (file_id,) = delivered_files(api.account, 1)
+    path = f"/{file_path(File.objects.get(pk=file_id))}"
+
+    def remove(file_id: str) -> None:
+        account_switch(api.account, is_active=True)
+        deliver(path)
+        links_remove(file_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(withdrawal, "links_remove", remove)
+        account_switch(api.account, is_active=False)
+    assert list(links_list()) == []
+    deliver(path)
+    assert list(links_list()) == [file_id]
+
+
+def test_a_link_is_made_where_its_folder_is_removed_meanwhile(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file_id,) = delivered_files(api.account, 1)
+    path = f"/{file_path(File.objects.get(pk=file_id))}"
+    replace = Path.replace
+
+    def removed_before(self: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        links_remove(file_id)
+        return self.replace(target)
+
+    monkeypatch.setattr(Path, "replace", removed_before)
+    deliver(path)
+    assert list(links_list()) == [file_id]
+
+
+def test_two_may_remove_the_same_links_at_once(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each returns when all are gone, whatever the other has removed."""
+    file = stored_file(api.account, b"picture", "image/png")
+    for name in ("small", "large"):
+        deliver(f"/{variant_path(stored_variant(file, name, name.encode()))}")
+    unlink, seen = os.unlink, []
+
+    def twice(path: Any, **more: Any) -> None:
+        unlink(path, **more)
+        seen.append(path)
+        unlink(path, **more)
+
+    monkeypatch.setattr(os, "unlink", twice)
+    links_remove(file.pk)
+    assert len(seen) == 2
     assert list(links_list()) == []

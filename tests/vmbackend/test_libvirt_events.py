@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.small_disk import small_disk
-from vmbackend.driver import Event, EventKind, StopReason
+from vmbackend.driver import Event, EventKind, MachineEnd, StopReason
 from vmbackend.errors import MachineExited
 
 pytest.importorskip("libvirt")
@@ -73,7 +73,7 @@ class TestEvents:
             self._write_pipe(files, b"ready\n")
             _wait_until(lambda: reported)
             self._write_pipe(files, b"exit 3 0\n")
-            assert events.last_run(files)[0].exit_code == 3
+            assert events.last_end(files, StopReason.SHUTDOWN) == MachineEnd(StopReason.SHUTDOWN, 3)
             busy.set()
             events.report_stopped("m1", StopReason.SHUTDOWN)
             _wait_until(lambda: len(reported) == 3)
@@ -81,7 +81,62 @@ class TestEvents:
             busy.set()
             events.stop()
         assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
-        assert Events(4096).last_run(files)[0] == Status(ready=True, exit_code=3)
+        assert files.read_status() == Status(ready=True, exit_code=3, end=StopReason.SHUTDOWN)
+
+    def test_why_a_process_ended_is_final_once_its_reports_are_processed(self, files):
+        """To libvirt a panic is a power-off; the report that tells them apart waits behind the receiver of events."""
+        reported, busy = [], threading.Event()
+        events = Events(4096)
+        events.start(lambda event: (reported.append(event), busy.wait(10)))
+        try:
+            events.begin_start(files, wake=False)
+            events.report_started("m1")
+            self._write_pipe(files, b"ready\n")
+            _wait_until(lambda: reported)
+            events.report_reset("m1")
+            assert not events.last_end(files, StopReason.SHUTDOWN).is_final
+            events.report_stopped("m1", StopReason.SHUTDOWN)
+            assert not events.last_end(files, StopReason.SHUTDOWN).is_final
+            busy.set()
+            _wait_until(lambda: len(reported) == 2)
+            assert reported[1].reason is StopReason.PANICKED
+            assert events.last_end(files, StopReason.SHUTDOWN) == MachineEnd(StopReason.PANICKED)
+        finally:
+            busy.set()
+            events.stop()
+        # libvirt forgets the reason with its process, and never knew that of a panic.
+        assert Events(4096).last_end(files, StopReason.CRASHED) == MachineEnd(StopReason.PANICKED)
+
+    def test_an_end_is_final_when_its_event_is_delivered(self, files):
+        ends = []
+        events = Events(4096)
+        events.start(lambda event: ends.append(events.last_end(files, StopReason.SHUTDOWN)))
+        try:
+            events.begin_start(files, wake=False)
+            events.report_started("m1")
+            events.report_stopped("m1", StopReason.CRASHED)
+            _wait_until(lambda: ends)
+        finally:
+            events.stop()
+        assert ends == [MachineEnd(StopReason.CRASHED)]
+
+    def test_a_stop_of_the_previous_run_does_not_say_why_the_new_one_ended(self, channels, files, reported):
+        channels.begin_start(files, wake=False)
+        channels.report_started("m1")
+        _wait_until(lambda: not channels._runs["m1"].starting)
+        channels.begin_start(files, wake=False)
+        channels.report_stopped("m1", StopReason.SHUTDOWN)
+        _wait_until(lambda: len(reported) == 1)
+        assert not channels.last_end(files, StopReason.CRASHED).is_final
+        channels.report_started("m1")
+        channels.report_stopped("m1", StopReason.CRASHED)
+        _wait_until(lambda: len(reported) == 2)
+        assert channels.last_end(files, StopReason.CRASHED) == MachineEnd(StopReason.CRASHED)
+
+    @pytest.mark.parametrize("stored", ['{"running": false, "ready": true, "exit_code": null}', "[]", '{"end": "x"}'])
+    def test_a_status_of_an_earlier_version_or_a_damaged_one_leaves_the_reason_to_libvirt(self, files, stored):
+        (files.path / "status.json").write_text(stored)
+        assert Events(4096).last_end(files, StopReason.DESTROYED) == MachineEnd(StopReason.DESTROYED)
 
     def test_a_guest_that_repeats_itself_is_heard_once(self, channels, files, reported, monkeypatch):
         written = []

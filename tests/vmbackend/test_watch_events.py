@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import resource
 import signal
 import subprocess
 import time
@@ -26,6 +25,7 @@ from tests.vmbackend.watch_factory import (
     Event,
     Picture,
     Watch,
+    kinds,
 )
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
@@ -54,26 +54,6 @@ def watch(hold_program: Path, tree: Path) -> Iterator[Start]:
     yield start
     for each in started:
         each.close()
-
-
-def test_a_folder_that_could_not_be_entered_is_entered_without_another_event(watch: Start, tree: Path) -> None:
-    """The program may open one more file: the folder of the first event, and none below it."""
-    (tree / "a").mkdir()
-    running = watch()
-    pid = running.process.pid
-    few = len(list(Path(f"/proc/{pid}/fd").iterdir())) + 1
-    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, limits[1]))
-    (tree / "a/b/c").mkdir(parents=True)
-    (tree / "a/b/c/file").touch()
-    assert kinds(running.read_all()) == [(ADDED, b"a/b")]
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-    # It is reported once more, as it was not watched when it came.
-    assert kinds(running.read_all(5)) == [(ADDED, b"a/b"), (ADDED, b"a/b/c"), (ADDED, b"a/b/c/file")]
-
-
-def kinds(events: list[Event]) -> list[tuple[int, bytes]]:
-    return [(event.kind, event.path) for event in events]
 
 
 def test_a_file_is_added_changed_and_removed(tree: Path, watch: Start) -> None:

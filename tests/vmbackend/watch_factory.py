@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import struct
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 READY, ADDED, CHANGED, REMOVED, RENAMED, OVERFLOWED, GONE = range(1, 8)
+IN_CLOSE_NOWRITE, IN_OPEN = 0x10, 0x20
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,50 @@ class Watch:
     def close(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+@contextmanager
+def ready_watch(program: Path, folder: Path) -> Iterator[Watch]:
+    """A watch that has begun."""
+    watch = Watch(program, folder)
+    try:
+        assert watch.read(30) == Event(READY, True, b"", b"")
+        yield watch
+    finally:
+        watch.close()
+
+
+def kinds(events: list[Event]) -> list[tuple[int, bytes]]:
+    return [(event.kind, event.path) for event in events]
+
+
+class Opens:
+    """Counts how often a folder is opened, by whatever process."""
+
+    def __init__(self, folder: Path) -> None:
+        libc = ctypes.CDLL(None)
+        self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        # With the ends, as two equal events in a row would be one.
+        assert libc.inotify_add_watch(self._fd, os.fsencode(folder), IN_OPEN | IN_CLOSE_NOWRITE) > 0
+
+    def count(self) -> int:
+        """Since the last call."""
+        found = 0
+        with suppress(BlockingIOError):
+            while block := os.read(self._fd, 65536):
+                found += sum(bool(mask & IN_OPEN) and not name for mask, name in _masks(block))
+        return found
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _masks(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Of inotify events, each with the name of the entry that it is of."""
+    while block:
+        _, mask, _, length = struct.unpack_from("iIII", block)
+        yield mask, block[16 : 16 + length]
+        block = block[16 + length :]
 
 
 class Picture:

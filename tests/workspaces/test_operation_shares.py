@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
@@ -27,7 +26,6 @@ def slow_registry(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
     def ensure_slowly(reference: str, **options: Any) -> Any:
         if reference.startswith("registry.test/slow"):
-            connections.close_all()
             released.wait(30)
         return ensure(reference, **options)
 

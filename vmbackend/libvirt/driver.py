@@ -18,7 +18,6 @@ from vmbackend.driver import (
     MachineIdentity,
     MachineSpec,
     MachineState,
-    StopReason,
 )
 from vmbackend.errors import (
     BackendError,
@@ -255,11 +254,8 @@ class LibvirtDriver(Driver):
 
     def last_end(self, machine_id: str) -> MachineEnd:
         target = self._domains.find_or_none(self._libvirt.connection, machine_id)
-        status, reset = self._events.last_run(self._inventory.machine_dir(machine_id))
-        reason = domain.stop_reason_or_lost(target)
-        if reset and reason is StopReason.SHUTDOWN:
-            reason = StopReason.PANICKED
-        return MachineEnd(reason, status.exit_code)
+        files = self._inventory.machine_dir(machine_id)
+        return self._events.last_end(files, domain.stop_reason_or_lost(target))
 
     def inventory(self) -> Inventory:
         return self._inventory.read_inventory(self._domains.list(self._libvirt.connection))

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from vmbackend.driver import Event, EventKind, StopReason
+from vmbackend.driver import Event, EventKind, MachineEnd, StopReason
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, MachineExited
 from vmbackend.libvirt.bootlog import BootLog
 from vmbackend.libvirt.channels import Channels, MachineRun
@@ -108,18 +108,27 @@ class Events:
             run = self._runs.get(machine_id)
             return run.status if run else Status()
 
-    def last_run(self, files: MachineDir) -> tuple[Status, bool]:
-        """The status of a machine's last run, and whether its guest was reset, for a machine without a process.
+    def last_end(self, files: MachineDir, observed: StopReason) -> MachineEnd:
+        """How the last process of a machine that has none ended. `observed`: the reason that libvirt has.
 
-        What it wrote and this driver had not read is read now; those events are still delivered.
+        What it wrote and this driver had not read is read now; those events are still delivered. To libvirt a guest's
+        reset is a power-off, so its reason is not final while reports of that process may be queued.
         """
+        status = self._last_status(files)
+        if status.end is not None and observed is not StopReason.LOST:
+            return MachineEnd(status.end, status.exit_code)
+        # Only a power-off follows an exit code.
+        known = not status.running or status.exit_code is not None or observed is StopReason.LOST
+        return MachineEnd(observed, status.exit_code, is_final=known)
+
+    def _last_status(self, files: MachineDir) -> Status:
         with self._changed:
             run = self._runs.get(files.id)
             if run is None or run.starting:
-                return files.read_status(), False
+                return files.read_status()
             if events := self._drain(run):
                 self._put(lambda: events)
-            return run.status, run.reset
+            return run.status
 
     def was_adopted(self, machine_id: str) -> bool:
         with self._changed:
@@ -265,6 +274,8 @@ class Events:
         events = self._drain(run)
         if run.reset and reason is StopReason.SHUTDOWN:
             reason = StopReason.PANICKED
+        # Before the delivery: the receiver asks `last_end` whether the event is that of the last process.
+        run.status = replace(run.status, end=reason)
         return [*events, Event(machine_id, EventKind.STOPPED, reason=reason)]
 
     def _drain(self, run: MachineRun) -> list[Event]:

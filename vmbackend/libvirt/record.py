@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from vmbackend.driver import StopReason
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.policy import NetworkPolicy
 from vmbackend.trees import remove_tree
@@ -64,11 +65,21 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status of the last start. `running` is set before the process starts and cleared when its stop was reported."""
+    """Status of the last start. `running` is set before the process starts and cleared when its stop was reported.
+
+    `end`: why the process ended; None while it runs, until its stop is processed, and where no driver saw it.
+    """
 
     running: bool = False
     ready: bool = False
     exit_code: int | None = None
+    end: StopReason | None = None
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Self:
+        """Raises TypeError, ValueError. An earlier version stored no `end`."""
+        end = dict(raw).get("end")
+        return cls(**{**raw, "end": StopReason(end) if end else None})
 
 
 class MachineDir:
@@ -122,7 +133,7 @@ class MachineDir:
 
     def read_status(self) -> Status:
         try:
-            return Status(**json.loads((self.path / "status.json").read_bytes()))
+            return Status.from_json(json.loads((self.path / "status.json").read_bytes()))
         except (OSError, ValueError, TypeError):
             return Status()
 

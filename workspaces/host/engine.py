@@ -21,6 +21,7 @@ from common.traces import outcome_set, span
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
 from workspaces.host.context import Cancelled, Context
+from workspaces.host.released_calls import released_calls
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps import create, delete, destroy, power, reinstall, resize, sleep
 from workspaces.models import Operation, Workspace
@@ -116,7 +117,7 @@ def _operation_span(operation: Operation) -> AbstractContextManager[object]:
 
 def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     workspace = Workspace.objects.select_related("namespace", "host", "account").get(pk=operation.workspace_id)
-    context = Context(operation, workspace, runtime.driver, runtime.images)
+    context = Context(operation, workspace, released_calls(runtime.driver), released_calls(runtime.images))
     kind = KINDS[operation.kind]
     try:
         _steps(context, kind)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
-from vmbackend.driver import Driver, Event, EventKind, MachineState, StopReason
+from vmbackend.driver import Driver, Event, EventKind, MachineEnd, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.crud.services import workspace_delete
@@ -32,71 +33,70 @@ END_MESSAGES = {
 UP = (MachineState.RUNNING, MachineState.PAUSED)
 GONE = (MachineState.OFF, MachineState.ABSENT)
 ENDED = frozenset({Status.RUNNING, Status.PAUSED})
-END_REASON = "ended"  # in an operation's params: the reason of an end while it was in flight
+_REASON_OF_STATE = {MachineState.ABSENT: StopReason.LOST, MachineState.ASLEEP: StopReason.SAVED}
 
 
 def handle_machine_event(event: Event, driver: Driver) -> None:
     """Handle one event of the driver: the end of a machine, of all that it reports.
 
-    Events of orphans are ignored: reconcile removes those machines.
+    The event may come late, when a later process of the machine has ended: the reason is asked of the driver. Events of
+    orphans are ignored: reconcile removes those machines.
     """
     if event.kind is not EventKind.STOPPED or event.reason is None:
         return
     workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
     if workspace is not None:
-        handle_machine_end(workspace, event.reason, driver)
+        handle_machine_end(workspace, driver)
 
 
-def settle_machine_end(operation: Operation, driver: Driver, *, unseen: StopReason | None = None) -> None:
-    """After an operation: settle an end of the machine whose event was postponed while the operation was in flight.
+def settle_machine_end(operation: Operation, driver: Driver) -> None:
+    """After an operation: settle an end of the machine, whose event may have come while the operation was in flight.
 
-    `unseen` is the reason to assume without an event; without it such an end is left to its event.
+    An end whose reason is not known yet is left to its event.
     """
     row = Workspace.objects.select_related("account", "host").filter(pk=operation.workspace_id).first()
     if row is None or row.status not in ENDED:
         return
     try:
-        state = driver.state(row.pk)
-        if state in GONE and (reason := _known_reason(operation, driver, state) or unseen):
-            handle_machine_end(row, reason, driver)
+        if driver.state(row.pk) in GONE:
+            handle_machine_end(row, driver)
     except BackendError as exc:
         logger.warning("%s may have ended: %s", row.pk, exc.message)  # reconcile settles it
 
 
-def _known_reason(operation: Operation, driver: Driver, state: MachineState) -> StopReason | None:
-    if state is MachineState.ABSENT:
-        return StopReason.LOST
-    end = driver.last_end(operation.workspace_id)
-    if end.exit_code is not None:  # the guest reported it, which only a power-off follows
-        return StopReason.SHUTDOWN
-    noted = Operation.objects.filter(pk=operation.pk).values_list("params", flat=True).first() or {}
-    # What was recorded may be of a process that the operation itself ended, and the last one's event still to come.
-    return end.reason if END_REASON in noted else None
+def final_reason(end: MachineEnd) -> StopReason | None:
+    """Why a process ended; None as long as its event, which says so, is still to come."""
+    return end.reason if end.is_final else None
 
 
-def handle_machine_end(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
+def handle_machine_end(
+    workspace: Workspace, driver: Driver, reason_of: Callable[[MachineEnd], StopReason | None] = final_reason
+) -> None:
     """Settle a machine whose process ended without an operation; one in flight settles it at its end.
 
-    The exit code is what the driver knows now: an event may come late, or be that of an earlier process. Applies
-    `remove_on_exit` and the restart policy. A machine that disappeared is `lost`, one whose memory was saved
-    `sleeping`, any other `stopped` with the reason.
+    Reason and exit code are those of the last process, as the driver knows them now; where `reason_of` has no reason,
+    nothing is done. Applies `remove_on_exit` and the restart policy. A machine that disappeared is `lost`, one whose
+    memory was saved `sleeping`, any other `stopped` with the reason.
     """
     with transaction.atomic():
         # Checked under the row's lock: the event may arrive after the next start, even while that completes.
         lock_row(workspace)
-        pending = queue.live_operation(workspace)
-        if pending is not None:
-            queue.record_facts(pending, **{END_REASON: reason.value})
-        if pending is not None or driver.state(workspace.pk) in UP:
+        if queue.live_operation(workspace) is not None:
+            return
+        state = driver.state(workspace.pk)
+        if state in UP:
+            return
+        end = driver.last_end(workspace.pk)
+        code = end.exit_code if workspace.cmd else None
+        # With an exit code it is a power-off, whatever ended the process while the guest carried it out.
+        reason = _REASON_OF_STATE.get(state) or (reason_of(end) if code is None else StopReason.SHUTDOWN)
+        if reason is None:
             return
         try:
             if reason is StopReason.SAVED:
                 expires = memory_expiry(workspace)
                 transition(workspace, Status.SLEEPING, leaving=ENDED, idle_due_at=None, memory_expires_at=expires)
             else:
-                code = driver.last_end(workspace.pk).exit_code if workspace.cmd else None
-                if code is not None and reason is not StopReason.LOST:
-                    reason = StopReason.SHUTDOWN  # whatever ended the process while the guest powered off
                 _ended(workspace, reason, code)
         except TransitionLost:
             return

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from vmbackend.driver import MachineState, StopReason
+from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.host import machine_events
@@ -145,7 +145,7 @@ def fail_as_observed(context: Context, code: str, message: str, **fields: Any) -
     status = observed_status(context)
     if status is Status.STOPPED and context.operation.kind in KEEPS_MACHINE:
         fail_with_status(context, UNOBSERVED_STATUS[OperationKind(context.operation.kind)], code, message, **fields)
-        machine_events.settle_machine_end(context.operation, context.driver, unseen=StopReason.CRASHED)
+        machine_events.settle_machine_end(context.operation, context.driver)
     else:
         fail_with_status(context, status, code, message, **fields)
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from accounts.models import Account
+from common.commits import call_after_commit
 from common.errors import DomainError
 from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
@@ -88,7 +88,7 @@ def account_ports_follow(account: Account) -> None:
     What is not done, as the process dies: a route ends with its second, a connection by itself.
     """
     if not account.is_active:
-        transaction.on_commit(partial(_account_ports_close, account), robust=True)
+        call_after_commit(_account_ports_close, account)
 
 
 def _account_ports_close(account: Account) -> None:

@@ -14,9 +14,8 @@ from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.fault_cases import CASES
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import Event, EventKind, StopReason
-from workspaces.host import machine_events
 from workspaces.host.process import reconcile_rows_and_machines
-from workspaces.models import Activity, Operation, Workspace
+from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import RestartPolicy
 from workspaces.states import Status
 
@@ -167,7 +166,7 @@ def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
 
     def end() -> None:
         getattr(vmhost.driver, happens)(made)
-        wait_until(lambda: an_end_is_noted(made))  # its event is reported before the operation ends
+        wait_until(lambda: events_are_reported(vmhost))  # before the operation ends
 
     scene.before(end)
     vmhost.release_tasks()
@@ -179,32 +178,9 @@ def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
     assert fault_cases.inconsistencies(vmhost, made) == []
 
 
-def an_end_is_noted(made: str) -> bool:
-    """An event was postponed to the end of the operation."""
-    noted = Operation.objects.filter(workspace_id=made).values_list("params", flat=True)
-    return any(machine_events.END_REASON in params for params in noted)
-
-
-@pytest.mark.parametrize("happens", ["kill", "panic"])
-def test_an_end_whose_event_comes_late_is_not_that_of_the_process_before(
-    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch, happens: str
-) -> None:
-    """The restart has ended the process before, whose event came in time."""
-    made = fault_cases.begin(vmhost, api.account, CASE["restart"])
-    Workspace.objects.update(restart_policy=RestartPolicy.ON_FAILURE)
-    scene = Scene(vmhost, monkeypatch, CASE["restart"].kind, "complete", made)
-
-    def end() -> None:
-        wait_until(lambda: an_end_is_noted(made))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(vmhost.driver._store, "post", lambda *_, **__: None)
-            getattr(vmhost.driver, happens)(made)
-
-    scene.before(end)
-    vmhost.release_tasks()
-    vmhost.settle()
-    row = eventually(made, "stopped")
-    assert (row.last_exit_reason, row.restart_count) == ({"kill": "crashed", "panic": "panicked"}[happens], 1)
+def events_are_reported(vmhost: FakeHost) -> bool:
+    """The driver has delivered all of its events."""
+    return not vmhost.driver._store.has_events()
 
 
 def test_a_command_that_fails_at_once_counts_as_a_failure(

@@ -17,6 +17,7 @@
 #define ROOT_GONE "the folder was removed or renamed"
 
 static bool over;
+static bool events_read; /* since scans were settled */
 
 char **ignore_patterns;
 
@@ -190,6 +191,7 @@ static void read_events(void)
 {
 	static char buffer[BUFFER_SIZE] __attribute__((aligned(8)));
 	ssize_t got = read(inotify, buffer, sizeof buffer);
+	events_read = true;
 	for (ssize_t at = 0; at < got && !over;) {
 		const struct inotify_event *event = (const void *)(buffer + at);
 		at += (ssize_t)sizeof *event + event->len;
@@ -204,36 +206,34 @@ static void settle(void)
 	int waiting = 0;
 	if (over || ioctl(inotify, FIONREAD, &waiting) || waiting)
 		return;
-	tree_settled();
+	if (events_read)
+		tree_settled();
+	events_read = false;
 	if (!moves_wait() && !tree_complete())
 		end_watch(ROOT_GONE);
 }
 
+/* Returns milliseconds until something is to be done without an event; SENDING: what events_send returned. */
+static int time_to_wait(int expiry, int sending)
+{
+	int wait = sending >= 0 ? shorter_wait(expiry, sending) : expiry;
+	/* No event need come of what could not be entered: files could not be opened. */
+	return over || moves_wait() ? wait : shorter_wait(wait, attempt_wait());
+}
+
 static void serve(void)
 {
-	bool changed = false; /* since the tree was complete */
 	for (;;) {
-		int wait = moves_expire(), sending = events_send(STDOUT_FILENO);
+		int expiry = moves_expire(), sending = events_send(STDOUT_FILENO);
 		if (sending == -3 || (over && sending == -1))
 			return;
-		if (sending >= 0)
-			wait = shorter_wait(wait, sending);
-		/* No event need come of what could not be entered: files could not be opened, or rounds were not enough. */
-		if (tree_is_incomplete() && !over)
-			wait = shorter_wait(wait, COMPLETE_MS);
 		/* With nothing to be sent the descriptor is polled for its end only. */
 		struct pollfd sources[] = {{.fd = over ? -1 : inotify, .events = POLLIN},
 					   {.fd = STDOUT_FILENO, .events = sending == -2 ? POLLOUT : 0}};
-		int ready = poll(sources, 2, wait);
-		if (ready > 0 && sources[0].revents) {
+		int ready = poll(sources, 2, time_to_wait(expiry, sending));
+		if (ready > 0 && sources[0].revents)
 			read_events();
-			changed = true;
-		}
-		changed = changed || (!ready && tree_is_incomplete());
-		if (changed) {
-			settle();
-			changed = moves_wait();
-		}
+		settle();
 		if (ready > 0 && sources[1].revents & (POLLERR | POLLNVAL))
 			return;
 	}

@@ -12,7 +12,6 @@
 #define MAX_FOLDERS 131072    /* of one watch */
 #define MAX_PENDING_EVENTS 65536
 #define MAX_PENDING_BYTES (8 << 20)
-#define COMPLETE_MS 500       /* until folders that could not be entered are tried again without an event */
 #define SLOW_READER_MS 1000   /* without room for a byte, when more cannot wait */
 
 enum event_kind { READY = 1, ADDED, CHANGED, REMOVED, RENAMED, OVERFLOWED, GONE };
@@ -33,10 +32,10 @@ struct folder {
 	char *name;
 	size_t children;
 	size_t tasks;    /* folders in it that are to be entered */
-	unsigned attempt;
+	unsigned attempt; /* during or after which it was marked as incomplete */
 	bool moving;     /* not found by its name */
-	bool incomplete; /* not all folders in it could be entered */
 	struct folder *next_by_watch, *next_by_name;
+	struct folder *next_incomplete, **incomplete_place; /* NULL: all folders in it were entered */
 };
 extern int inotify;
 extern struct folder *root_folder;
@@ -53,29 +52,37 @@ bool tree_is_moving(const struct folder *folder); /* it or a folder above it */
 void tree_detach(struct folder *folder);
 void tree_move(struct folder *folder, struct folder *parent, const char *name);
 void tree_drop(struct folder *folder);            /* with everything below it */
-void tree_set_incomplete(struct folder *folder, bool incomplete);
-struct folder *tree_take_incomplete(unsigned attempt); /* the next that this attempt has not had; without its mark */
 void tree_doubt(void);                            /* all folders are incomplete */
-bool tree_is_incomplete(void);                    /* any folder is */
 void tree_clear(void);
 
 /* watch_open.c: descriptors, or -1 */
 void set_root(int guest, const char *path); /* the user's file system, and the path of the folder in it */
 int open_root(void);
 int open_beneath(int folder, const char *path); /* on its file system, through no links */
-int open_known(const struct folder *folder); /* where the tree has it; else events of it, or of one above, are still to come */
+/* Where the tree has it. ENOENT, ENOTDIR: events of it, or of one above, are still to come, or something else is there; EXDEV:
+ * a mount covers it, or one above; ENAMETOOLONG; other errors: it cannot be found out at present. */
+int open_known(const struct folder *folder);
 int open_parent(struct folder *folder);      /* the same, kept until the next one */
 void close_parent(void);
 void forget_parent(const struct folder *folder);
 int add_watch(int fd); /* of inotify */
-bool tree_is_there(const struct folder *folder); /* at its path, at present */
+bool tree_is_there(const struct folder *folder); /* at its path, at present; false with errno, as open_known */
+bool root_is_gone(void); /* false where that cannot be found out: no descriptor is left */
 
 /* watch_scan.c */
 bool tree_open(void);    /* watches everything below the root; silently. False with errno */
 bool tree_rebuild(void); /* after events were lost */
 void tree_enter(struct folder *parent, const char *name, bool report); /* watches first, then scans */
-bool tree_complete(void); /* enters what could not be entered before; false: the root is not there any more */
+bool tree_complete(void); /* enters what could not be entered before, once that is due; false: the root is gone */
 void scan_forget(struct folder *folder);
+
+/* watch_incomplete.c: folders in which a folder could not be entered */
+void tree_set_incomplete(struct folder *folder);
+void incomplete_forget(struct folder *folder);
+int attempt_wait(void);          /* milliseconds until they are to be tried again, -1: there are none */
+bool attempt_begin_piece(void);  /* false: nothing is due */
+struct folder *attempt_next(void); /* the next that this attempt has not had; without its mark. NULL: no more, or not now */
+bool attempt_end_piece(void);    /* returns whether it was the last of an attempt that leaves some */
 
 /* watch_limits.c */
 void report_limit(const char *path, const char *reason); /* below the path nothing is watched */

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "watch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/inotify.h>
@@ -53,23 +54,39 @@ int add_watch(int fd)
 	return inotify_add_watch(inotify, link, EVENTS);
 }
 
+/* At PATH in the folder of the watch, and errno is of what is below that: EXDEV is a mount. */
+static int open_path(const char *path)
+{
+	int root = open_root();
+	if (root < 0 && errno == EXDEV) /* a link of /proc is in its path now */
+		errno = ELOOP;
+	if (root < 0 || !*path)
+		return root;
+	int fd = open_beneath(root, path), error = errno;
+	close(root);
+	errno = error;
+	return fd;
+}
+
 int open_known(const struct folder *folder)
 {
 	char path[MAX_WATCH_PATH];
-	if (tree_is_moving(folder) || !tree_path(folder, "", path))
+	errno = ENAMETOOLONG;
+	if (!tree_path(folder, "", path))
 		return -1;
-	int root = open_root(), fd = root;
-	if (root >= 0 && *path) {
-		fd = open_beneath(root, path);
-		close(root);
-	}
-	int watch = fd < 0 ? -1 : add_watch(fd);
+	errno = ENOENT;
+	if (tree_is_moving(folder))
+		return -1;
+	int fd = open_path(path);
+	if (fd < 0)
+		return -1;
+	int watch = add_watch(fd), error = errno;
 	if (watch == folder->watch)
 		return fd;
 	if (watch >= 0 && !tree_find(watch))
 		inotify_rm_watch(inotify, watch);
-	if (fd >= 0)
-		close(fd);
+	close(fd);
+	errno = watch >= 0 || error == ENOSPC ? ENOENT : error; /* a folder that is watched needs no further watch */
 	return -1;
 }
 
@@ -79,6 +96,11 @@ bool tree_is_there(const struct folder *folder)
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
+}
+
+bool root_is_gone(void)
+{
+	return !tree_is_there(root_folder) && (errno == ENOENT || errno == ENOTDIR);
 }
 
 void close_parent(void)

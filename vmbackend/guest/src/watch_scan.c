@@ -18,8 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_ROUNDS 8 /* more are left to the events of what changes all the time */
-
 struct task { /* a folder to be entered */
 	struct task *next;
 	struct folder *parent; /* NULL: it is not in the tree any more */
@@ -28,7 +26,6 @@ struct task { /* a folder to be entered */
 };
 
 static struct task *tasks, **tasks_end = &tasks;
-static bool doubtful; /* all folders were marked since a round began */
 
 void scan_forget(struct folder *folder)
 {
@@ -109,7 +106,6 @@ static bool drop_stale(struct folder *stale, const struct folder *parent)
 	tree_drop(stale);
 	if (below)
 		tree_doubt();
-	doubtful = doubtful || below;
 	return !below;
 }
 
@@ -142,7 +138,7 @@ static void enter(struct folder *parent, const char *name, bool report, bool ann
 	char path[MAX_WATCH_PATH];
 	int top = open_parent(parent);
 	if (top < 0) {
-		tree_set_incomplete(parent, true);
+		tree_set_incomplete(parent);
 		return;
 	}
 	if (!tree_path(parent, name, path)) {
@@ -186,34 +182,40 @@ void tree_enter(struct folder *parent, const char *name, bool report)
 	enter_all();
 }
 
-/* Returns whether one of them cannot be opened: again after more events, not at once. */
-static bool complete_all(void)
+/* A mount covers FOLDER, or one above it: until it is found again, neither it nor what is below is watched. */
+static void drop_covered(struct folder *folder)
 {
-	static unsigned attempt;
-	struct folder *folder;
-	bool failed = false;
-	attempt++;
-	while ((folder = tree_take_incomplete(attempt))) {
-		int fd = open_known(folder);
-		if (fd >= 0)
-			scan(fd, folder, true, true);
-		else
-			tree_set_incomplete(folder, true);
-		failed = failed || fd < 0;
+	char path[MAX_WATCH_PATH];
+	while (!tree_is_there(folder->parent) && errno == EXDEV)
+		folder = folder->parent;
+	if (tree_path(folder, "", path))
+		event_add(OVERFLOWED, true, path, "mounted_over");
+	tree_drop(folder);
+}
+
+static void complete(struct folder *folder)
+{
+	int fd = open_known(folder);
+	if (fd >= 0) {
+		scan(fd, folder, true, true);
 		enter_all();
+	} else if (errno == EXDEV) {
+		drop_covered(folder);
+	} else if (errno == ENAMETOOLONG) {
+		report_long(folder);
+	} else {
+		tree_set_incomplete(folder);
 	}
-	return failed;
 }
 
 bool tree_complete(void)
 {
-	bool failed = false;
-	doubtful = true;
-	for (int round = 0; round < MAX_ROUNDS && doubtful; round++) {
-		doubtful = false;
-		failed = complete_all();
-	}
-	return !failed || tree_is_there(root_folder);
+	struct folder *folder;
+	if (!attempt_begin_piece())
+		return true;
+	while ((folder = attempt_next()))
+		complete(folder);
+	return !attempt_end_piece() || !root_is_gone();
 }
 
 bool tree_open(void)

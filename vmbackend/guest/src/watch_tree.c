@@ -8,7 +8,6 @@
 
 #define BUCKETS 16384
 static struct folder *by_watch[BUCKETS], *by_name[BUCKETS];
-static size_t incomplete_count;
 int inotify = -1;
 struct folder *root_folder;
 size_t folder_count;
@@ -111,7 +110,7 @@ static void remove_folder(struct folder *folder)
 	moves_forget(folder);
 	scan_forget(folder);
 	folder_count--;
-	incomplete_count -= folder->incomplete;
+	incomplete_forget(folder);
 	limit_lifted();
 	free(folder->name);
 	free(folder);
@@ -176,37 +175,11 @@ bool tree_is_moving(const struct folder *folder)
 	return folder;
 }
 
-/* A folder in it could not be entered, as an event of it or of a folder above it is still to come. */
-void tree_set_incomplete(struct folder *folder, bool incomplete)
-{
-	incomplete_count += (size_t)incomplete - folder->incomplete;
-	folder->incomplete = incomplete;
-}
-
 void tree_doubt(void)
 {
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (struct folder *folder = by_watch[i]; folder; folder = folder->next_by_watch)
-			tree_set_incomplete(folder, true);
-}
-
-bool tree_is_incomplete(void)
-{
-	return incomplete_count;
-}
-
-struct folder *tree_take_incomplete(unsigned attempt)
-{
-	for (size_t i = 0; incomplete_count && i < BUCKETS; i++) {
-		for (struct folder *folder = by_watch[i]; folder; folder = folder->next_by_watch) {
-			if (!folder->incomplete || folder->attempt == attempt)
-				continue;
-			tree_set_incomplete(folder, false);
-			folder->attempt = attempt;
-			return folder;
-		}
-	}
-	return NULL;
+			tree_set_incomplete(folder);
 }
 
 void tree_clear(void)

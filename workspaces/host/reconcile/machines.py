@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from common import counters
-from vmbackend.driver import Inventory, MachineState, StopReason
+from vmbackend.driver import Inventory, MachineEnd, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.counted import CORRECTIONS
@@ -33,6 +33,9 @@ HOLDS_MEMORY = frozenset({MachineState.RUNNING, MachineState.PAUSED, MachineStat
 WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED})
 # Rows without anything on the host.
 WANT_NOTHING = frozenset({Status.FAILED, Status.DESTROYED})
+# How long reports of an end may take to be processed, from the time at which the machine was found without a process.
+REPORT_SECONDS = 5.0
+REPORT_POLL_SECONDS = 0.05
 
 
 def reconcile_machines(runtime: HostRuntime) -> int:
@@ -66,12 +69,13 @@ def resume_paused_machines(runtime: HostRuntime) -> int:
 
     Returns how many. Workspaces with an operation in flight are left to it.
     """
-    paused = [key for key, state in runtime.driver.inventory().domains.items() if state is MachineState.PAUSED]
+    inventory = runtime.driver.inventory()
+    paused = [key for key, state in inventory.domains.items() if state is MachineState.PAUSED]
     rows = Workspace.objects.filter(pk__in=paused, host_id=runtime.name, status=Status.RUNNING)
     resumed = 0
     for row in rows.select_related("account", "host"):
         try:
-            resumed += _follow_machine(runtime, row)
+            resumed += _follow_machine(runtime, row, inventory)
         except (TransitionLost, BackendError, Workspace.DoesNotExist) as exc:
             logger.warning("resume %s: %s", row.pk, exc)  # reconcile tries again
     return resumed
@@ -87,9 +91,9 @@ def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -
         if status in TRANSITIONAL:
             return _settle_stuck(row, state)
         if status in (Status.RUNNING, Status.PAUSED, Status.SLEEPING):
-            return STATUS_OF[state] is not status and _follow_machine(runtime, row)
+            return STATUS_OF[state] is not status and _follow_machine(runtime, row, inventory)
         if status is Status.LOST and state in HOLDS_MEMORY:
-            return _follow_machine(runtime, row)
+            return _follow_machine(runtime, row, inventory)
         if status in WANT_OFF:
             return _end_unwanted(runtime, row, state, inventory)
     except (TransitionLost, BackendError) as exc:
@@ -99,7 +103,7 @@ def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -
     return False
 
 
-def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
+def _follow_machine(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> bool:
     """The machine is in another state than its row: settle one that ended, correct one that is paused or runs."""
     row.refresh_from_db()
     # Read again: an operation may have finished since the inventory was taken.
@@ -117,8 +121,6 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
         case Status.SLEEPING, _:
             gone = {"started_at": None, "memory_expires_at": None}
             _recover(row, Status.STOPPED, "The saved memory is gone; the disk is as it was.", **gone)
-        case _, MachineState.ASLEEP:
-            handle_machine_end(row, StopReason.SAVED, runtime.driver)
         case Status.RUNNING, MachineState.PAUSED if runtime.disk_guard.is_short:
             return False  # it waits for room on the host's disk
         case Status.RUNNING, MachineState.PAUSED:
@@ -128,16 +130,22 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
             runtime.driver.pause(row.pk)
             record_activity(row, "recovered", "The machine ran although the workspace was paused; it was paused again.")
         case _:
-            handle_machine_end(row, _reason(runtime, row, state), runtime.driver)
+            _wait_for_reports(runtime, row, inventory)
+            handle_machine_end(row, runtime.driver, _found_reason)
     return True
 
 
-def _reason(runtime: HostRuntime, row: Workspace, state: MachineState) -> StopReason:
+def _wait_for_reports(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> None:
+    """Until the driver knows why the machine ended; no longer than REPORT_SECONDS after the inventory was read, as a
+    report may be lost.
+    """
+    while not runtime.driver.last_end(row.pk).is_final and time.monotonic() < inventory.read_at + REPORT_SECONDS:
+        time.sleep(REPORT_POLL_SECONDS)
+
+
+def _found_reason(end: MachineEnd) -> StopReason:
     """Why a machine ended whose event was lost, or is not handled yet."""
-    if state is MachineState.ABSENT:
-        return StopReason.LOST
-    reason = runtime.driver.last_end(row.pk).reason
-    return reason if reason in (StopReason.SHUTDOWN, StopReason.PANICKED) else StopReason.CRASHED
+    return end.reason if end.reason in (StopReason.SHUTDOWN, StopReason.PANICKED) else StopReason.CRASHED
 
 
 def _resume_machine(runtime: HostRuntime, row: Workspace) -> None:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from common.connections import connection_released_after
 from vmbackend.errors import BackendError, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
 from workspaces.audit import record_activity
@@ -67,9 +68,9 @@ def _pull(context: Context, progress: Callable[[int, str], None]) -> Image:
     try:
         return context.images.ensure(
             image_reference(context.workspace),
-            progress=progress,
+            progress=connection_released_after()(progress),
             deadline=time.monotonic() + context.remaining(),
-            cancelled=lambda: queue.is_cancelled(context.operation),
+            cancelled=connection_released_after()(lambda: queue.is_cancelled(context.operation)),
         )
     except ImageCancelled:
         raise Cancelled(context.operation.pk) from None
