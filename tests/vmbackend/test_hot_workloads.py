@@ -45,7 +45,8 @@ def wait_for_state(machine: harness.Machine, name: str, state: str) -> guest.Wor
 
     async def look(session: GuestSession) -> None:
         nonlocal found
-        while found is None or found.state != state:
+        # Of one that has just started the time is known a moment later.
+        while found is None or found.state != state or (state == "running" and found.started_at is None):
             found = {each.name: each for each in await guest.list_workloads(session)}.get(name)
             await asyncio.sleep(0.1)
 
