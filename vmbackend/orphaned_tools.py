@@ -11,39 +11,46 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+# How the command of a confined tool begins (`vmbackend.tool_confinement`).
+CONFINED = ("bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
 _PROC = Path("/proc")
-_DIES_WITH_PARENT = b"--die-with-parent"
+_WORDS = [word.encode() for word in CONFINED]
 
 
 def kill_orphaned_tools() -> list[int]:
-    """Kill those of this host, of whichever instance: none of them ever goes on. Returns their pids."""
-    own = (_PROC / "self/ns/pid").readlink()
-    found = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit() and _is_orphan(entry, own)]
+    """Kill those of this host, of whichever instance: none of them ever goes on. Those of a container are left to it.
+    Returns their pids.
+    """
+    depth = len(_pids(_PROC / "self")) + 1
+    found = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit() and _is_orphan(entry, depth)]
     for pid in found:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return found
 
 
-def _is_orphan(process: Path, own_namespace: Path) -> bool:
+def _is_orphan(process: Path, depth: int) -> bool:
+    """`depth`: how many pids a process has whose namespace is directly below this process's own."""
     try:
-        words = _words(process)
-        return (
-            words[0] == b"bwrap"
-            and _DIES_WITH_PARENT in words
-            # The first of a namespace; the one outside, whose parent is a process of the platform, has none.
-            and (process / "ns/pid").readlink() != own_namespace
-            and _words(_PROC / _parent(process))[0] != b"bwrap"
-        )
+        if not _is_confined(process):
+            return False
+        pids = _pids(process)
+        # The first of its namespace; the one outside, whose parent is a process of the platform, is in ours.
+        return len(pids) == depth and pids[-1] == "1" and not _is_confined(_PROC / _fields(process, "PPid")[0])
     except (OSError, ValueError):  # it has ended
         return False
 
 
-def _words(process: Path) -> list[bytes]:
-    return (process / "cmdline").read_bytes().split(b"\0")
+def _is_confined(process: Path) -> bool:
+    return (process / "cmdline").read_bytes().split(b"\0")[: len(_WORDS)] == _WORDS
 
 
-def _parent(process: Path) -> str:
+def _pids(process: Path) -> list[str]:
+    """In each pid namespace that it is in, from this process's own on."""
+    return _fields(process, "NSpid")
+
+
+def _fields(process: Path, name: str) -> list[str]:
     lines = (process / "status").read_text(errors="replace").splitlines()
-    (line,) = [line for line in lines if line.startswith("PPid:")]
-    return line.split()[1]
+    (line,) = [line for line in lines if line.startswith(f"{name}:")]
+    return line.split()[1:]

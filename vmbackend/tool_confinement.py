@@ -26,6 +26,7 @@ from functools import cache
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.orphaned_tools import CONFINED
 
 # The host's id of root inside. Above every range that systemd, Debian or this platform gives out.
 TOOL_UID = 1 << 31
@@ -75,7 +76,7 @@ def confined_command(
         command = [
             *("setpriv", "--pdeathsig", "KILL", "--", "prlimit", *limits, "--"),
             *("nsenter", f"--net=/proc/self/fd/{network}", "--"),
-            *("bwrap", *_namespaces(), *_mounts(confinement, contents), "--"),
+            *(*CONFINED, *_mounts(confinement, contents), "--"),
             *("nsenter", f"--user=/proc/self/fd/{namespace}", "--"),
             *("setpriv", f"--bounding-set={bounds}", "--inh-caps=-all", "--"),
             *map(str, argv),
@@ -102,10 +103,6 @@ def confined_service(argv: Sequence[str], folder: Path, capabilities: Sequence[s
 def give_to_tools(path: Path) -> None:
     """Make the user of confined tools the owner of a file or folder of the platform; never follows a link."""
     os.chown(path, TOOL_UID, TOOL_UID, follow_symlinks=False)
-
-
-def _namespaces() -> list[str]:
-    return ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
 
 
 def _mounts(confinement: ToolConfinement, contents: Mapping[str, int]) -> list[str]:

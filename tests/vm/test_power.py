@@ -107,9 +107,13 @@ def test_a_ttl_fires_within_two_seconds(instance: TestInstance, api: Api) -> Non
         if late < 2:
             break
         assert attempt < ATTEMPTS, late
-    # It cannot be tried again.
-    assert seconds_late(instance, api, made, "remove") < 30
-    until(lambda: api.is_gone(made), 20, "the workspace is removed")
+    for attempt in range(1, ATTEMPTS + 1):
+        late = seconds_late(instance, api, made, "remove")
+        until(lambda: api.is_gone(made), 20, "the workspace is removed")  # noqa: B023
+        if late < 2:
+            break
+        assert attempt < ATTEMPTS, late
+        made = api.create()["id"]
 
 
 def test_a_ttl_that_ran_out_while_the_control_plane_was_down_fires_on_its_return(

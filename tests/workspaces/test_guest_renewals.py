@@ -14,6 +14,7 @@ from tests.callers import Caller
 from tests.threads import wait_until
 from tests.workspaces.rows import make_workspace
 from vmbackend.models import Host
+from workspaces import guest_changes
 from workspaces.errors import GuestUnreachable
 from workspaces.host import guest_renewals
 from workspaces.host.guest_renewals import GuestRenewals, renew_guest
@@ -160,7 +161,7 @@ def test_a_guest_that_does_not_answer_is_asked_less_and_less_often(
     row = make_workspace(api.account, host_id=host, ssh_stale=True)
     guest.answers = False
     clock = [1000.0]
-    for module in (guest_renewals, ssh, workloads):
+    for module in (guest_renewals, guest_changes, workloads):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     asked = []
     for _ in range(60):

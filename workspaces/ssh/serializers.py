@@ -56,7 +56,7 @@ class SshResponse(Success):
 
 class SshChangedObject(SshObject):
     applied = serializers.BooleanField(
-        help_text="Whether it is in effect in the running guest; otherwise it applies at the next start."
+        help_text="Whether it is in effect in the running guest; otherwise it is within minutes, or at the next start."
     )
     problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
 

@@ -6,17 +6,14 @@ Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed th
 from __future__ import annotations
 
 import logging
-import math
-import time
-from collections.abc import Collection, Sequence
-from copy import copy
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
 
-from common.connections import release_connection
 from common.errors import DomainError, NotFound
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
+from workspaces.guest_changes import GUEST_REACHABLE, apply_until_current, current_copy
 from workspaces.guests import configure_ssh
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, update_row, update_unless_changed, write_columns
@@ -27,10 +24,6 @@ logger = logging.getLogger(__name__)
 
 MAX_KEYS = 32
 COLUMNS = ("status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port")
-# Another request may change the row while the guest is being configured: then it is configured once more.
-APPLY_ATTEMPTS = 5
-# States in which the guest responds.
-GUEST_REACHABLE = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
 
 
 @transaction.atomic
@@ -80,7 +73,7 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies at the next start."
     try:
-        if _apply(workspace, frozenset({Status.RUNNING})):
+        if _apply(workspace):
             return None
     except NotFound:  # it was deleted while the guest was asked
         raise
@@ -90,27 +83,11 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     return "The access was changed at the same time; it is applied within minutes, or at the next start."
 
 
-def _apply(workspace: Workspace, reachable: Collection[Status], until: float = math.inf) -> bool:
-    """Configure the guest until the row is as it was before, while its status is one of `reachable` and until that time
-    (`time.monotonic`). False where it never was, or was not known to be: then the row is stale.
-
-    The guest may have got the older access after the newer one, which another process applied and marked as applied. So
-    who does not end with the row's own access leaves it marked as not applied. Raises GuestUnreachable, NotFound.
-    """
-    try:
-        for _ in range(APPLY_ATTEMPTS):
-            if workspace.status not in reachable or time.monotonic() >= until:
-                break
-            release_connection()
-            if _apply_once(workspace):
-                return True
-    except NotFound:
-        raise
-    except Exception:  # whether it got there is not known, or may still get there
-        update_row(workspace, ssh_stale=True)
-        raise
-    update_row(workspace, ssh_stale=True)
-    return False
+def _apply(workspace: Workspace, **limits: Any) -> bool:
+    """As `apply_until_current`. Raises GuestUnreachable, NotFound."""
+    return apply_until_current(
+        workspace, lambda: _apply_once(workspace), lambda: update_row(workspace, ssh_stale=True), **limits
+    )
 
 
 def _apply_once(workspace: Workspace) -> bool:
@@ -144,11 +121,8 @@ def renew_access(row: Workspace, until: float) -> str:
     columns = known.values("ssh_enabled", "ssh_keys", "status").first()
     if columns is None:
         return ""
-    seen = copy(row)  # its operation compares the status of `row` with the database's
-    for name, value in columns.items():
-        setattr(seen, name, value)
     try:
-        applied = _apply(seen, GUEST_REACHABLE, until)
+        applied = _apply(current_copy(row, **columns), reachable=GUEST_REACHABLE, until=until)
     except NotFound:
         return ""  # it was deleted while the guest was asked
     except DomainError as exc:

@@ -31,8 +31,8 @@ KEY_CHANGED = {
 class SshViewSet(ViewSet):
     """SSH access by public key; there are no passwords.
 
-    A change is saved and applied in a running guest immediately; if that is not possible, `applied` is false and it
-    applies at the next start.
+    A change is saved and applied in a running guest immediately; if that is not possible, `applied` is false and it is
+    applied within minutes, or at the next start.
     """
 
     @extend_schema(responses=serializers.SshResponse)

@@ -6,16 +6,13 @@ Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed th
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import copy
 from typing import Any
 
 from django.db import transaction
 
-from common.connections import release_connection
 from common.errors import DomainError, NotFound, ValidationError
 from vmbackend.backend import guest_pool
 from vmbackend.errors import GuestCommandInvalid
@@ -23,6 +20,7 @@ from vmbackend.guest.records import workload_records
 from vmbackend.guest.workloads import start_workload, stop_workload
 from workspaces.audit import record_activity
 from workspaces.errors import VmMissing, WorkloadDisabled, WorkloadExists, WorkloadLimit, WorkloadNotFound
+from workspaces.guest_changes import GUEST_REACHABLE, apply_until_current, current_copy
 from workspaces.guests import (
     WORKLOAD_SECONDS,
     address_of,
@@ -39,15 +37,11 @@ from workspaces.workloads import workload
 logger = logging.getLogger(__name__)
 
 COLUMNS = ("status", "workloads", "stale_workloads", "ip", "ssh_host_key", "control_port")
-# Another request may change the row while the guest is being changed: then it is changed once more.
-APPLY_ATTEMPTS = 5
 # Names that are kept of those that the guest may have otherwise than the row; with more, all are looked at.
 MAX_STALE = 64
 ALL = "*"  # no name of a workload
 # Of all together, as records: the machine's configuration has 256 KiB in all.
 MAX_RECORDS = 192 * 1024
-# States in which the guest responds.
-GUEST_REACHABLE = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
 
 
 @transaction.atomic
@@ -98,7 +92,7 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies when it runs."
     try:
-        if _apply(workspace, name, frozenset({Status.RUNNING})):
+        if _apply(workspace, name):
             return None
     except NotFound:  # it was deleted while the guest was asked
         raise
@@ -122,15 +116,12 @@ def renew_workloads(row: Workspace, until: float) -> str:
     )
     if columns is None:
         return ""
-    seen = copy(row)  # its operation compares the status of `row` with the database's
-    for column, value in columns.items():
-        setattr(seen, column, value)
-    name = ""
+    seen, name = current_copy(row, **columns), ""
     try:
         for name in _stale_names(seen):
             if time.monotonic() >= until:
                 return "Changes of workloads wait: there was no time for all of them."
-            if not _apply(seen, name, GUEST_REACHABLE, until):
+            if not _apply(seen, name, reachable=GUEST_REACHABLE, until=until):
                 return f"The change of the workload {name} waits: it is being changed."
         _mark_all_applied(seen, columns["workloads"])
     except NotFound:
@@ -169,7 +160,7 @@ def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
     if item and not item.get("enabled", True):
         raise WorkloadDisabled
     if item:
-        _apply(workspace, name, frozenset({Status.RUNNING}))
+        _apply(workspace, name)
     with guest_errors(), _known_workload():
         guest_pool().call(address, lambda session: start_workload(session, name), WORKLOAD_SECONDS)
     record_activity(workspace, "workload_started", f"The workload {name} was started.", actor=actor)
@@ -199,27 +190,11 @@ def _configure(workspace: Workspace, name: str, item: dict[str, Any]) -> None:
     configure_workload(workspace, name, workload(item) if item and item.get("enabled", True) else None)
 
 
-def _apply(workspace: Workspace, name: str, reachable: Collection[Status], until: float = math.inf) -> bool:
-    """Configure the workload until the row is as it was before, while the status is one of `reachable` and until that
-    time (`time.monotonic`). False where it never was: then it is stale.
-
-    The guest may have got the older workload after the newer one, which another process applied and marked as applied.
-    So who does not end with the row's own leaves it marked as stale. Raises GuestUnreachable, CommandInvalid, NotFound.
-    """
-    try:
-        for _ in range(APPLY_ATTEMPTS):
-            if workspace.status not in reachable or time.monotonic() >= until:
-                break
-            release_connection()
-            if _apply_once(workspace, name):
-                return True
-    except NotFound:
-        raise
-    except Exception:  # whether it got there is not known, or may still get there
-        _mark_stale(workspace, name)
-        raise
-    _mark_stale(workspace, name)
-    return False
+def _apply(workspace: Workspace, name: str, **limits: Any) -> bool:
+    """As `apply_until_current`. Raises GuestUnreachable, CommandInvalid, NotFound."""
+    return apply_until_current(
+        workspace, lambda: _apply_once(workspace, name), lambda: _mark_stale(workspace, name), **limits
+    )
 
 
 @transaction.atomic

@@ -1,0 +1,57 @@
+"""Bringing what a running guest has to what its row says, beside others that do the same."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection
+from copy import copy
+
+from common.connections import release_connection
+from common.errors import NotFound
+from workspaces.models import Workspace
+from workspaces.states import Status
+
+# Another request may change the row while the guest is being configured: then it is configured once more.
+APPLY_ATTEMPTS = 5
+# States in which the guest responds.
+GUEST_REACHABLE = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
+
+
+def apply_until_current(
+    workspace: Workspace,
+    apply_once: Callable[[], bool],
+    mark_stale: Callable[[], object],
+    *,
+    reachable: Collection[Status] = (Status.RUNNING,),
+    until: float = math.inf,
+) -> bool:
+    """Configure the guest until the row is as it was before, while its status is one of `reachable` and until that time
+    (`time.monotonic`). False where it never was, or not for certain: then it is marked as stale.
+
+    `apply_once` returns False where the row has changed since, and gives the instance its columns as they are now. The
+    guest may have got an older state after a newer one, which another process applied and marked as applied: so who
+    does not end with the row's own state leaves it marked. Raises what `apply_once` raises.
+    """
+    try:
+        for _ in range(APPLY_ATTEMPTS):
+            if workspace.status not in reachable or time.monotonic() >= until:
+                break
+            release_connection()
+            if apply_once():
+                return True
+    except NotFound:
+        raise
+    except Exception:  # whether it got there is not known, or may still get there
+        mark_stale()
+        raise
+    mark_stale()
+    return False
+
+
+def current_copy(row: Workspace, **columns: object) -> Workspace:
+    """The row with other values of columns; `row` stays, as its operation compares its status with the database's."""
+    made = copy(row)
+    for name, value in columns.items():
+        setattr(made, name, value)
+    return made
