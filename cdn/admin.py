@@ -72,6 +72,7 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
     # Metadata is the owner's, and may hold what staff need not know.
     exclude = ("metadata", "claim")
     search_fields = ("^filename",)
+    search_newest_first = True  # cameras number their pictures
     search_ids = ("id", "account__id", "namespace__id")
     keyset = ("-id",)
     staff_actions = (

@@ -11,6 +11,7 @@ from decimal import Decimal
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Upper
 from django.utils import timezone
 
 from credits.amounts import CreditsField
@@ -107,6 +108,8 @@ class Balance(models.Model):
             models.UniqueConstraint(fields=["namespace_id", "service"], name="one_balance_for_a_service"),
             models.CheckConstraint(condition=Q(held__gte=0), name="held_not_negative"),
         ]
+        # Of the admin. An expression, so that SQLite does not take it where balances of some namespaces are looked for.
+        indexes = [models.Index(Upper("service"), name="balances_of_service")]
 
     def __str__(self) -> str:
         return f"{self.service} of {self.namespace_id}"

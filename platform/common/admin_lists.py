@@ -25,7 +25,7 @@ from unfold.views import ChangeList
 
 from common.admin_input import checked_value, possible_keys
 from common.admin_search import search_conditions
-from common.first_rows import first_keys
+from common.first_rows import first_keys, keys_in_window
 from common.id_times import rows_before, rows_since
 from common.index_conditions import literally
 from common.keysets import cursor_of, cursor_values, reversed_order, rows_beyond
@@ -130,9 +130,13 @@ class UncountedChangeList(FilteredChangeList):
     def _first_rows(self, order: Sequence[str], within: Q) -> list[Any]:
         """One more than a page has."""
         count = self.list_per_page + 1
-        if len(self.conditions) < 2:
+        if not self.conditions:
             return list(self.queryset.filter(within).order_by(*order)[:count])
-        keys = first_keys(self.unsearched.filter(within), self.conditions, order, count)
+        rows, keys = self.unsearched.filter(within), []
+        if len(self.conditions) == 1 and self.model_admin.search_newest_first:
+            keys = keys_in_window(rows, self.conditions[0], order, count)
+        if len(keys) < count:
+            keys = first_keys(rows, self.conditions, order, count)
         return list(self.apply_select_related(self.root_queryset.filter(pk__in=keys)).order_by(*order))
 
 
@@ -162,12 +166,14 @@ class ListMixin(CheckedListMixin):
 
     `keyset`: the order of a table that grows without end, as of `order_by`, whose columns are never null and are
     together unique; such a list has no other order. `search_keyset`: the order of what a search found, where an index
-    has another one than `keyset`. `search_ids`, `search_ips`: columns in which an id or an address
+    has another one than `keyset`. `search_newest_first`: a text that nearly all rows may have is looked for in the
+    first ones before all others (`keys_in_window`). `search_ids`, `search_ips`: columns in which an id or an address
     is looked up exactly, in place of a search for a text in `search_fields` (`common.admin_search`).
     """
 
     keyset: tuple[str, ...] = ()
     search_keyset: tuple[str, ...] = ()
+    search_newest_first = False
     search_ids: tuple[str, ...] = ()
     search_ips: tuple[str, ...] = ()
     list_per_page = ROWS
@@ -240,7 +246,16 @@ class ConditionFilter(SimpleListFilter):
         return queryset.filter(chosen[1]()) if chosen else queryset
 
 
-class IndexedChoicesFilter(ChoicesFieldListFilter):
+class ChosenValuesFilter(ChoicesFieldListFilter):
+    """Choices of a column. `chosen`: those that are chosen, usually one or none."""
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        found: str | list[str] = self.lookup_val or []
+        return frozenset({found} if isinstance(found, str) else found)
+
+
+class IndexedChoicesFilter(ChosenValuesFilter):
     """Choices of a column of which partial indexes have some. `indexes`: the values that one has, its condition of the
     column (`{}`) as it was declared, and other columns for further `{}`. Where only such values are chosen, the query
     has that condition, without which SQLite does not use the index (`common.index_conditions`).
@@ -249,10 +264,8 @@ class IndexedChoicesFilter(ChoicesFieldListFilter):
     indexes: tuple[tuple[frozenset[str], str, *tuple[str, ...]], ...] = ()
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        chosen: str | list[str] = self.lookup_val or []
-        values = {chosen} if isinstance(chosen, str) else set(chosen)
         for indexed, condition, *columns in self.indexes:
-            if values and values <= indexed:
+            if self.chosen and self.chosen <= indexed:
                 queryset = queryset.filter(literally(condition, self.field_path, *columns))
                 break
         return super().queryset(request, queryset)

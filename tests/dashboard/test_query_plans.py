@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import QuerySet
+from django.db.models.functions import Upper
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from assist.models import DayCount
+from common import first_rows
 from common.id_times import rows_before, rows_since
 from common.prefix_keys import begins_with
+from credits.admin_columns import ServiceFilter
 from credits.models import Balance, Entry, EntryKind
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.cdn.rows import make_file
+from tests.sandboxes.rows import make_sandbox
 from tests.workspaces.rows import make_workspace
 from workspaces.admin_columns import metered_numbers
 from workspaces.models import Activity, Metered, MeterRecord, Workspace
@@ -245,6 +250,77 @@ def test_day_counts_are_pages_by_day(staff: Client, api: Caller, stranger: Calle
     shown = staff.get("/admin/assist/daycount/").context["cl"]
     rest = staff.get("/admin/assist/daycount/" + shown.paginator.after).context["cl"]
     assert [row.day for row in (*shown.result_list, *rest.result_list)] == sorted(days * 2, reverse=True)
+
+
+def balance_of(account: Any, service: str, number: int = 0) -> Balance:
+    return Balance.objects.create(account_id=account.pk, namespace_id=f"ns_{number:016}", service=service)
+
+
+def entry_of(balance: Balance) -> Entry:
+    return Entry.objects.create(balance=balance, kind=EntryKind.CHARGE, amount=1, balance_after=1)
+
+
+def reads_of(query: str, staff: Client) -> tuple[list[int], list[str]]:
+    """The entries that a list shows, and its queries of the ledger."""
+    with CaptureQueriesContext(connection) as captured:
+        shown = staff.get(f"/admin/credits/entry/{query}").context["cl"].result_list
+    return [row.pk for row in shown], [each["sql"] for each in captured if 'FROM "credits_entry"' in each["sql"]]
+
+
+def test_entries_of_a_service_without_a_balance_are_not_looked_for(staff: Client, api: Caller) -> None:
+    entry_of(balance_of(api.account, "sandbox"))
+    assert reads_of("?balance__service__exact=cdn", staff) == ([], [])
+
+
+@pytest.mark.parametrize("balances", [1, ServiceFilter.FEW, ServiceFilter.FEW + 1])
+def test_entries_of_a_service_are_all_found(staff: Client, api: Caller, balances: int) -> None:
+    other = balance_of(api.account, "sandbox")
+    wanted = []
+    for number in range(balances):
+        wanted.append(entry_of(balance_of(api.account, "cdn", number)).pk)
+        entry_of(other)
+    found, (query,) = reads_of("?balance__service__exact=cdn", staff)
+    assert found == list(reversed(wanted))
+    assert ('"service" =' in query) is (balances > ServiceFilter.FEW)
+
+
+@pytest.mark.one_database
+def test_balances_of_some_namespaces_are_not_found_by_their_service() -> None:
+    """As charges look for them: of the service there may be a hundred thousand."""
+    plan = Balance.objects.filter(service="cdn", namespace_id__in=["a", "b"]).explain()
+    assert "(namespace_id=? AND service=?)" in plan
+    plan = Balance.objects.alias(key=Upper("service")).filter(key="CDN").values_list("pk").explain()
+    assert "balances_of_service" in plan
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("status", ["running", "sleeping", "stopped"])
+def test_sandboxes_in_a_common_state_are_read_in_the_order_of_the_list(staff: Client, api: Caller, status: str) -> None:
+    wanted, _ = make_sandbox(api.account, status=status)
+    make_sandbox(api.account, status="paused")
+    shown = staff.get(f"/admin/sandboxes/sandbox/?workspace__status__exact={status}").context["cl"]
+    assert [row.pk for row in shown.result_list] == [wanted.pk]
+    plan = shown.queryset.order_by("-pk")[:51].explain()
+    assert "workspace_status" not in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
+
+
+@pytest.mark.parametrize("window", [first_rows.WINDOW, 55, 20])
+def test_a_beginning_of_nearly_all_names_is_found_within_the_newest_files(
+    staff: Client, api: Caller, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    whole = first_rows.WINDOW
+    monkeypatch.setattr(first_rows, "WINDOW", window)
+    files = [make_file(api.account, filename=f"Same {number}" if number % 10 else "other") for number in range(70)]
+    with CaptureQueriesContext(connection) as captured:
+        shown = staff.get("/admin/cdn/file/", {"q": "same"}).context["cl"]
+    reads = [each["sql"] for each in captured if 'FROM "cdn_file"' in each["sql"]]
+    assert len(reads) == (2 if window == whole else 3)
+    assert "UPPER" not in reads[-1]
+    wanted = sorted((row.pk for row in files if row.filename != "other"), reverse=True)
+    assert [row.pk for row in shown.result_list] == wanted[:50]
+    rest = staff.get("/admin/cdn/file/" + shown.paginator.after).context["cl"]
+    assert [row.pk for row in rest.result_list] == wanted[50:]
 
 
 def test_a_search_within_a_filter_finds_what_is_older_than_a_page(staff: Client, api: Caller) -> None:
