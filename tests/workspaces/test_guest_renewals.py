@@ -120,7 +120,8 @@ def test_a_renewal_leaves_the_status_of_the_instance_to_its_operation(api: Calle
 
 
 @pytest.fixture
-def renewals(host: str) -> Iterator[GuestRenewals]:
+def renewals(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[GuestRenewals]:
+    monkeypatch.setattr(guest_renewals, "SETTLE_SECONDS", 0.0)
     made = GuestRenewals(host)
     yield made
     made.stop()
@@ -174,6 +175,23 @@ def test_a_guest_that_does_not_answer_is_asked_less_and_less_often(
     clock[0] += 3600
     assert renewals.begin() == 1
     wait_until(lambda: not now(row).ssh_stale)
+
+
+def test_what_a_request_in_flight_may_still_change_is_not_looked_at_yet(
+    api: Caller, guest: Guest, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(guest_renewals, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    renewals = GuestRenewals(host)
+    monkeypatch.setattr(GuestRenewals, "_start_threads", lambda _: None)
+    row = make_workspace(api.account, host_id=host, ssh_stale=True)
+    begun = []
+    for stale in (True, True, False, True, True):
+        Workspace.objects.filter(pk=row.pk).update(ssh_stale=stale)
+        begun.append(renewals.begin())
+        clock[0] += guest_renewals.SETTLE_SECONDS
+    assert begun == [0, 1, 0, 0, 0]
+    assert guest.calls == 0
 
 
 def test_guests_of_one_account_do_not_delay_those_of_another(

@@ -23,18 +23,25 @@ pytestmark = pytest.mark.django_db(transaction=True)
 FAR = math.inf  # no end of the time for renewals
 
 
+class Killed(BaseException):
+    """The process dies."""
+
+
 class LateGuest:
     """Before the first change reaches it, another process changes the same and is done."""
 
     def __init__(self, before_it: Callable[[], None]) -> None:
         self._before_it: Callable[[], None] | None = before_it
         self.has: list[Any] = []
+        self.kills = False  # whether the process that made the first, late change dies then
 
     def configure(self, wanted: Any) -> None:
         before_it, self._before_it = self._before_it, None
         if before_it is not None:
             before_it()
         self.has.append(wanted)
+        if before_it is not None and self.kills:
+            raise Killed
 
 
 def now(row: Workspace) -> Workspace:
@@ -83,7 +90,8 @@ def test_a_workload_that_was_changed_just_before_is_changed(
     else:
         workloads.workload_start(workspace=now(row), actor="owner", name="web")
     assert guest.has == [["new"], ["old"], ["new"]]
-    assert now(row).stale_workloads == []
+    # Who only starts it does not know whose the mark is.
+    assert now(row).stale_workloads == ([] if act == "renew" else ["web"])
 
 
 class StartingPool:
@@ -139,6 +147,50 @@ def test_who_cannot_make_up_for_an_older_workload_leaves_it_marked(
     assert workloads.apply_in_guest(now(row), "web") is not None
     assert guest.has == [["new"], ["old"]]
     assert now(row).stale_workloads == ["web"]
+
+
+def test_a_process_that_dies_after_an_older_key_was_applied_late_leaves_it_marked(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays, revoked, added = key(), key(), key()
+    row = make_workspace(api.account, status=Status.RUNNING, ssh_enabled=True, ssh_keys=[stays, revoked])
+    older = ssh.ssh_key_add(workspace=now(row), actor="owner", line=added)
+
+    def revoke() -> None:
+        changed = ssh.ssh_key_remove(workspace=now(row), actor="owner", key=fingerprint(revoked))
+        assert ssh.apply_in_guest(changed) is None
+
+    guest = LateGuest(revoke)
+    monkeypatch.setattr(ssh, "configure_ssh", lambda each: guest.configure(list(each.ssh_keys)))
+    guest.kills = True
+    with pytest.raises(Killed):
+        ssh.apply_in_guest(older)
+    assert guest.has == [[stays, added], [stays, revoked, added]]
+    assert now(row).ssh_stale is True
+    assert ssh.renew_access(now(row), FAR) == ""
+    assert (guest.has[-1], now(row).ssh_stale) == ([stays, added], False)
+
+
+def test_a_process_that_dies_after_an_older_workload_was_applied_late_leaves_it_marked(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = make_workspace(api.account, status=Status.RUNNING, workloads=[{"name": "web", "cmd": ["old"]}])
+    changes = {"workspace": now(row), "actor": "owner", "name": "web"}
+    older = workloads.workload_change(**changes, changes={"cmd": ["older"]})
+
+    def change() -> None:
+        changed = workloads.workload_change(**{**changes, "workspace": now(row)}, changes={"cmd": ["new"]})
+        assert workloads.apply_in_guest(changed, "web") is None
+
+    guest = LateGuest(change)
+    monkeypatch.setattr(workloads, "configure_workload", lambda _, name, wanted: guest.configure(list(wanted.cmd)))
+    guest.kills = True
+    with pytest.raises(Killed):
+        workloads.apply_in_guest(older, "web")
+    assert guest.has == [["new"], ["older"]]
+    assert now(row).stale_workloads == ["web"]
+    assert workloads.renew_workloads(now(row), FAR) == ""
+    assert (guest.has[-1], now(row).stale_workloads) == (["new"], [])
 
 
 @pytest.mark.parametrize("renewed", ["ssh", "workloads"])

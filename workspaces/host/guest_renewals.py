@@ -31,6 +31,9 @@ KINDS: tuple[tuple[str, Callable[[Workspace, float], str]], ...] = (
 # Guests that do not answer wait in these; no other work of the host waits for them.
 THREADS = 4
 MOST_PENDING = 2 * THREADS  # so that a guest that becomes stale does not wait behind all of another account
+# Before the first attempt: what an api process that died had sent to the guest is there by then, or never. Longer than
+# the limits of those calls.
+SETTLE_SECONDS = 25.0
 # After an attempt that failed; doubled each time.
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 
@@ -54,7 +57,7 @@ class GuestRenewals:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._pending: set[str] = set()
-        # Of workspaces that stay stale: when the next attempt may be, and the wait after that one.
+        # Of stale workspaces: when the next attempt may be, and the wait after that one.
         self._next: dict[str, tuple[float, float]] = {}
 
     def begin(self) -> int:
@@ -63,7 +66,7 @@ class GuestRenewals:
         with self._lock:
             chosen = self._chosen(stale)
             for key in chosen:
-                wait = self._wait_of(key)[1]
+                wait = self._next[key][1]
                 self._next[key] = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
                 self._pending.add(key)
                 self._queue.put(key)
@@ -72,8 +75,9 @@ class GuestRenewals:
         return len(chosen)
 
     def _chosen(self, stale: list[str]) -> list[str]:
-        self._next = {key: self._next[key] for key in stale if key in self._next}
-        due = [key for key in stale if key not in self._pending and self._wait_of(key)[0] <= time.monotonic()]
+        now = time.monotonic()
+        self._next = {key: self._next.get(key, (now + SETTLE_SECONDS, FIRST_WAIT)) for key in stale}
+        due = [key for key in stale if key not in self._pending and self._next[key][0] <= now]
         return due[: max(0, MOST_PENDING - len(self._pending))]
 
     def _start_threads(self) -> None:
@@ -86,9 +90,6 @@ class GuestRenewals:
         """Attempts that have begun end by themselves within RENEW_SECONDS, or with the process."""
         for _ in self._threads:
             self._queue.put(None)
-
-    def _wait_of(self, workspace_id: str) -> tuple[float, float]:
-        return self._next.get(workspace_id, (0.0, FIRST_WAIT))
 
     def _work(self) -> None:
         while (key := self._queue.get()) is not None:

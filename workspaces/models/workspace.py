@@ -147,6 +147,10 @@ class Workspace(models.Model):
     ssh_stale = models.BooleanField(default=False)
     # Names of workloads whose changes the guest has not applied yet.
     stale_workloads = models.JSONField(default=list, blank=True)
+    # No columns: whether a change was already marked when this request wrote its own. The process that makes that one
+    # may die after an older, late write into the guest, so the mark is left for the host.
+    ssh_was_stale = False
+    workload_was_stale = False
 
     # Power
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)

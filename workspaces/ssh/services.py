@@ -23,7 +23,7 @@ from workspaces.states import Status
 logger = logging.getLogger(__name__)
 
 MAX_KEYS = 32
-COLUMNS = ("status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port")
+COLUMNS = ("status", "ssh_enabled", "ssh_keys", "ssh_stale", "ip", "ssh_host_key", "control_port")
 
 
 @transaction.atomic
@@ -73,7 +73,7 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies at the next start."
     try:
-        if _apply(workspace):
+        if _apply(workspace, clears=not workspace.ssh_was_stale):
             return None
     except NotFound:  # it was deleted while the guest was asked
         raise
@@ -83,15 +83,16 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     return "The access was changed at the same time; it is applied within minutes, or at the next start."
 
 
-def _apply(workspace: Workspace, **limits: Any) -> bool:
+def _apply(workspace: Workspace, *, clears: bool = True, **limits: Any) -> bool:
     """As `apply_until_current`. Raises GuestUnreachable, NotFound."""
     return apply_until_current(
-        workspace, lambda: _apply_once(workspace), lambda: update_row(workspace, ssh_stale=True), **limits
+        workspace, lambda: _apply_once(workspace, clears), lambda: update_row(workspace, ssh_stale=True), **limits
     )
 
 
-def _apply_once(workspace: Workspace) -> bool:
-    """False where the row has changed since it was read; the instance has its columns as they are now.
+def _apply_once(workspace: Workspace, clears: bool) -> bool:
+    """False where the row has changed since it was read; the instance has its columns as they are now. `clears`:
+    otherwise the row stays marked as stale.
 
     Raises GuestUnreachable, NotFound.
     """
@@ -103,7 +104,8 @@ def _apply_once(workspace: Workspace) -> bool:
         raise NotFound from exc
     if _access(workspace) != before:
         return False
-    mark_access_applied(workspace)
+    if clears:
+        mark_access_applied(workspace)
     return True
 
 
@@ -137,6 +139,7 @@ def _access(workspace: Workspace) -> tuple[bool, list[str]]:
 def _lock(workspace: Workspace) -> None:
     """Exclude concurrent changes of its keys until this transaction ends. Raises NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
+    workspace.ssh_was_stale = workspace.ssh_stale
     if workspace.status == Status.DESTROYED:
         raise VmMissing
 

@@ -92,7 +92,7 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies when it runs."
     try:
-        if _apply(workspace, name):
+        if _apply(workspace, name, clears=not workspace.workload_was_stale):
             return None
     except NotFound:  # it was deleted while the guest was asked
         raise
@@ -160,7 +160,7 @@ def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
     if item and not item.get("enabled", True):
         raise WorkloadDisabled
     if item:
-        _apply(workspace, name)
+        _apply(workspace, name, clears=False)  # nothing has changed: a mark is another request's
     with guest_errors(), _known_workload():
         guest_pool().call(address, lambda session: start_workload(session, name), WORKLOAD_SECONDS)
     record_activity(workspace, "workload_started", f"The workload {name} was started.", actor=actor)
@@ -190,10 +190,10 @@ def _configure(workspace: Workspace, name: str, item: dict[str, Any]) -> None:
     configure_workload(workspace, name, workload(item) if item and item.get("enabled", True) else None)
 
 
-def _apply(workspace: Workspace, name: str, **limits: Any) -> bool:
+def _apply(workspace: Workspace, name: str, *, clears: bool = True, **limits: Any) -> bool:
     """As `apply_until_current`. Raises GuestUnreachable, CommandInvalid, NotFound."""
     return apply_until_current(
-        workspace, lambda: _apply_once(workspace, name), lambda: _mark_stale(workspace, name), **limits
+        workspace, lambda: _apply_once(workspace, name, clears), lambda: _mark_stale(workspace, name), **limits
     )
 
 
@@ -210,22 +210,25 @@ def _with_stale(names: list[str], name: str) -> list[str]:
     return [ALL] if ALL in found or len(found) > MAX_STALE else found
 
 
-def _apply_once(workspace: Workspace, name: str) -> bool:
-    """False where the row has changed since it was read; the instance has its columns as they are now.
+def _apply_once(workspace: Workspace, name: str, clears: bool) -> bool:
+    """False where the row has changed since it was read; the instance has its columns as they are now. `clears`:
+    otherwise a mark stays.
 
     Raises GuestUnreachable, CommandInvalid, NotFound.
     """
     item = saved_item(workspace, name)
     _configure(workspace, name, item)
-    return _mark_applied(workspace, name, item)
+    return _mark_applied(workspace, name, item, clears)
 
 
 @transaction.atomic
-def _mark_applied(workspace: Workspace, name: str, item: dict[str, Any]) -> bool:
+def _mark_applied(workspace: Workspace, name: str, item: dict[str, Any], clears: bool) -> bool:
     """False where the row has changed since."""
     lock_current(workspace, COLUMNS)
     if saved_item(workspace, name) != item:
         return False
+    if not clears:
+        return True
     update_row(workspace, stale_workloads=[each for each in workspace.stale_workloads if each != name])
     return True
 
@@ -241,6 +244,7 @@ def _write(workspace: Workspace, event: str, name: str, actor: str, items: list[
     """Raises ValidationError: too large for a machine."""
     if sum(len(workload_records(workload(each))) for each in items) > MAX_RECORDS:
         raise ValidationError(details={"workloads": [f"All together they have more than {MAX_RECORDS} bytes."]})
+    workspace.workload_was_stale = bool({name, ALL} & set(workspace.stale_workloads))
     stale = _with_stale(workspace.stale_workloads, name)
     word = event.rpartition("_")[2]
     detail = f"The workload {name} was {word}."
