@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+import asyncio
+import logging
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterator,
+)
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from django.db import DatabaseError
 
 from common.async_views import in_pool_thread
-from common.connections import release_thread
+from common.connections import release_connection, release_thread
 from common.errors import DomainError, NotFound, RateLimited
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
@@ -16,7 +30,9 @@ from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.guest.workloads import list_workloads, put_workload, remove_workload
 from workspaces import errors, last_used
 from workspaces.models import Workspace
-from workspaces.states import Status
+from workspaces.states import ANY, Status
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -28,6 +44,10 @@ SOON_RUNNING = frozenset({Status.CREATING, Status.STARTING, Status.RESTARTING, S
 RETRY_SECONDS = 2
 # All places for commands of a machine were taken for a minute.
 BUSY_SECONDS = 10
+# How often a caller that waits for a guest looks whether its machine has ended: SSH notices after a minute.
+LOOK_SECONDS = 5.0
+# Without a process: a guest that was asked before does not answer any more. One that is paused or sleeps may.
+ENDED = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED, Status.DELETING, Status.LOST})
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
@@ -88,9 +108,42 @@ def guest_workload_names(workspace: Workspace) -> list[str]:
 
 
 async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
-    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `call_errors`."""
+    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `call_errors`.
+
+    A call whose machine ends is cancelled within LOOK_SECONDS.
+    """
     async with call_errors(address):
-        return await guest_pool().acall(address, fn, timeout)
+        return await _until_machine_ends(address, guest_pool().acall(address, fn, timeout))
+
+
+async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T]) -> T:
+    """Raises VmNotRunning, NotFound, and what the call raises."""
+    task = asyncio.ensure_future(call)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
+            if (reason := await in_pool_thread(_end_of, address.machine_id)) is not None:
+                raise reason
+        return task.result()
+    finally:
+        task.cancel()
+
+
+class MachineLook:
+    """For a thread that waits for a guest: called as often as it likes, it looks every LOOK_SECONDS."""
+
+    def __init__(self, workspace_id: str) -> None:
+        self._workspace_id = workspace_id
+        self._next = time.monotonic() + LOOK_SECONDS
+
+    def __call__(self) -> None:
+        """Raises VmNotRunning, NotFound: the machine has ended."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + LOOK_SECONDS
+        reason = _end_of(self._workspace_id)
+        release_connection()
+        if reason is not None:
+            raise reason
 
 
 async def open_file(
@@ -136,10 +189,23 @@ async def call_errors(address: GuestAddress) -> AsyncIterator[None]:
 
 def _reason_of(workspace_id: str) -> DomainError | None:
     """Why a guest does not answer; None where its machine should run."""
+    return _reason(workspace_id, ANY - {Status.RUNNING})
+
+
+def _end_of(workspace_id: str) -> DomainError | None:
+    """None while the machine has not ended, or where the database does not answer."""
+    try:
+        return _reason(workspace_id, ENDED)
+    except DatabaseError as exc:
+        logger.warning("whether %s has ended: %s", workspace_id, exc)
+        return None
+
+
+def _reason(workspace_id: str, statuses: Collection[str]) -> DomainError | None:
     status = _status_of(workspace_id)
     if status is None:
         return NotFound()
-    return None if status == Status.RUNNING else _not_running(status)
+    return _not_running(status) if status in statuses else None
 
 
 def directory_archive(

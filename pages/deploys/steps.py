@@ -30,7 +30,7 @@ from pages.releases.received import Received, Skipped
 from pages.services import lock_page, write_page
 from vmbackend.guest.left_out import sockets_left_out
 from workspaces.errors import PathInvalid, PathNotFound
-from workspaces.guests import address_of, directory_archive
+from workspaces.guests import MachineLook, address_of, directory_archive
 from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,8 @@ class _ExportEnded(Exception):
 
 
 class _ExportLook:
-    """Called with each chunk, and each second without one. Raises ClaimLost once this process does not own the deploy.
+    """Called with each chunk, and each second without one. Raises ClaimLost once this process does not own the deploy,
+    VmNotRunning and NotFound where the machine has ended.
 
     An export that takes long gives up its place. The deploy's deadline ends it: it takes the claim.
     """
@@ -141,6 +142,7 @@ class _ExportLook:
     def __init__(self, deploy: PageDeploy, lost: threading.Event) -> None:
         self._deploy = deploy
         self._lost = lost
+        self._machine_look = MachineLook(deploy.workspace_id)
         self._slow_at = time.monotonic() + SLOW_SECONDS
         self._ends_at = math.inf
 
@@ -153,6 +155,7 @@ class _ExportLook:
             raise queue.ClaimLost(self._deploy.pk)
         if time.monotonic() > self._ends_at:
             raise _ExportEnded
+        self._machine_look()
         if self._deploy.step != places.SLOW_EXPORT and time.monotonic() > self._slow_at:
             self._leave_place()
 

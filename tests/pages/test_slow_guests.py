@@ -24,8 +24,10 @@ from tests.pages.archives import END, archive_of, entry, header
 from tests.pages.conftest import Site
 from tests.pages.stores import left_files
 from tests.threads import wait_until
+from workspaces import guests
 from workspaces.models import Workspace
 from workspaces.power.services import workspace_sleep
+from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Served = Callable[[str], str | None]
@@ -132,6 +134,20 @@ def test_a_workspace_that_stops_running_ends_the_export(
     assert (deploy.state, deploy.error_code, deploy.attempt) == (DeployState.FAILED, "vm_not_running", 1)
     assert served("abc") == "one"
     assert not any((store.root / "incoming").iterdir())
+
+
+def test_an_export_ends_with_its_machine_also_where_nothing_comes_from_there(
+    vmhost: Any, site: Site, store: PageStore, pipe: Pipe, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a machine is killed: its connections stay open until they are given up."""
+    monkeypatch.setattr(guests, "LOOK_SECONDS", 0.1)
+    deploy = begin_deploy(site, store)
+    pipe.send(header("index.html", 99))
+    Workspace.objects.filter(pk=site.workspace_id).update(status=Status.STOPPED, ready=False)
+    vmhost.settle()
+    deploy.refresh_from_db()
+    assert (deploy.state, deploy.error_code, deploy.attempt) == (DeployState.FAILED, "vm_not_running", 1)
+    assert served("abc") == "one"
 
 
 def leave_running(site: Site, route: str) -> None:

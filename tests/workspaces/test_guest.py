@@ -6,16 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.threads import wait_until
 from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
 from vmbackend.errors import GuestBusy, GuestUnreachable
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.models import Host
+from workspaces import guests
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -63,6 +65,71 @@ def test_a_command_that_takes_too_long_is_killed_with_all_it_began(api: Caller, 
     body = run(api, "sleep 30 & sleep 30", timeout_seconds=1)
     assert (body["exit_code"], body["timed_out"]) == (124, True)
     assert (timezone.now() - began).total_seconds() < 5
+
+
+@pytest.mark.parametrize("status", [Status.STOPPED, Status.LOST, Status.DELETING])
+def test_a_command_whose_machine_ends_is_not_waited_for(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, status: Status
+) -> None:
+    """What SSH notices after a minute, as nothing comes from a machine that is gone."""
+    monkeypatch.setattr(guests, "LOOK_SECONDS", 0.05)
+    ended: list[bool] = []
+
+    async def execute(*_: Any, **__: Any) -> Any:
+        await asyncio.to_thread(end)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    def end() -> None:
+        Workspace.objects.filter(pk=made).update(status=status)
+        connections.close_all()
+
+    monkeypatch.setattr(FakeGuestSession, "execute", execute)
+    answer = api.post("/workspace/the-box/exec", {"cmd": "true"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "vm_not_running")
+    assert str(status) in answer.json()["message"]
+    wait_until(lambda: ended == [True])
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.PAUSED, Status.SLEEPING, Status.WAKING])
+def test_a_command_goes_on_where_its_machine_may_go_on(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, status: Status
+) -> None:
+    monkeypatch.setattr(guests, "LOOK_SECONDS", 0.01)
+    looks: list[str] = []
+    found = guests._end_of
+    monkeypatch.setattr(guests, "_end_of", lambda key: looks.append(key) or found(key))
+    begun = FakeGuestSession.execute
+
+    async def execute(*args: Any, **more: Any) -> Any:
+        await asyncio.to_thread(change)
+        while len(looks) < 3:
+            await asyncio.sleep(0.01)
+        return await begun(*args, **more)
+
+    def change() -> None:
+        Workspace.objects.filter(pk=made).update(status=status)
+        connections.close_all()
+
+    monkeypatch.setattr(FakeGuestSession, "execute", execute)
+    assert run(api, "echo done")["stdout"] == "done\n"
+
+
+def test_a_command_outlasts_a_database_that_does_not_answer(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guests, "LOOK_SECONDS", 0.01)
+    asked: list[str] = []
+
+    def fails(key: str) -> str:
+        asked.append(key)
+        raise OperationalError("the connection is closed")
+
+    monkeypatch.setattr(guests, "_status_of", fails)
+    assert run(api, "sleep 0.3; echo done")["stdout"] == "done\n"
+    assert set(asked) == {made}
 
 
 def test_a_command_killed_by_a_signal_has_128_and_its_number(api: Caller, made: str) -> None:
