@@ -26,13 +26,18 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave_mb: int = 0) -> None:
-        """What another program of the host does: allocate all that is left but so many MiB. May be repeated."""
+        """What another program of the host does: allocate all that is left but so many MiB. May be repeated.
+
+        What is given back in the meantime stays free.
+        """
         descriptor = os.open(self._filling, os.O_WRONLY | os.O_CREAT, 0o600)
+        wanted = self.free_bytes - (leave_mb << 20)
         try:
             for size in _SIZES:
                 with suppress(OSError):
-                    while self.free_bytes - size >= leave_mb << 20:
+                    while wanted >= size:
                         os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, size)
+                        wanted -= size
         finally:
             os.close(descriptor)
 
