@@ -21,12 +21,14 @@ from vmbackend.fake.guest import fake_sessions
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 
-# Holds a secret in memory only and writes it to a file on request.
+# Holds a secret in memory only and writes it to a file for each line of a pipe. It waits without polling: the machine
+# of the drivers' contract runs for as long as its process of tests, on an emulated processor.
 SECRET_SCRIPT = """
 n=$(cat /proc/sys/kernel/random/uuid)
+rm -f request
+mkfifo request
 while :; do
-    [ -e request ] && rm request && echo "$n" > reply
-    sleep 0.1
+    read -r line < request && echo "$n" > reply
 done
 """
 SECRET_COMMAND = ("/bin/sh", "-c", SECRET_SCRIPT)

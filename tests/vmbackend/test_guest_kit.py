@@ -100,6 +100,15 @@ def wait_for_output(machine: harness.Machine, command: str, wanted: str) -> None
         raise AssertionError(f"{output!r}, not {wanted!r}: {machine.console()}") from None
 
 
+def test_the_kits_first_process_waits_also_where_no_host_is_at_its_port(ready: harness.Machine) -> None:
+    """The port of the host's requests polls as readable then; here nothing is connected to it."""
+    look = "/run/kit/bin/busybox cut -d' ' -f14,15 /proc/$(cat /run/kit/stage)/stat"
+    clock = "/run/kit/bin/busybox cut -d' ' -f1 /proc/uptime"
+    shown = run(ready, f"{look}; {clock}; sleep 4; {look}; {clock}")[0][1].split()
+    first, second = ((int(user) + int(system), float(at)) for user, system, at in (shown[:3], shown[3:]))
+    assert second[0] - first[0] < 0.5 * 100 * (second[1] - first[1])  # hundredths of a second
+
+
 def test_commands_get_the_machines_environment_user_and_directory(ready: harness.Machine) -> None:
     block = b"--env\0MORE=1\0--\0sh\0-c\0echo $MORE; cat\0"
 

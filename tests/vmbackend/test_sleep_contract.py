@@ -35,7 +35,8 @@ async def _list_root(session):
 
 def read_secret(harness: Harness, address: GuestAddress) -> str:
     """The secret that SECRET_COMMAND holds in memory."""
-    script = "rm -f reply; : > request; while ! grep -q . reply; do sleep 0.1; done 2>/dev/null; cat reply"
+    script = "rm -f reply; until [ -p request ]; do sleep 0.1; done; echo > request; "
+    script += "while ! grep -q . reply; do sleep 0.1; done 2>/dev/null; cat reply"
     result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=120.0), 150)
     secret = str(result.stdout.decode().strip())
     assert secret

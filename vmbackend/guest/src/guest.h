@@ -83,7 +83,7 @@ void seed_random(void);
 bool reseed_random(const char *hex);
 /* requests.c: requests of the host */
 int open_requests(void); /* -1: the machine has no such port */
-void handle_requests(int fd);
+bool handle_requests(int fd);
 /* tcp.c */
 bool process_listens(pid_t pid, unsigned port);
 /* user.c */

@@ -61,14 +61,15 @@ static void handle_request(int fd, const char *line)
 	warm_up();
 }
 
-void handle_requests(int fd)
+/* Whether there was anything to read: a port without a host at its other end polls as readable and has nothing. */
+bool handle_requests(int fd)
 {
 	static char line[LINE_SIZE + 1];
 	static size_t used;
 	ssize_t got = read(fd, line + used, LINE_SIZE - used);
 	char *end;
 	if (got <= 0)
-		return;
+		return false;
 	used += (size_t)got;
 	line[used] = 0;
 	while ((end = memchr(line, '\n', used))) {
@@ -79,4 +80,5 @@ void handle_requests(int fd)
 	}
 	if (used == LINE_SIZE)
 		used = 0; /* longer than any valid request */
+	return true;
 }

@@ -124,8 +124,7 @@ static int poll_requests(struct pollfd *source, bool starting)
 		source->fd = fd = open_requests();
 	if (source->fd >= 0 && source->revents) {
 		fd = source->fd;
-		handle_requests(fd);
-		if (!(source->revents & POLLIN)) {
+		if (!handle_requests(fd)) {
 			source->fd = -1;
 			paused_until = now_ms() + REQUESTS_PAUSE_MS;
 		}
