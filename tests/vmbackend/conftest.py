@@ -25,8 +25,7 @@ from vmbackend.guest.session import GuestAddress, GuestSession
 # of the drivers' contract runs for as long as its process of tests, on an emulated processor.
 SECRET_SCRIPT = """
 n=$(cat /proc/sys/kernel/random/uuid)
-rm -f request
-mkfifo request
+[ -p request ] || mkfifo request
 while :; do
     read -r line < request && echo "$n" > reply
 done
