@@ -102,7 +102,7 @@ def test_a_thread_that_is_free_is_that_of_the_account_with_the_fewest() -> None:
     assert shares.begin_operation("c", "c2")
 
 
-def test_what_has_begun_meanwhile_is_not_notified_again() -> None:
+def test_what_has_begun_by_itself_is_not_notified_again() -> None:
     shares = OperationShares(threads=2)
     assert [shares.begin_operation("a", f"a{number}") for number in range(3)] == [True, False, False]
     assert shares.end_operation("a") == "a1"
