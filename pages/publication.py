@@ -87,23 +87,29 @@ def _locked_folder(store: PageStore, page_id: str) -> Iterator[None]:
 
 
 def _prepare_release(store: PageStore, page_id: str) -> int | None:
-    release = Page.objects.filter(pk=page_id, is_stale=True).values_list("release", flat=True).first()
-    if release is not None:
-        store.release_prepare(page_id, release)
-    return release
+    """The number of the release, or None where the page is not to be served: what is wrong with its files must not keep
+    its name.
+    """
+    page = Page.objects.filter(pk=page_id, is_stale=True).first()
+    if page is None or page.release is None or not _is_served(page):
+        return None
+    store.release_prepare(page_id, page.release)
+    return page.release
 
 
 @transaction.atomic
 def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
-    """False where another release is to be live than that which was prepared."""
+    """False where another release is to be live than that which was prepared. Of a page that is not to be served the
+    release stays as it is; what enables the page makes it stale.
+    """
     page = Page.objects.select_for_update(of=("self",)).filter(pk=page_id, is_stale=True).first()
     if page is None:
         return True
-    if page.release != prepared:
-        return False
-    if page.release is not None:
-        store.release_switch(page.pk, page.release)
     wanted = page.slug if _is_served(page) else ""
+    if wanted and page.release != prepared:
+        return False
+    if wanted and page.release is not None:
+        store.release_switch(page.pk, page.release)
     _apply_name(store, page, wanted)
     Page.objects.filter(pk=page.pk).update(is_stale=False, published_slug=wanted)
     return True

@@ -14,7 +14,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from config.database import database
+from config.database import LOST_SERVER, database
 
 AWAY_SECONDS = 3.3  # the pool's own attempts come after 1, 2, 4 seconds
 PATIENCE_SECONDS = 2.0
@@ -51,6 +51,18 @@ def test_a_server_that_is_back_is_used_at_once_however_long_it_was_away() -> Non
             with suppress(PoolTimeout):
                 pool.putconn(pool.getconn())
         pool.putconn(pool.getconn(timeout=PATIENCE_SECONDS))
+
+
+def test_a_server_that_is_lost_is_found_out_and_the_operator_says_how_soon() -> None:
+    options = database("postgresql://platform@db/platform", persistent=False)["OPTIONS"]
+    del options["pool"]
+    assert options == LOST_SERVER
+    found_out = options["keepalives_idle"] + options["keepalives_interval"] * options["keepalives_count"]
+    assert max(found_out, options["tcp_user_timeout"] / 1000) + options["connect_timeout"] < 120
+    given = database("postgresql://platform@db/platform?keepalives_idle=5&connect_timeout=3", persistent=False)[
+        "OPTIONS"
+    ]
+    assert (given["keepalives_idle"], given["connect_timeout"], given["keepalives_count"]) == ("5", "3", 3)
 
 
 @pytest.mark.parametrize("url", ["garbage", " ", "sqlite://", "sqlite:///", "postgresql://h:port/n", "mysql://h/n"])

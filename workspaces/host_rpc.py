@@ -37,6 +37,14 @@ def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
     return _content(received)
 
 
+def send_unanswered(queue: str, task: str, workspace_id: str, *arguments: Any) -> None:
+    """As `call`, to the host with this queue, without a wait for its reply. Raises VMUnavailable: it was not sent."""
+    try:
+        _send(queue, task, workspace_id, _reply_key(), *arguments)
+    except UNREACHABLE as exc:
+        raise VMUnavailable(NOT_SENT) from exc
+
+
 async def acall(queue: str, task: str, workspace_id: str, *arguments: Any) -> bytes:
     """As `call`, to the host with this queue, for an event loop: the wait takes no thread. Raises VMUnavailable."""
     key = _reply_key()

@@ -41,10 +41,8 @@ class AddIndexIfMissing(AddIndexBesideWriters):
         """The state has it already."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        connection, table = schema_editor.connection, to_state.apps.get_model(app_label, self.model_name)._meta.db_table
-        with connection.cursor() as cursor:
-            found = connection.introspection.get_constraints(cursor, table)
-        if self.index.name not in found:
+        table = to_state.apps.get_model(app_label, self.model_name)._meta.db_table
+        if not _is_usable(schema_editor.connection, table, self.index.name):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
@@ -58,6 +56,17 @@ class RemoveIndexIfThere(RemoveIndex):
         model = from_state.apps.get_model(app_label, self.model_name)
         if self.allow_migrate_model(schema_editor.connection.alias, model):
             schema_editor.execute(f"DROP INDEX IF EXISTS {schema_editor.quote_name(self.name)}")
+
+
+def _is_usable(connection: Any, table: str, index: str) -> bool:
+    """Whether the index is there. On PostgreSQL an attempt that died leaves one that no query ever uses."""
+    with connection.cursor() as cursor:
+        if connection.vendor != "postgresql":
+            return index in connection.introspection.get_constraints(cursor, table)
+        cursor.execute(
+            "SELECT FROM pg_index WHERE indexrelid = to_regclass(%s) AND indisvalid", [connection.ops.quote_name(index)]
+        )
+        return cursor.fetchone() is not None
 
 
 def _how(schema_editor: Any) -> dict[str, bool]:

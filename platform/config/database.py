@@ -18,6 +18,15 @@ POOL_SIZE = 20
 # Of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the main
 # thread; and two to spare.
 VMHOST_THREADS = 8
+# Of libpq: within two minutes a statement fails whose server lost its power or its network, whatever it was waiting
+# for. Without them it waits for the kernel's limits: a quarter of an hour, or two hours for an answer that never comes.
+LOST_SERVER = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+}
 
 
 def database(url: str, *, persistent: bool, lock_seconds: int | None = None, threads: int = 0) -> dict[str, Any]:
@@ -78,6 +87,7 @@ def _postgresql(url: str, lock_seconds: int | None, pool_size: int) -> dict[str,
                 "timeout": 10,
                 "reconnect_timeout": RECONNECT_SECONDS,
             },
-            **query,
+            **LOST_SERVER,
+            **query,  # what the URL says wins
         },
     }

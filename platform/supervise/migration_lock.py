@@ -20,9 +20,8 @@ POLL_SECONDS = 0.5
 FIRST_REPORT_SECONDS = 5.0
 REPORT_SECONDS = 60.0
 
-# Of libpq, where the server does not answer any more; what the database's URL says wins.
-_OF_CLIENT = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
-# Of the session, where this host is gone. The last one is for long statements; servers before PostgreSQL 14 lack it.
+# Of the session, where this host is gone; where the server is, every connection has its limits (`config.database`). The
+# last one is for long statements; servers before PostgreSQL 14 lack it.
 _OF_SERVER = {
     "tcp_keepalives_idle": "30s",
     "tcp_keepalives_interval": "10s",
@@ -75,7 +74,6 @@ def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[
 
     if connection.vendor != "postgresql":
         return
-    connection.settings_dict["OPTIONS"] = _OF_CLIENT | connection.settings_dict["OPTIONS"]
     with connection.cursor() as cursor:
         _describe_session(cursor, host)
         _wait_for_lock(cursor, limit, parent, report)

@@ -75,6 +75,16 @@ def test_a_folder_that_could_not_be_entered_is_entered_without_another_event(
         assert kinds(found) == [(ADDED, b"a/b"), (ADDED, b"a/b/c"), (ADDED, b"a/b/c/file")]
 
 
+def test_a_folder_in_that_of_the_watch_is_entered_without_another_event(hold_program: Path, tree: Path) -> None:
+    """With one file the program has that of the watch open, and cannot open what is in it."""
+    with ready_watch(hold_program, tree) as seen:
+        with few_files(seen, 1):
+            (tree / "b/c").mkdir(parents=True)
+            assert kinds(seen.read_all()) == [(ADDED, b"b")]
+        found = [event for _ in range(2) if (event := seen.read(DEADLINE))]
+        assert kinds(found) == [(ADDED, b"b"), (ADDED, b"b/c")]
+
+
 @pytest.mark.parametrize("written", [False, True])
 def test_what_cannot_be_entered_is_tried_less_and_less_often(hold_program: Path, tree: Path, written: bool) -> None:
     """Whether files are written or not, but at once after a change of folders."""

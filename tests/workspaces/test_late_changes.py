@@ -206,3 +206,47 @@ def test_a_workspace_that_was_deleted_just_before_is_no_fault(
     assert (ssh.renew_access if renewed == "ssh" else workloads.renew_workloads)(held, FAR) == ""
     assert len(guest.has) == 1
     assert not Activity.objects.filter(event__endswith="_not_changed").exists()
+
+
+def test_a_key_that_is_revoked_again_is_revoked_though_the_row_is_as_before(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is as the first request left it; the process of the last one died before it reached the guest."""
+    line = key()
+    row = make_workspace(api.account, status=Status.RUNNING, ssh_enabled=True, ssh_keys=[line])
+    has: list[list[str]] = []
+
+    def revoked() -> Workspace:
+        return ssh.ssh_key_remove(workspace=now(row), actor="owner", key=fingerprint(line))
+
+    def configure(each: Workspace) -> None:
+        has.append(list(each.ssh_keys))
+        if len(has) == 1:
+            ssh.apply_in_guest(ssh.ssh_key_add(workspace=now(row), actor="owner", line=line))
+            revoked()
+
+    first = revoked()
+    monkeypatch.setattr(ssh, "configure_ssh", configure)
+    ssh.apply_in_guest(first)
+    assert has == [[], [line], []]
+
+
+def test_a_workload_that_is_changed_back_stays_marked_until_the_guest_has_it(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = make_workspace(api.account, status=Status.RUNNING, workloads=[{"name": "web", "cmd": ["old"]}])
+    has: list[list[str]] = []
+
+    def changed(to: str) -> Workspace:
+        return workloads.workload_change(workspace=now(row), actor="owner", name="web", changes={"cmd": [to]})
+
+    def configure(_: Workspace, name: str, wanted: Any) -> None:
+        has.append(list(wanted.cmd))
+        if len(has) == 1:
+            workloads.apply_in_guest(changed("old"), "web")
+            changed("new")
+
+    first = changed("new")
+    monkeypatch.setattr(workloads, "configure_workload", configure)
+    workloads.apply_in_guest(first, "web")
+    assert (has[-1], now(row).stale_workloads) == (["old"], ["web"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from tests.threads import wait_until
 from workspaces.host.operation_shares import OperationShares
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
+from workspaces.tasks import reconcile_host
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SLOW = "registry.test/slow:1"
@@ -57,6 +58,23 @@ def test_an_account_whose_images_come_slowly_delays_nobody_else(
     wait_until(lambda: set(Workspace.objects.filter(pk__in=slow).values_list("status", flat=True)) == {"running"})
 
 
+def test_two_accounts_whose_images_come_slowly_leave_threads_to_a_third_one_and_to_the_host(
+    api: Caller,
+    stranger: Caller,
+    new_account: Callable[..., Caller],
+    vmhost: FakeHost,
+    slow_registry: threading.Event,
+) -> None:
+    vmhost.runtime.shares = OperationShares(threads=8)
+    slow = [create(each, name=f"slow-{number}", image=SLOW) for each in (api, stranger) for number in range(8)]
+    wait_until(lambda: count_running() == 6)  # four, and half of what was left
+    quick = create(new_account("third"))
+    wait_until(lambda: Workspace.objects.get(pk=quick).status == "running")
+    assert vmhost.pool.submit(reconcile_host).result(timeout=10) == 0
+    slow_registry.set()
+    wait_until(lambda: set(Workspace.objects.filter(pk__in=slow).values_list("status", flat=True)) == {"running"})
+
+
 def test_what_was_deferred_follows_without_waiting_for_the_heartbeat(
     api: Caller, vmhost: FakeHost, slow_registry: threading.Event
 ) -> None:
@@ -65,6 +83,31 @@ def test_what_was_deferred_follows_without_waiting_for_the_heartbeat(
     made = [create(api, name=f"slow-{number}", image=SLOW) for number in range(5)]
     vmhost.settle()
     assert set(Workspace.objects.filter(pk__in=made).values_list("status", flat=True)) == {"running"}
+
+
+def test_an_account_has_as_many_threads_as_it_leaves_and_some_are_for_no_operation() -> None:
+    shares = OperationShares(threads=32)
+    begun = {name: sum(shares.begin_operation(name, f"{name}_{number}") for number in range(20)) for name in "abcdef"}
+    assert begun == {"a": 14, "b": 7, "c": 4, "d": 2, "e": 1, "f": 0}
+
+
+def test_a_thread_that_is_free_is_that_of_the_account_with_the_fewest() -> None:
+    shares = OperationShares(threads=4)
+    assert [shares.begin_operation("a", f"a{number}") for number in range(3)] == [True, True, False]
+    assert [shares.begin_operation("b", f"b{number}") for number in range(2)] == [True, False]
+    assert [shares.begin_operation(name, name) for name in "cd"] == [True, False]
+    assert shares.end_operation("a") == "d"
+    assert shares.begin_operation("d", "d")
+    assert shares.end_operation("c") is None  # one is left, and who waits has as many
+    assert shares.begin_operation("c", "c2")
+
+
+def test_what_has_begun_by_itself_is_not_notified_again() -> None:
+    shares = OperationShares(threads=2)
+    assert [shares.begin_operation("a", f"a{number}") for number in range(3)] == [True, False, False]
+    assert shares.end_operation("a") == "a1"
+    assert shares.begin_operation("a", "a2")
+    assert shares.end_operation("a") is None
 
 
 def test_a_share_is_half_of_the_threads_for_each_account() -> None:

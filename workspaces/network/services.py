@@ -16,7 +16,7 @@ from common.commits import call_after_commit
 from common.errors import DomainError
 from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
-from workspaces.host_rpc import call
+from workspaces.host_rpc import call, send_unanswered
 from workspaces.models import PublicPort, Workspace
 from workspaces.models.workspace import POLICY_COLUMNS
 from workspaces.rows import lock_current, write_columns
@@ -85,18 +85,25 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
 def account_ports_follow(account: Account) -> None:
     """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is. After the commit the
     routes of its public ports are forgotten, and where it is inactive connections to them that are open are closed.
-    What is not done, as the process dies: a route ends with its second, a connection by itself.
+    Nothing waits for a host, which may be down. What is not done, as the process or the host dies: a route ends with
+    its second, a connection by itself.
     """
     if not account.is_active:
         call_after_commit(_account_ports_close, account)
 
 
 def _account_ports_close(account: Account) -> None:
-    rows = Workspace.objects.filter(account=account, published_ports__gt=0).select_related("host")
-    for workspace in rows.defer("env", "workloads").prefetch_related("public_ports"):
+    found = Workspace.objects.filter(account=account, published_ports__gt=0).select_related("host")
+    rows = list(found.defer("env", "workloads").prefetch_related("public_ports"))
+    for workspace in rows:
         route_cache.invalidate_routes_now(workspace)
-        if workspace.status == Status.RUNNING:
-            apply_on_host(workspace, [port.port for port in workspace.public_ports.all()])
+    try:
+        for workspace in rows:
+            if workspace.status == Status.RUNNING and workspace.host is not None:
+                ports = [port.port for port in workspace.public_ports.all()]
+                send_unanswered(workspace.host.queue, TASK, workspace.pk, ports)
+    except DomainError as exc:
+        logger.warning("connections to ports of %s are not closed: %s", account.pk, exc.message)
 
 
 def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:

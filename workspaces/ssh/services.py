@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -99,7 +100,7 @@ def _apply_once(workspace: Workspace, clears: bool) -> bool:
     before = _access(workspace)
     configure_ssh(workspace)
     try:
-        workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "status"])
+        workspace.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "status", "updated_at"])
     except Workspace.DoesNotExist as exc:
         raise NotFound from exc
     if _access(workspace) != before:
@@ -111,7 +112,7 @@ def _apply_once(workspace: Workspace, clears: bool) -> bool:
 
 def mark_access_applied(workspace: Workspace) -> None:
     """Clear `ssh_stale`, unless the row has changed since the guest was configured."""
-    update_unless_changed(workspace, ("ssh_enabled", "ssh_keys"), ssh_stale=False)
+    update_unless_changed(workspace, ("ssh_enabled", "ssh_keys", "updated_at"), ssh_stale=False)
 
 
 def renew_access(row: Workspace, until: float) -> str:
@@ -120,7 +121,7 @@ def renew_access(row: Workspace, until: float) -> str:
     For a guest that has just started, resumed or woken, and for one that runs and did not answer before.
     """
     known = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=GUEST_REACHABLE)
-    columns = known.values("ssh_enabled", "ssh_keys", "status").first()
+    columns = known.values("ssh_enabled", "ssh_keys", "status", "updated_at").first()
     if columns is None:
         return ""
     try:
@@ -132,8 +133,9 @@ def renew_access(row: Workspace, until: float) -> str:
     return "" if applied else "The change of SSH access waits: it is being changed."
 
 
-def _access(workspace: Workspace) -> tuple[bool, list[str]]:
-    return workspace.ssh_enabled, list(workspace.ssh_keys)
+def _access(workspace: Workspace) -> tuple[bool, list[str], datetime]:
+    """With the time of the last change: keys may be again what they were, while the guest has those of between."""
+    return workspace.ssh_enabled, list(workspace.ssh_keys), workspace.updated_at
 
 
 def _lock(workspace: Workspace) -> None:

@@ -36,7 +36,7 @@ from workspaces.workloads import workload
 
 logger = logging.getLogger(__name__)
 
-COLUMNS = ("status", "workloads", "stale_workloads", "ip", "ssh_host_key", "control_port")
+COLUMNS = ("status", "workloads", "stale_workloads", "ip", "ssh_host_key", "control_port", "updated_at")
 # Names that are kept of those that the guest may have otherwise than the row; with more, all are looked at.
 MAX_STALE = 64
 ALL = "*"  # no name of a workload
@@ -111,7 +111,7 @@ def renew_workloads(row: Workspace, until: float) -> str:
     columns = (
         Workspace.objects.filter(pk=row.pk, status__in=GUEST_REACHABLE)
         .exclude(stale_workloads=[])
-        .values("workloads", "stale_workloads", "status")
+        .values("workloads", "stale_workloads", "status", "updated_at")
         .first()
     )
     if columns is None:
@@ -224,7 +224,11 @@ def _apply_once(workspace: Workspace, name: str, clears: bool) -> bool:
 @transaction.atomic
 def _mark_applied(workspace: Workspace, name: str, item: dict[str, Any], clears: bool) -> bool:
     """False where the row has changed since."""
+    seen = workspace.updated_at
     lock_current(workspace, COLUMNS)
+    if workspace.updated_at != seen and saved_item(workspace, name) == item:
+        # It may be again what it was, while the guest has what it was in between: the mark is left for the host.
+        return True
     if saved_item(workspace, name) != item:
         return False
     if not clears:

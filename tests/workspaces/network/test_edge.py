@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
 from accounts.services import account_switch
 from common.edge_header import edge_secret
 from common.request_origin import client_address
 from tests.callers import Caller
 from tests.workspaces.network.edge_requests import PORT, WAKE, ask, heads, through_fast_path
-from workspaces import last_used
+from vmbackend.models import Host
+from workspaces import host_rpc, last_used
 from workspaces.models import Operation, PublicPort
 from workspaces.network import services
 from workspaces.states import Status
@@ -127,11 +129,13 @@ def test_ports_of_an_account_that_is_not_active_are_as_what_never_was(
     api: Caller, public: Callable[..., PublicPort], status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And wake nothing. Connections that are open are closed."""
-    closed: list[tuple[str, list[int]]] = []
-    monkeypatch.setattr(services, "apply_on_host", lambda row, close: closed.append((row.pk, close)))
-    found = public(status=status)
+    closed: list[tuple[object, ...]] = []
+    monkeypatch.setattr(services, "send_unanswered", lambda *sent: closed.append(sent))
+    host = Host.objects.get_or_create(name="local")[0]
+    found = public(status=status, host=host)
     account_switch(api.account, is_active=False)
-    assert closed == ([(found.workspace_id, [8080])] if status == Status.RUNNING else [])
+    expected = (host.queue, services.TASK, found.workspace_id, [8080])
+    assert closed == ([expected] if status == Status.RUNNING else [])
     for path in (PORT, WAKE):
         absent = ask("aaaaaaaaaaaaaaaaaaaa.localhost", path, X_Request_ID="same")
         answer = ask(f"{found.hash}.localhost", path, X_Request_ID="same")
@@ -140,6 +144,28 @@ def test_ports_of_an_account_that_is_not_active_are_as_what_never_was(
     assert not Operation.objects.exists()
     account_switch(api.account, is_active=True)
     assert ask(f"{found.hash}.localhost").status_code == (200 if status == Status.RUNNING else 202)
+
+
+def test_a_deactivation_waits_for_no_host(
+    api: Caller, public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each workspace would take ten seconds where the host is down. With the broker gone the first one is enough."""
+    sent: list[str] = []
+    monkeypatch.setattr(host_rpc, "blocking_client", lambda *_: pytest.fail("the request waits for a reply"))
+    monkeypatch.setattr(host_rpc.current_app, "send_task", lambda name, args, **_: sent.append(args[0]))
+    host = Host.objects.get_or_create(name="local")[0]
+    found = [public(host=host, ip=f"10.200.0.{number}").workspace_id for number in range(3)]
+    account_switch(api.account, is_active=False)
+    assert sorted(sent) == sorted(found)
+
+    def away(*_: object, **__: object) -> None:
+        sent.append("away")
+        raise OperationalError("The broker is away.")
+
+    sent.clear()
+    monkeypatch.setattr(host_rpc.current_app, "send_task", away)
+    account_switch(api.account, is_active=False)
+    assert sent == ["away"]
 
 
 def test_a_slug_may_be_left_out_and_must_not_lie(public: Callable[..., PublicPort]) -> None:

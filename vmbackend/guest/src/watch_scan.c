@@ -133,6 +133,12 @@ static int claim_watch(int fd, struct folder *parent, const char *name, const ch
 	}
 }
 
+/* No file can be opened at this moment: it is no fault of the folder. */
+static bool is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 static void enter(struct folder *parent, const char *name, bool report, bool announce)
 {
 	char path[MAX_WATCH_PATH];
@@ -147,7 +153,9 @@ static void enter(struct folder *parent, const char *name, bool report, bool ann
 	}
 	int fd = open_beneath(top, name);
 	if (fd < 0) { /* what else is there now, its own event reports */
-		if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EXDEV)
+		if (is_shortage(errno))
+			tree_set_incomplete(parent);
+		else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EXDEV)
 			report_limit(path, strerror(errno));
 		return;
 	}

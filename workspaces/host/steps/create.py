@@ -104,7 +104,7 @@ def prepare_machine(context: Context) -> None:
 def define_machine(context: Context) -> None:
     """Define the machine as its row describes it; for create and every start."""
     row = context.workspace
-    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "workloads"])  # they may change during an operation
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "workloads", "updated_at"])  # during an operation, too
     workloads = list(row.workloads)
     with network.hold_current_policy(row):
         identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
