@@ -87,29 +87,40 @@ def _locked_folder(store: PageStore, page_id: str) -> Iterator[None]:
 
 
 def _prepare_release(store: PageStore, page_id: str) -> int | None:
-    """The number of the release, or None where the page is not to be served: what is wrong with its files must not keep
-    its name.
-    """
-    page = Page.objects.filter(pk=page_id, is_stale=True).first()
-    if page is None or page.release is None or not _is_served(page):
-        return None
-    store.release_prepare(page_id, page.release)
-    return page.release
+    """The number of the release; None where there is none, or that of a page not to be served cannot be prepared."""
+    page, prepared = Page.objects.filter(pk=page_id, is_stale=True).first(), None
+    if page is not None and page.release is not None:
+        with _errors_while_served(page):
+            store.release_prepare(page_id, page.release)
+            prepared = page.release
+    return prepared
+
+
+@contextmanager
+def _errors_while_served(page: Page) -> Iterator[None]:
+    """Of a page that is not to be served they are logged: what is wrong with its files must not keep its name."""
+    try:
+        yield
+    except (OSError, StoreError) as exc:
+        if _is_served(page):
+            raise
+        logger.error("release %s of %s, which is not served: %s", page.release, page.pk, exc)
 
 
 @transaction.atomic
 def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
-    """False where another release is to be live than that which was prepared. Of a page that is not to be served the
-    release stays as it is; what enables the page makes it stale.
+    """False where another release is to be live than that which was prepared. One that cannot be, of a page that is not
+    to be served, is left; what enables the page makes it stale again.
     """
     page = Page.objects.select_for_update(of=("self",)).filter(pk=page_id, is_stale=True).first()
     if page is None:
         return True
     wanted = page.slug if _is_served(page) else ""
-    if wanted and page.release != prepared:
+    if page.release != prepared and (wanted or prepared is not None):
         return False
-    if wanted and page.release is not None:
-        store.release_switch(page.pk, page.release)
+    if prepared is not None:
+        with _errors_while_served(page):
+            store.release_switch(page.pk, prepared)
     _apply_name(store, page, wanted)
     Page.objects.filter(pk=page.pk).update(is_stale=False, published_slug=wanted)
     return True

@@ -76,6 +76,33 @@ def test_pages_of_an_account_that_staff_deactivate_are_not_served(
     assert (page.status, page.is_stale) == ("active", False)
 
 
+@pytest.mark.parametrize("ends", ["disable", "deactivate"])
+def test_a_page_whose_release_is_damaged_is_not_served_where_staff_say_so(
+    staff: Client, site: Site, store: PageStore, served: Callable[[str], str | None], ends: str
+) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    # As after a restore of an older backup of files: the row names a release that is not there.
+    Page.objects.filter(pk=page.pk).update(release=7)
+    assert served("abc") == "one"
+    if ends == "disable":
+        confirm(staff, "pages/page", "disable", page.pk, reason="why")
+    else:
+        confirm(staff, "accounts/account", "deactivate", page.account_id, reason="why")
+    assert served("abc") is None
+    page.refresh_from_db()
+    assert (page.is_stale, page.published_slug) == (False, "")
+    # It comes back with its files, and not before.
+    if ends == "disable":
+        confirm(staff, "pages/page", "enable", page.pk)
+    else:
+        confirm(staff, "accounts/account", "activate", page.account_id, reason="why")
+    assert served("abc") is None
+    Page.objects.filter(pk=page.pk).update(release=1)
+    assert publication.publications_continue() == 1
+    assert served("abc") == "one"
+
+
 def test_a_process_that_dies_after_the_switch_leaves_pages_to_the_worker(
     site: Site, served: Callable[[str], str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
