@@ -66,6 +66,8 @@ def test_a_full_disk_fails_with_documented_errors_and_leaves_nothing_behind(
     reserve = instance.state / "reserve"
     writer, other, doomed = (api.create(disk_size_mb=160)["id"] for _ in range(3))
     api.output(writer, "echo before >/kept && sync")
+    for workspace_id in (other, doomed):  # what is written later, their disks grow
+        api.output(workspace_id, "sync")
     boot = api.output(writer, "cat /proc/sys/kernel/random/boot_id")
     until(reserve.exists, 10, "the reserve is held")
 
