@@ -223,17 +223,15 @@ def _apply_once(workspace: Workspace, name: str, clears: bool) -> bool:
 
 @transaction.atomic
 def _mark_applied(workspace: Workspace, name: str, item: dict[str, Any], clears: bool) -> bool:
-    """False where the row has changed since."""
+    """False where the workload is another one in the row by now."""
     seen = workspace.updated_at
     lock_current(workspace, COLUMNS)
-    if workspace.updated_at != seen and saved_item(workspace, name) == item:
-        # It may be again what it was, while the guest has what it was in between: the mark is left for the host.
-        return True
     if saved_item(workspace, name) != item:
         return False
-    if not clears:
-        return True
-    update_row(workspace, stale_workloads=[each for each in workspace.stale_workloads if each != name])
+    # After another change it may be again what it was, while the guest has what it was in between: then, too, the mark
+    # is left for the host.
+    if clears and workspace.updated_at == seen:
+        update_row(workspace, stale_workloads=[each for each in workspace.stale_workloads if each != name])
     return True
 
 
