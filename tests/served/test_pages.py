@@ -67,7 +67,7 @@ def test_a_worker_that_is_killed_in_a_deploy_leaves_the_former_release(
     request.join(TAKEN_OVER)
     assert [answer["page"]["release"] for answer in answers] == [2]
     assert live_file(served, "second-page") == "two"
-    assert not any(incoming.iterdir())
+    until(lambda: not any(incoming.iterdir()), 15, "the next reconcile removes what the killed one received")
 
 
 @pytest.mark.parametrize("where", ["edge", "api"])

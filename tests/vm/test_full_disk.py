@@ -30,9 +30,10 @@ LARGE = {"metadata": {"text": "x" * 50_000}}
 SANDBOX = {"name": "agent", "image": BUSYBOX, "config": SMALL["config"]}
 COUNT = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line-$i-; sleep 0.05; done"
 # More than there will be room for; of one random block, as on emulation more of them take minutes beside other work.
+# Slowly: the guard looks five times a second, or later on a busy host, before the reserve is written full.
 WRITE = (
-    "(head -c 1048576 /dev/urandom >/block; for i in $(seq 100); do cat /block; done >/large && "
-    "sync && md5sum </large >/sum) >/dev/null 2>&1 &"
+    "(head -c 1048576 /dev/urandom >/block; for i in $(seq 100); do cat /block >>/large; sync; sleep 0.1; done; "
+    "md5sum </large >/sum) >/dev/null 2>&1 &"
 )
 
 

@@ -93,8 +93,8 @@ def account_ports_follow(account: Account) -> None:
 
 
 def _account_ports_close(account: Account) -> None:
-    found = Workspace.objects.filter(account=account, published_ports__gt=0).select_related("host")
-    rows = list(found.defer("env", "workloads").prefetch_related("public_ports"))
+    published = Workspace.objects.filter(account=account, published_ports__gt=0).select_related("host")
+    rows = list(published.defer("env", "workloads").prefetch_related("public_ports"))
     for workspace in rows:
         route_cache.invalidate_routes_now(workspace)
     try:
