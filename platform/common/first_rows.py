@@ -1,4 +1,4 @@
-"""The first rows of a search in several columns, each of which is looked up by an index of its own."""
+"""The first rows of a search in one or several columns, each of which is looked up by an index of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str
     """Keys of the first `count` rows that fulfil a condition, in one statement: the first of each, in `order`.
 
     For an OR of the conditions databases read all rows that fulfil one, or all rows. Where many fulfil a single one,
-    their keys are read from its index alone.
+    keys are sorted, and not rows with all that the list joins to them.
     """
     key = rows.model._meta.pk.name
     named = ["-pk" if name == f"-{key}" else "pk" if name == key else name for name in order]
