@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 WINDOW = 500
 
@@ -49,14 +49,22 @@ def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str
 def first_keys_of(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], count: int) -> list[Any]:
     """As `first_keys`, of the rows of many owners. The columns of `order` are never null.
 
-    What lies beyond the `count`th row of any one owner is not among the first: at most `count` rows of each are read.
-    A UNION of the rows of a hundred owners takes longer to build and to parse than they take to read.
+    Where `needed` owners have `nth` rows each, and so many rows are enough, no row beyond these is among the first:
+    first with one row of each, then with one owner that has all. At most `count` rows of each owner are read, and few
+    where most of them have one in the same time. A UNION takes longer to build and to parse than these statements.
     """
     name = order[0].lstrip("-")
     descends = order[0].startswith("-")
-    of_owner = rows.filter(**{owners.key: OuterRef("pk")}).order_by(*order).values(name)
+    for nth, needed in ((1, count), (count, 1)):
+        found = sorted(_nth_of_each(rows, owners, order, nth), reverse=descends)
+        if len(found) >= needed:
+            rows = rows.filter(**{f"{name}__{'gte' if descends else 'lte'}": found[needed - 1]})
+    return list(rows.filter(owners).order_by(*order).values_list("pk", flat=True)[:count])
+
+
+def _nth_of_each(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], nth: int) -> list[Any]:
+    """The first column of `order` in the `nth` row of each owner that has so many."""
+    of_owner = rows.filter(**{owners.key: OuterRef("pk")}).order_by(*order).values(order[0].lstrip("-"))
     related = rows.model._meta.get_field(owners.key).related_model._default_manager.filter(pk__in=owners.values)
-    last_of_each = related.annotate(last_of_owner=Subquery(of_owner[count - 1 : count]))
-    last = last_of_each.aggregate(last=(Max if descends else Min)("last_of_owner"))["last"]
-    within = Q() if last is None else Q(**{f"{name}__{'gte' if descends else 'lte'}": last})
-    return list(rows.filter(owners, within).order_by(*order).values_list("pk", flat=True)[:count])
+    found = related.annotate(nth=Subquery(of_owner[nth - 1 : nth])).values_list("nth", flat=True)
+    return [value for value in found if value is not None]
