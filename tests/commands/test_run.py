@@ -117,3 +117,12 @@ def test_one_trace_leads_from_the_api_to_the_steps_in_vmhost(run: Run) -> None:
     assert {"POST /workspace", "task workspaces.tasks.run_operation", "step wait_ready"} <= set(trace)
     roles = {name: collector.instances[trace[name].span_id].rpartition("/")[2] for name in trace}
     assert (roles["POST /workspace"], roles["step wait_ready"]) == ("api", "vmhost")
+
+
+def test_one_search_finds_what_the_api_and_vmhost_wrote_about_a_request(run: Run) -> None:
+    """Of the first workspace's creation: its request, operation and workspace."""
+    logs = run.state / "log"
+    asked = re.search(r"\[(req_\w+) (op_\w+) (ws_\w+) .*create of ws_", (logs / "api.log").read_text())
+    assert asked is not None
+    done = rf"\[{asked[1]} {asked[2]} {asked[3]} .*{asked[3]} started by"
+    assert re.search(done, (logs / "vmhost.log").read_text())
