@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ class Run:
     def __init__(self, state: Path) -> None:
         self.state = state
         known = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORM_")}
-        settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_DISK_RESERVE_MB": "0"}
+        settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_DISK_RESERVE_MB": "0", "PLATFORM_LOG_FORMAT": "json"}
         self.collector = Collector()
         settings |= {"PLATFORM_TRACES_ENDPOINT": self.collector.url, "OTEL_BSP_SCHEDULE_DELAY": "500"}
         places = {"STATE": str(state), "PORT": str(free_port()), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
@@ -119,10 +121,28 @@ def test_one_trace_leads_from_the_api_to_the_steps_in_vmhost(run: Run) -> None:
     assert (roles["POST /workspace"], roles["step wait_ready"]) == ("api", "vmhost")
 
 
+# Programs with a form of their own.
+OTHERS = {"redis.log", "edge.log"}
+
+
+def entries(run: Run, name: str) -> list[dict[str, Any]]:
+    """The lines of a log. Fails where one is no object."""
+    found = [json.loads(line) for line in (run.state / "log" / name).read_text().splitlines()]
+    assert all({"time", "level", "logger", "message"} <= set(entry) for entry in found)
+    return found
+
+
+def test_every_line_of_the_platforms_logs_is_an_object_with_json(run: Run) -> None:
+    names = {path.name for path in (run.state / "log").glob("*.log")}
+    assert {"api.log", "streams.log", "vmhost.log", "worker.log", "beat.log"} <= names
+    found = {name: {entry["logger"] for entry in entries(run, name)} for name in names - OTHERS}
+    assert "_granian" in found["api.log"]
+    assert "uvicorn.error" in found["streams.log"]
+
+
 def test_one_search_finds_what_the_api_and_vmhost_wrote_about_a_request(run: Run) -> None:
-    """Of the first workspace's creation: its request, operation and workspace."""
-    logs = run.state / "log"
-    asked = re.search(r"\[(req_\w+) (op_\w+) (ws_\w+) .*create of ws_", (logs / "api.log").read_text())
-    assert asked is not None
-    done = rf"\[{asked[1]} {asked[2]} {asked[3]} .*{asked[3]} started by"
-    assert re.search(done, (logs / "vmhost.log").read_text())
+    """Of the first workspace's creation."""
+    (asked,) = (entry for entry in entries(run, "api.log") if entry["message"].startswith("create of "))
+    ids = {name: asked[name] for name in ("request_id", "operation_id", "workspace_id")}
+    done = [entry["message"] for entry in entries(run, "vmhost.log") if ids.items() <= entry.items()]
+    assert [message for message in done if message.startswith(f"{ids['workspace_id']} started")], done
