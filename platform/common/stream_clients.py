@@ -1,16 +1,16 @@
 """How many clients have an event stream or a WebSocket open, over all processes of streams, for `/metrics`.
 
-Each process writes its numbers into one hash of Redis with the end of their lease, and again while it has any: those of
-a killed process stop counting when its lease is over. While Redis does not answer nothing is written.
+A thread of each process writes its numbers into one hash of Redis with the end of their lease, and again while it has
+any: those of a killed process stop counting when its lease is over. While Redis does not answer nothing is written.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import secrets
-import weakref
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,6 @@ from typing import Any
 
 from redis import RedisError
 
-from common.async_views import in_pool_thread
 from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
@@ -31,13 +30,12 @@ LEASE_SECONDS = 10
 
 @contextmanager
 def client_open(kind: str) -> Iterator[None]:
-    """Within the context one client more counts. On an event loop; waits for nothing."""
-    own = _clients.setdefault(asyncio.get_running_loop(), _OpenClients())
-    own.change(kind, 1)
+    """Within the context one client more counts. Waits for nothing."""
+    _own.change(kind, 1)
     try:
         yield
     finally:
-        own.change(kind, -1)
+        _own.change(kind, -1)
 
 
 def open_clients() -> dict[str, int]:
@@ -53,29 +51,33 @@ def open_clients() -> dict[str, int]:
 
 
 class _OpenClients:
-    """Those of one event loop."""
+    """Those of this process. Safe in many threads."""
 
     def __init__(self) -> None:
         self._process = secrets.token_hex(8)
-        self._own: Counter[str] = Counter()
-        self._writing: asyncio.Task[None] | None = None
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def change(self, kind: str, by: int) -> None:
-        self._own[kind] += by
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.ensure_future(self._write_while_any())
+        with self._lock:
+            self._counts[kind] += by
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._write_while_any, name="stream-clients", daemon=True)
+                self._thread.start()
 
-    async def _write_while_any(self) -> None:
+    def _write_while_any(self) -> None:
         """Until it has written that there are none."""
         while True:
-            counts = dict(self._own)
-            await in_pool_thread(self._write, counts)
-            if not any(counts.values()) and not any(self._own.values()):
-                return
-            await asyncio.sleep(RENEW_SECONDS)
+            counts = dict(self._counts)
+            self._write(counts)
+            with self._lock:
+                if not any(counts.values()) and not any(self._counts.values()):
+                    self._thread = None
+                    return
+            time.sleep(RENEW_SECONDS)
 
     def _write(self, counts: dict[str, Any]) -> None:
-        """In a thread."""
         client = redis_client()
         try:
             if not any(counts.values()):
@@ -88,7 +90,7 @@ class _OpenClients:
             logger.debug("the clients of streams are not counted: %s", exc)
 
 
-_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenClients] = weakref.WeakKeyDictionary()
+_own = _OpenClients()
 
 
 def _key() -> str:

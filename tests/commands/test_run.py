@@ -96,9 +96,9 @@ def test_the_addresses_are_the_last_that_is_printed(run: Run) -> None:
 def test_of_the_logs_only_warnings_are_shown(run: Run) -> None:
     of_logs = [line for line in run.lines if re.match(r"\w+ +\|", line) and not line.startswith("platform")]
     assert not [line for line in of_logs if "INFO" in line]
-    # Each process has said dozens of lines by now; a start may warn, but not more than this.
+    # The processes have said dozens of lines by now; a start may warn, but not more than this.
     assert len(of_logs) < 10, "\n".join(of_logs)
-    assert sum(len(path.read_text().splitlines()) for path in (run.state / "log").glob("*.log")) > 50
+    assert sum(len(path.read_text().splitlines()) for path in (run.state / "log").glob("*.log")) > 20
 
 
 def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:
