@@ -1,4 +1,4 @@
-"""The definitions of an instance's machines at a libvirtd. An embedded libvirt has them as files of the state folder."""
+"""The definitions of machines at a libvirtd. An embedded libvirt has them as files of the state folder."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def test_the_backup_unit_copies_the_instance_of_the_other_unit() -> None:
     state = values("Environment")[1].removeprefix("PLATFORM_STATE=")
     assert command == f"/usr/bin/make backup STATE={state} TO=/srv/backups"
     assert values("WorkingDirectory", BACKUP) == values("WorkingDirectory")
-    assert re.search(r'^backup: .*\n\t@\$\(SUPERVISE\) backup "\$\(TO\)"$', (ROOT / "Makefile").read_text(), re.MULTILINE)
+    recipe = r'^backup: .*\n\t@\$\(SUPERVISE\) backup "\$\(TO\)"$'
+    assert re.search(recipe, (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
@@ -51,7 +52,9 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
         (tmp_path / unit.name).write_text(unit.read_text().replace(CHECKOUT, str(ROOT)))
     copies = sorted(map(str, tmp_path.iterdir()))
     assert len(copies) == 3
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *copies], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *copies], capture_output=True, text=True, check=False
+    )
     about = [line for line in done.stderr.splitlines() if "microvm-" in line]
     assert about == []
 
