@@ -145,7 +145,7 @@ async def in_render_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 
 async def in_context(threads: ThreadPoolExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run it in a thread with the caller's context: what it logs, and tasks that it sends, name the caller's request."""
+    """Run it in a thread with the caller's context: its log lines and its tasks name the caller's request."""
     called = partial(copy_context().run, work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(threads, called)
 
