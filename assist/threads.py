@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from django.db import connection
+
+from common.async_views import in_context
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,15 +41,13 @@ async def in_writer_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 
 async def _in_thread(threads: ThreadPoolExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    context = copy_context()
-
     def run() -> T:
         try:
-            return context.run(work, *args, **kwargs)
+            return work(*args, **kwargs)
         finally:
             _release_connection()
 
-    return await asyncio.get_running_loop().run_in_executor(threads, run)
+    return await in_context(threads, run)
 
 
 def _release_connection() -> None:

@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from common.gauges import seconds_since
-from credits.models import LedgerCheck, WaitingCharge
+from credits.models import Entry, LedgerCheck, WaitingCharge
 
 
 def gauges() -> Iterator[Metric]:
-    """Of the newest check of the ledger that came to its end; none before there was one. Two queries."""
+    """Of the newest check of the ledger that came to its end. Three queries at most.
+
+    Before there was one it is as old as the ledger's first entry: where nothing runs at night, no check ever ends.
+    """
     found = LedgerCheck.objects.filter(differences__isnull=False).order_by("-id").first()
-    if found is not None and found.finished_at is not None:
+    if found is not None:
         yield GaugeMetricFamily(
             "mvm_ledger_check_differences", "What the newest check of the ledger found.", value=found.differences or 0
         )
-        age = seconds_since(found.finished_at)
-        yield GaugeMetricFamily("mvm_ledger_check_age_seconds", "Since that check.", value=age)
+    since = found.finished_at if found else Entry.objects.order_by("id").values_list("created_at", flat=True).first()
+    if since is not None:
+        yield GaugeMetricFamily("mvm_ledger_check_age_seconds", "Since that check.", value=seconds_since(since))
     yield GaugeMetricFamily(
         "mvm_charges_waiting", "Charges that wait for their balance.", value=WaitingCharge.objects.count()
     )

@@ -13,6 +13,7 @@ from celery import current_app
 from django.db import connections
 from kombu.exceptions import OperationalError
 
+from common import log_context
 from common import redis as clients
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake.driver import FakeDriver
@@ -39,7 +40,7 @@ class FakeHost:
         self.images = FakeImageStore()
         self.pool = ThreadPoolExecutor(max_workers=8)
         self.submitted: list[Future[Any]] = []
-        self.held_tasks: list[tuple[str, tuple[Any, ...]]] | None = None
+        self.held_tasks: list[tuple[str, tuple[Any, ...], dict[str, Any]]] | None = None
         self.redis_away = False
         monkeypatch.setattr(current_app, "send_task", self._send_task)
         monkeypatch.setattr(process, "build_driver", lambda: self.driver)
@@ -66,8 +67,8 @@ class FakeHost:
 
     def release_tasks(self) -> None:
         held, self.held_tasks = self.held_tasks or [], None
-        for name, args in held:
-            self._submit(name, args)
+        for task in held:
+            self._submit(*task)
 
     def settle(self) -> None:
         """Wait until every task sent so far has run. Raises what a task raised."""
@@ -115,15 +116,18 @@ class FakeHost:
             raise OperationalError("The broker is away.")
         if queue == "webhooks":  # of another process
             return
+        headers: dict[str, Any] = {}
+        log_context.task_headers(headers)  # as Celery's signals do (config/celery.py)
         if self.held_tasks is not None:
-            self.held_tasks.append((name, tuple(args)))
+            self.held_tasks.append((name, tuple(args), headers))
             return
-        self._submit(name, tuple(args))
+        self._submit(name, tuple(args), headers)
 
-    def _submit(self, name: str, args: tuple[Any, ...]) -> None:
-        self.submitted.append(self.pool.submit(self._run, name, args))
+    def _submit(self, name: str, args: tuple[Any, ...], headers: dict[str, Any] | None = None) -> None:
+        self.submitted.append(self.pool.submit(self._run, name, args, headers or {}))
 
-    def _run(self, name: str, args: tuple[Any, ...]) -> None:
+    def _run(self, name: str, args: tuple[Any, ...], headers: dict[str, Any]) -> None:
+        log_context.context_begin(str(headers.get(log_context.HEADER) or ""))
         try:
             current_app.tasks[name](*args)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from workspaces.models import MeterRecord, Operation, Workspace
 from workspaces.models.charging import ChargePosition
 from workspaces.models.operation import LIVE
 from workspaces.placement import promised_memory, uncommitted_memory
-from workspaces.states import USES_RUNNING_POOL
+from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 
 def gauges() -> Iterator[Metric]:
@@ -27,20 +28,33 @@ def gauges() -> Iterator[Metric]:
 
 
 def _workspaces() -> Iterator[Metric]:
-    """Both in one pass over the index of the pools."""
+    """All three in one pass over the index of the pools."""
     counts = GaugeMetricFamily("mvm_workspaces", "Workspaces and sandboxes, by status.", labels=["status"])
-    running = GaugeMetricFamily("mvm_running_resources", "What running machines have: CPUs, bytes.", labels=["kind"])
-    cpus = memory = disk = 0
-    sums = {"cpus": Sum("applied_cpu_millis"), "memory": Sum("applied_memory_mb"), "disk": Sum("applied_disk_size_mb")}
+    owned, running = Counter[str](), Counter[str]()
     found: QuerySet[Any, Any] = Workspace.objects.order_by().values("status")
-    for row in found.annotate(count=Count("*"), **sums):
+    for row in found.annotate(count=Count("*"), **_SUMS):
         counts.add_metric([row["status"]], row["count"])
-        if row["status"] in USES_RUNNING_POOL:
-            cpus, memory, disk = cpus + row["cpus"], memory + row["memory"], disk + row["disk"]
+        owned.update(_resources(row, "") if row["status"] not in OWNS_NOTHING else {})
+        running.update(_resources(row, "applied_") if row["status"] in USES_RUNNING_POOL else {})
     yield counts
-    for kind, value in (("cpus", cpus / 1000), ("memory_bytes", memory << 20), ("disk_bytes", disk << 20)):
-        running.add_metric([kind], value)
-    yield running
+    yield _pool("mvm_owned_resources", "Of all accounts' pools: CPUs, bytes.", owned)
+    yield _pool("mvm_running_resources", "What running machines have: CPUs, bytes.", running)
+
+
+_FIELDS = ("cpu_millis", "memory_mb", "disk_size_mb")
+_SUMS = {f"sum_{prefix}{field}": Sum(f"{prefix}{field}") for prefix in ("", "applied_") for field in _FIELDS}
+
+
+def _resources(row: dict[str, Any], prefix: str) -> dict[str, int]:
+    return {field: row[f"sum_{prefix}{field}"] for field in _FIELDS}
+
+
+def _pool(name: str, what: str, used: Counter[str]) -> Metric:
+    metric = GaugeMetricFamily(name, what, labels=["kind"])
+    metric.add_metric(["cpus"], used["cpu_millis"] / 1000)
+    metric.add_metric(["memory_bytes"], used["memory_mb"] << 20)
+    metric.add_metric(["disk_bytes"], used["disk_size_mb"] << 20)
+    return metric
 
 
 def _operations() -> Iterator[Metric]:

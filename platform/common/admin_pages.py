@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
@@ -149,7 +149,16 @@ def table(
     return Panel(title, headers=[name for name, _ in columns], rows=cells, more=more, empty=empty, wide=wide)
 
 
-class PageMixin:
+class HistoryMixin:
+    """For admin classes: who may view no row of the model does not learn from the history's page which there are."""
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
+        if not self.has_view_or_change_permission(request):  # type: ignore[attr-defined]
+            raise PermissionDenied
+        return super().history_view(request, object_id, extra_context)  # type: ignore[misc]
+
+
+class PageMixin(HistoryMixin):
     """For admin classes: the page of a row has the panels that are registered for its model. The form is a tab."""
 
     change_form_template = "dashboard/object.html"

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
+from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -130,17 +131,23 @@ async def in_pool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
         finally:
             connections.close_all()  # these threads last, and none may keep a connection of the database
 
-    return await asyncio.get_running_loop().run_in_executor(_platform_threads, run)
+    return await in_context(_platform_threads, run)
 
 
 async def in_body_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run what reads a request's body: it lasts as long as its client takes to send it."""
-    return await asyncio.get_running_loop().run_in_executor(_body_threads, partial(work, *args, **kwargs))
+    return await in_context(_body_threads, work, *args, **kwargs)
 
 
 async def in_render_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run what makes a response of a guest's data: its size, and so its time, is the tenant's choice."""
-    return await asyncio.get_running_loop().run_in_executor(_render_threads, partial(work, *args, **kwargs))
+    return await in_context(_render_threads, work, *args, **kwargs)
+
+
+async def in_context(threads: ThreadPoolExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run it in a thread with the caller's context: its log lines and its tasks name the caller's request."""
+    called = partial(copy_context().run, work, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(threads, called)
 
 
 # Separate, so that slow senders and large responses of one tenant delay no other one's commands.

@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 from celery.signals import (
     before_task_publish,
     import_modules,
@@ -50,6 +52,8 @@ def _end_loading(**kwargs: Any) -> None:
 
 
 logger = logging.getLogger(__name__)
+# vmhost has to be root, and no task is read but JSON; the warning has no mark of a log line.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 
 @setup_logging.connect

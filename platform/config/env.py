@@ -96,6 +96,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Trac
     secret_key: str = ""
     secret_key_fallbacks: CommaSeparated = ()
     debug: bool = False
+    demo: bool = True
     bind: str = _LOOPBACK
     port: int = Field(default=8000, gt=0, lt=65536)
     base_url: str = _derived("`http://BIND:PORT`", _base_url)

@@ -22,6 +22,7 @@ from common import counters
 from common.cached_value import CachedValue
 from common.errors import MethodNotAllowed, Unauthorized
 from common.redis import redis_client, redis_key
+from common.stream_clients import open_clients
 from config.app_list import app_modules
 from config.metrics_token import metrics_token
 
@@ -45,6 +46,7 @@ class _Platform(Collector):
             yield from app.gauges()
         try:
             yield from _queues()
+            yield _stream_clients()
             yield from _counters()
             redis_up = 1
         except RedisError:
@@ -71,6 +73,13 @@ def _queues() -> Iterator[Metric]:
         for queue, length in zip(QUEUES, pipe.execute(), strict=True):
             found.add_metric([queue], length)
     yield found
+
+
+def _stream_clients() -> Metric:
+    found = GaugeMetricFamily("mvm_stream_clients", "Open event streams and WebSockets.", labels=["kind"])
+    for kind, count in open_clients().items():
+        found.add_metric([kind], count)
+    return found
 
 
 def _counters() -> Iterator[Metric]:

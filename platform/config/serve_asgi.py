@@ -62,6 +62,8 @@ def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:
         # Without it open event streams hold a stopping process for minutes.
         timeout_graceful_shutdown=3,
         access_log=False,
+        # Its lines are then those of the application, in the form that is set, with the ids of the request.
+        log_config=None,
         server_header=False,
         # Only the edge can open the socket, so its X-Forwarded-* are true.
         proxy_headers=True,

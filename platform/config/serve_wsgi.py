@@ -1,4 +1,5 @@
-"""Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]`.
+"""Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]
+[--log-format FORMAT]`.
 
 Two things that granian has no option for, so that a restart fails no request: it inherits a listening socket that
 outlives it (supervise/listeners.py), and a worker that stops first reads the requests of all connections that it has
@@ -23,6 +24,8 @@ from granian._granian import WorkerSignal
 from granian.constants import Interfaces
 from granian.net import SocketHolder
 from granian.server.mp import MPServer
+
+from config.log_settings import FORMATS, server_logging
 
 TARGET = "config.wsgi:application"
 # From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
@@ -126,6 +129,7 @@ def api_server(arguments: Sequence[str] | None = None) -> ApiServer:
     listener.add_argument("--uds", type=Path, help="the path of a Unix socket to create")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--log-format", choices=FORMATS, default=FORMATS[0])
     given = parser.parse_args(arguments)
     return ApiServer(
         given.target,
@@ -137,6 +141,7 @@ def api_server(arguments: Sequence[str] | None = None) -> ApiServer:
         blocking_threads=given.threads,
         respawn_failed_workers=True,
         workers_kill_timeout=10,
+        log_dictconfig=server_logging(given.log_format, "_granian"),
     )
 
 

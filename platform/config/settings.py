@@ -10,6 +10,7 @@ from django.templatetags.static import static
 from config.app_list import APPS, app_modules
 from config.database import HOOKS_LOCK_SECONDS, VMHOST_THREADS, database
 from config.env import load_settings
+from config.log_settings import JSON_FORMATTER, LINE_FORMAT
 
 ENV = load_settings()
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -167,8 +168,8 @@ LOGGING = {
     "disable_existing_loggers": False,
     "filters": {"context": {"()": "common.log_context.LogContextFilter"}},
     "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(context)s] %(message)s"},
-        "json": {"()": "common.log_json.JsonLines"},
+        "line": {"format": LINE_FORMAT},
+        "json": JSON_FORMATTER,
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": ENV.log_format, "filters": ["context"]}},
     "root": {"handlers": ["stderr"], "level": ENV.log_level},

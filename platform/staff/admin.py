@@ -15,6 +15,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from common.admin import AuditedFormsMixin, ReadOnlyAdmin
 from common.admin_columns import state_column, text_column, time_column
 from common.admin_lists import AgeFilter, CheckedListMixin, IdFilter
+from common.admin_pages import HistoryMixin
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.models import Authenticator, StaffEntry
@@ -47,7 +48,7 @@ def _reset_factor(act: Act) -> None:
 
 
 @admin.register(User)
-class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, AuditedFormsMixin, UserAdmin, ModelAdmin):
+class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, HistoryMixin, AuditedFormsMixin, UserAdmin, ModelAdmin):
     """Who is no superuser neither makes one, nor changes one, nor gives permissions beside the groups."""
 
     form = UserChangeForm
@@ -94,7 +95,7 @@ class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, AuditedFormsMixin, Use
 
 
 @admin.register(Group)
-class StaffGroupAdmin(CheckedListMixin, AuditedFormsMixin, GroupAdmin, ModelAdmin):
+class StaffGroupAdmin(CheckedListMixin, HistoryMixin, AuditedFormsMixin, GroupAdmin, ModelAdmin):
     actions = None
 
 

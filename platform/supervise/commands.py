@@ -18,7 +18,14 @@ from config.env import Env
 from supervise import control, output
 from supervise.backup import restore, save
 from supervise.configuration import process_environment
-from supervise.demo import DemoError, first_workspace, run_command, show_summary, wait_until_serving
+from supervise.demo import (
+    DemoError,
+    first_workspace,
+    run_command,
+    show_addresses,
+    show_summary,
+    wait_until_serving,
+)
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.logs import POLL_SECONDS, followed
@@ -152,17 +159,27 @@ def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[
         return 1
 
 
+def _wait_until_serving(instance: Instance, base_url: str) -> None:
+    if not wait_until_serving(base_url, READY_SECONDS):
+        waiting = [row.name for row in control.process_states(instance) if row.state != "RUNNING"]
+        names = ", ".join(waiting) or "the API"
+        raise InstanceError(f"{names} did not come up in {READY_SECONDS:.0f} s; see {instance.log_dir}.")
+
+
 def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool:
-    """Wait until the API serves, make the first workspace, run a command in it, and print the summary last.
+    """Wait until the API serves, make the first workspace, run a command in it, and print the summary last. Without
+    PLATFORM_DEMO the summary has the addresses alone.
 
     `wait_seconds`: before the summary, for lines of logs that are still to be shown. Returns whether that workspace
     works, or is gone by its owner's will. Raises InstanceError where the API does not come up.
     """
     credentials = read_env_file(instance.credentials_file)
-    if not wait_until_serving(credentials["BASE_URL"], READY_SECONDS):
-        waiting = [row.name for row in control.process_states(instance) if row.state != "RUNNING"]
-        names = ", ".join(waiting) or "the API"
-        raise InstanceError(f"{names} did not come up in {READY_SECONDS:.0f} s; see {instance.log_dir}.")
+    _wait_until_serving(instance, credentials["BASE_URL"])
+    if not instance.settings().demo:
+        time.sleep(wait_seconds)
+        output.print_message(hint)
+        show_addresses(credentials["BASE_URL"])
+        return True
     workspace, works = None, False
     try:
         workspace = first_workspace(credentials, instance.state / "first-workspace")

@@ -100,11 +100,12 @@ def _write_credentials(instance: Instance) -> None:
     from django.conf import settings
 
     known = read_env_file(instance.credentials_file)
-    values = {"BASE_URL": settings.BASE_URL, **_client(known), "IMAGE": settings.ENV.default_image, **_login(known)}
+    here = {"BASE_URL": settings.BASE_URL, "IMAGE": settings.ENV.default_image}
+    values = {**here, **_client(known), **_login(known)} if settings.ENV.demo else known | here
     if values != known:
         write_private(instance.credentials_file, "".join(f"{key}={value}\n" for key, value in values.items()))
     # After the file: a password that is in no file would be lost with this process.
-    if values["ADMIN_PASSWORD"]:
+    if settings.ENV.demo and values["ADMIN_PASSWORD"]:
         _ensure_admin(values["ADMIN_USER"], values["ADMIN_PASSWORD"])
 
 

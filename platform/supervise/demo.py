@@ -93,6 +93,11 @@ def summary_without_secrets(
     return lines + _commands(credentials, workspace, "$CLIENT_ID", "$CLIENT_SECRET")
 
 
+def show_addresses(base: str) -> None:
+    """What is printed last where no demo is made."""
+    print_block(f"\n  API      {base}        (docs: {base}/docs)\n  admin    {base}/admin/\n")
+
+
 def _address_lines(base: str, client: str, admin: str) -> str:
     return f"""
   API      {base}        (docs: {base}/docs)

@@ -98,6 +98,7 @@ def _api(instance: Instance, settings: Env) -> Process:
         (
             *(_tool("python"), "-m", "config.serve_wsgi", "--uds", f"{instance.run_dir}/api.sock"),
             *("--workers", str(settings.api_workers), "--threads", str(settings.api_threads)),
+            *("--log-format", settings.log_format),
         ),
         stop_seconds=15,
         socket=f"{instance.run_dir}/api.sock",

@@ -9,9 +9,11 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from supervise.instance import Instance
+from supervise.instance import Instance, InstanceError
+from supervise.libvirtd import undefine_machines, uses_libvirtd
 from supervise.orphans import end_matching, is_marked
 from supervise.state_folder import CHOICES, PARTS, is_shared
+from vmbackend.errors import BackendError
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
 from vmbackend.trees import remove_tree
 
@@ -29,12 +31,23 @@ def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
         subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
     for family, table in _tables(instance.id):
         subprocess.run(["nft", "delete", "table", family, table], check=False, capture_output=True)
+    _undefine_machines(instance, say)
     # Before the folder: a mount of it elsewhere would keep its content.
     unmount_all(instance.id)
     if instance.short != instance.state:
         instance.short.unlink(missing_ok=True)
     _remove_folder(instance.state)
     say(f"removed {instance.state}")
+
+
+def _undefine_machines(instance: Instance, say: Callable[[str], None]) -> None:
+    """At a libvirtd, which would have them for ever. What it does not answer is said: its host may be gone for good."""
+    try:
+        settings = instance.settings()
+        if uses_libvirtd(settings):
+            undefine_machines(settings.libvirt_uri, instance.id)
+    except (InstanceError, BackendError) as error:
+        say(f"definitions of machines may be left: {error}")
 
 
 def _remove_folder(state: Path) -> None:

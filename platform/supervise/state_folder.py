@@ -21,7 +21,7 @@ TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 # of its own has.
 PARTS = frozenset(
     {
-        *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "reserve", "first-workspace"),
+        *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
         *("lost+found", RESTORING),
         *("settings.env", "secrets.env", "credentials.env", CHOICES),
         *("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm", "db.sqlite3-journal"),

@@ -23,6 +23,7 @@ from rest_framework.serializers import Serializer
 from common.async_views import AsyncViewSet, in_pool_thread, in_request_thread, run_to_end
 from common.caller_places import remember_account
 from common.errors import InvalidState, VMUnavailable
+from common.log_context import logged_workspace_set
 from common.requests import validated
 from sandboxes.models import Sandbox
 from sandboxes.tokens import TokenHolder, bearer_token, require_holder, require_not_suspended
@@ -96,6 +97,7 @@ class SandboxAuthentication(BaseAuthentication):
         remember_account(request._request, holder.account_id)
         require_not_suspended(holder)
         call_counter.count_call(holder.workspace.pk)
+        logged_workspace_set(holder.workspace.pk)
         return holder, None
 
     def authenticate_header(self, request: Request) -> str:

@@ -21,8 +21,10 @@ from django.conf import settings
 
 from common.async_views import in_pool_thread
 from common.errors import DomainError, Forbidden, NotFound, RateLimited, Unauthorized
+from common.log_context import logged_workspace_set
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
+from common.stream_clients import SOCKETS, client_open
 from sandboxes.cors import HEADERS
 from sandboxes.grants import watched_token
 from sandboxes.level.base import ASLEEP, wake_sandbox
@@ -73,7 +75,8 @@ class SandboxSockets:
                     await _refuse(send, as_domain_error(exc), scope["path"], request_id, by_staff=by_staff)
                     return
                 await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
-                await _serve(holder, address, receive, send)
+                with client_open(SOCKETS):
+                    await _serve(holder, address, receive, send)
 
 
 def _removed_token(scope: Scope) -> str:
@@ -95,6 +98,7 @@ async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[Socke
         raise NotFound("There is no WebSocket at this address.")
     holder = await in_pool_thread(_holder, found[1].lower(), token)
     workspace = holder.workspace
+    logged_workspace_set(workspace.pk)
     await place.enter_async_context(_sandboxes().places.socket_place(workspace.pk, settings.ENV.sandbox_sockets_max))
     if holder.wakes and workspace.status in ASLEEP:
         await wake_sandbox(workspace.pk)

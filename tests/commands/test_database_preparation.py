@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.test import override_settings
 
+from accounts.models import Account, Credential
 from supervise import database
 from supervise.files import read_env_file
 from supervise.instance import Instance, load_instance
@@ -54,6 +56,25 @@ def test_a_death_before_the_admin_is_made_loses_no_password(
             database._write_credentials(instances[0])
     database._write_credentials(instances[0])
     assert is_valid(password_of(instances[0]))
+
+
+@pytest.mark.django_db
+def test_what_the_demo_made_stays_deleted_where_there_is_to_be_none(
+    instances: tuple[Instance, Instance], settings: Any
+) -> None:
+    first, second = instances
+    database._write_credentials(first)
+    written = read_env_file(first.credentials_file)
+    Credential.objects.all().delete()
+    Account.objects.filter(name="demo").delete()
+    get_user_model().objects.all().delete()
+    settings.ENV = settings.ENV.model_copy(update={"demo": False})
+    for instance in instances:
+        database._write_credentials(instance)
+    assert not Account.objects.exists()
+    assert not get_user_model().objects.exists()
+    assert read_env_file(first.credentials_file) == written
+    assert set(read_env_file(second.credentials_file)) == {"BASE_URL", "IMAGE"}
 
 
 def test_a_static_file_that_was_cut_off_is_copied_again(tmp_path: Path) -> None:

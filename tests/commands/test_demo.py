@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 
-from supervise import demo
+from supervise import commands, demo
+from supervise.instance import Instance
 
 CREDENTIALS = {"CLIENT_ID": "one", "CLIENT_SECRET": "s", "IMAGE": "localhost/tiny:1", "BASE_URL": "http://stub"}
 
@@ -99,3 +102,29 @@ def test_a_terminal_shows_the_logins(
     assert "sec_hidden" in shown
     assert "pw_hidden" in shown
     assert "/workspace/ws_1" in shown
+
+
+def test_without_a_demo_a_start_waits_for_the_api_and_asks_it_for_nothing(
+    make_instance: Callable[[str], Instance], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    instance = make_instance("one")
+    (instance.state / "settings.env").write_text("PLATFORM_DEMO=false\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_address[1]}"
+        instance.credentials_file.write_text(f"BASE_URL={base}\nIMAGE=x\n")
+        assert commands._demonstrate(instance, hint="It runs.")
+        server.shutdown()
+    assert asked == ["/healthz"]
+    assert capsys.readouterr().out.rstrip().endswith(f"admin    {base}/admin/")

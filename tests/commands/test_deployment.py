@@ -13,12 +13,14 @@ import pytest
 from django.conf import settings
 
 ROOT = Path(settings.ROOT)
-UNIT = ROOT / "deploy" / "systemd" / "microvm-workspaces.service"
+UNITS = ROOT / "deploy" / "systemd"
+UNIT = UNITS / "microvm-workspaces.service"
+BACKUP = UNITS / "microvm-backup.service"
 CHECKOUT = "/opt/microvm-workspaces"
 
 
-def values(name: str) -> list[str]:
-    return re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
+def values(name: str, unit: Path = UNIT) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", unit.read_text(), re.MULTILINE)
 
 
 def test_the_unit_starts_what_make_run_starts() -> None:
@@ -34,15 +36,26 @@ def test_a_stop_of_the_unit_does_not_end_machines() -> None:
     assert values("Delegate") == ["yes"]
 
 
+def test_the_backup_unit_copies_the_instance_of_the_other_unit() -> None:
+    (command,) = values("ExecStart", BACKUP)
+    state = values("Environment")[1].removeprefix("PLATFORM_STATE=")
+    assert command == f"/usr/bin/make backup STATE={state} TO=/srv/backups"
+    assert values("WorkingDirectory", BACKUP) == values("WorkingDirectory")
+    recipe = r'^backup: .*\n\t@\$\(SUPERVISE\) backup "\$\(TO\)"$'
+    assert re.search(recipe, (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
-def test_systemd_finds_no_fault_in_the_unit(tmp_path: Path) -> None:
-    copy = tmp_path / UNIT.name
-    # systemd looks whether the program and the folder are there.
-    copy.write_text(UNIT.read_text().replace(CHECKOUT, str(ROOT)))
+def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
+    for unit in UNITS.iterdir():
+        # systemd looks whether the program and the folder are there.
+        (tmp_path / unit.name).write_text(unit.read_text().replace(CHECKOUT, str(ROOT)))
+    copies = sorted(map(str, tmp_path.iterdir()))
+    assert len(copies) == 3
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", "--man=no", *copies], capture_output=True, text=True, check=False
     )
-    about = [line for line in done.stderr.splitlines() if copy.name in line]
+    about = [line for line in done.stderr.splitlines() if "microvm-" in line]
     assert about == []
 
 

@@ -132,6 +132,27 @@ def test_settings_that_are_given_for_the_restored_instance_stay(
     assert things(database) == ["kept"]
 
 
+def test_settings_that_name_the_folder_of_the_original_name_the_new_one(
+    original: Instance, backups: Path, target: Path
+) -> None:
+    """Otherwise what they name would be looked for, or made, in a folder that is gone."""
+    (original.state / "machines").rename(original.state / "vm")
+    (original.state / "db.sqlite3").rename(original.state / "own.sqlite3")
+    values = {
+        "MACHINES_DIR": f"{original.state}/vm", "DATABASE_URL": f"sqlite:///{original.state}/own.sqlite3",
+        "PAGES_CERTIFICATE": f"{original.state}/certs/one.pem", "PAGES_KEY": f"{original.state}-others/certs/one.key",
+    }  # fmt: skip
+    write(original.state / "settings.env", "".join(f"PLATFORM_{name}='{value}'\n" for name, value in values.items()))
+    write(original.state / "certs" / "one.pem", "certificate")
+    restore_backup(str(back_up(original, str(backups), silent)), str(target), "", silent)
+    settings = load_instance(target).settings()
+    assert (settings.machines_dir, settings.database_url) == (target / "vm", f"sqlite:///{target}/own.sqlite3")
+    assert Path(settings.pages_certificate).read_text() == "certificate"
+    assert settings.pages_key == values["PAGES_KEY"]
+    assert things(target / "own.sqlite3") == ["kept"]
+    assert (target / "vm" / STOPPED / "data.raw").exists()
+
+
 def test_the_original_on_the_same_host_is_an_error_that_names_it(
     original: Instance, backups: Path, target: Path
 ) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from edge.challenges import challenges_folder
+from edge.domain_files import domains_folder
 from supervise.instance import InstanceError, load_instance
 from supervise.removal import remove_instance
+from supervise.state_folder import PARTS
 
 
 def silent(_: str) -> None:
@@ -38,6 +41,13 @@ def test_a_prepared_folder_becomes_an_instance(tmp_path: Path) -> None:
     (tmp_path / "a" / "settings.env").write_text("PLATFORM_LOG_LEVEL=DEBUG\n")
     (tmp_path / "a" / ".instance.json.0a1b2c3d").write_text("")  # of a command that was killed
     assert load_instance(tmp_path / "a", 8001).settings({}).log_level == "DEBUG"
+
+
+def test_what_the_platform_writes_into_the_folder_is_known_as_a_part_of_it(tmp_path: Path) -> None:
+    """Otherwise a folder that has lost its `instance.json` is refused, and a removal from a shared folder leaves it."""
+    written = {path.relative_to(tmp_path).parts[0] for path in (challenges_folder(tmp_path), domains_folder(tmp_path))}
+    assert written == {"acme", "domains"}
+    assert written | {"pages", "cdn", "keys"} <= PARTS
 
 
 def test_a_link_to_a_state_folder_leads_to_the_same_instance(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ from workspaces.models import Operation
 DEPLOY = Path(settings.ROOT) / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 NAME = re.compile(r"\bmvm_[a-z_]+\b")
+# A series in a query, and what it asks of its labels.
+SERIES = re.compile(r"\b(mvm_[a-z_]+)(?:{([^}]*)})?")
+MATCHER = re.compile(r'(\w+)(=~|=)"([^"]*)"')
+GROUPED = re.compile(r"\bby \(([^)]*)\)")
 
 # For each alert: a series, a value at which it fires, one at which it is quiet, after how many minutes, and its labels.
 FIRED: dict[str, tuple[str, str, str, int, dict[str, str]]] = {
@@ -90,9 +94,12 @@ def test_each_alert_fires_and_is_quiet_where_nothing_is_wrong(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+Series = tuple[str, dict[str, str]]
+
+
 @pytest.fixture
-def names(api: Caller) -> set[str]:
-    """Of all series that `/metrics` has where there is one of everything."""
+def series(api: Caller) -> list[Series]:
+    """All that `/metrics` has where there is one of everything."""
     host, now = make_host(), timezone.now()
     row = make_workspace(api.account, host=host)
     Operation.objects.create(workspace=row, kind="start", queue=host.queue, deadline_at=now)
@@ -104,7 +111,12 @@ def names(api: Caller) -> set[str]:
         + counted.OPERATION_RETRIES.of(1, "start")
     )
     counters.additions_record(counted.CORRECTIONS.of(1, "orphan"))
-    return {name for name, _ in samples()}
+    return [(name, dict(labels)) for name, labels in samples()]
+
+
+@pytest.fixture
+def names(series: list[Series]) -> set[str]:
+    return {name for name, _ in series}
 
 
 def _certificate(account: Account) -> None:
@@ -115,12 +127,32 @@ def _certificate(account: Account) -> None:
     )  # fmt: skip
 
 
+def queries() -> list[tuple[str, str]]:
+    """Each query of the dashboard and the alerts, with the texts that name its labels."""
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    shown = [(target["expr"], target["legendFormat"]) for target in targets]
+    return shown + [(rule["expr"], " ".join(rule["annotations"].values())) for rule in rules().values()]
+
+
 @pytest.mark.django_db
 def test_alerts_and_dashboard_name_only_what_there_is(names: set[str]) -> None:
-    dashboard = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    queries += [rule["expr"] for rule in rules().values()]
-    assert {name for query in queries for name in NAME.findall(query)} - names == set()
+    assert {name for query, _ in queries() for name in NAME.findall(query)} - names == set()
+
+
+@pytest.mark.django_db
+def test_they_ask_only_for_labels_that_the_series_have(series: list[Series]) -> None:
+    """A selector, a grouping or a text with another label finds nothing, and an alert with it never fires."""
+    for query, text in queries():
+        for name, asked in SERIES.findall(query):
+            found = [labels for one, labels in series if one == name]
+            for label, operator, value in MATCHER.findall(asked):
+                wanted = value.split("|") if operator == "=~" else [value]
+                found = [labels for labels in found if labels.get(label) in wanted]
+            assert found, (name, asked)
+            grouped = {label.strip() for labels in GROUPED.findall(query) for label in labels.split(",")}
+            texts = set(re.findall(r"{{ ?\$?(?:labels\.)?(\w+) ?}}", text)) - {"value"}
+            assert grouped | texts <= set(found[0]), (query, text)
 
 
 @pytest.mark.django_db

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -15,11 +16,16 @@ from django.conf import settings
 from django.test import Client
 
 from common import log_context
+from common.async_views import in_body_thread, in_pool_thread, in_render_thread
 from common.log_context import LogContextFilter, context_begin, logged_workspace_set, operation_logged
 from common.log_json import JsonLines
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.sandboxes.conftest import LEVEL_URLS, Holder, holder
 from vmbackend.errors import InvalidMachineState
+from workspaces.power.services import workspace_sleep
+
+__all__ = ["holder"]
 
 logger = logging.getLogger("tests.log_context")
 
@@ -111,7 +117,52 @@ def test_what_vmhost_writes_about_an_operation_names_request_operation_and_works
     vmhost.driver.fail_next("create", InvalidMachineState("The backend says no."))
     made = api.send("POST", "/workspace", {"wait_ready": False}, X_Request_ID="req_of_create").json()["workspace"]["id"]
     vmhost.settle()
-    written = [json.loads(line) for line in lines.getvalue().splitlines()]
-    about = [line for line in written if line.get("operation_id")]
+    about = [line for line in written(lines) if line.get("operation_id")]
     assert about
-    assert {line["workspace_id"] for line in about} == {made}
+    assert {(line["request_id"], line["workspace_id"]) for line in about} == {("req_of_create", made)}
+
+
+def written(lines: StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("form", ["json"])
+@pytest.mark.parametrize("in_thread", [in_pool_thread, in_body_thread, in_render_thread])
+def test_what_a_request_does_in_a_thread_of_a_pool_names_it(lines: StringIO, in_thread: Any) -> None:
+    async def serve(request_id: str) -> None:
+        context_begin(request_id)
+        logged_workspace_set(f"ws_of_{request_id}")
+        await in_thread(logger.info, "in the thread")
+
+    async def serve_all() -> None:
+        await asyncio.gather(serve("req_1"), serve("req_2"))
+        context_begin("")
+        await in_thread(logger.info, "of none")
+
+    asyncio.run(serve_all())
+    found = [(line.get("request_id"), line.get("workspace_id")) for line in written(lines)]
+    assert sorted(found[:2]) == [("req_1", "ws_of_req_1"), ("req_2", "ws_of_req_2")]
+    assert found[2:] == [(None, None)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.urls(LEVEL_URLS)
+@pytest.mark.parametrize("form", ["json"])
+def test_a_wake_names_the_request_at_the_sandbox_that_caused_it(
+    holder: Holder, vmhost: FakeHost, lines: StringIO
+) -> None:
+    workspace = holder.workspace
+    workspace_sleep(workspace=workspace, actor="test")
+    vmhost.settle()
+    lines.truncate(lines.seek(0))
+    assert holder.call(**{"X-Request-ID": "req_at_sandbox"}).status_code == 200
+    vmhost.settle()
+    assert holder.workspace.status == "running"
+    found = [line for line in written(lines) if line["logger"] != "tests.log_context"]
+    # Of the thread that asked for the wake, of vmhost, and of the view.
+    assert [line["message"].replace(workspace.pk, "ID").split(":")[0] for line in found] == [
+        "wake of ID requested by request", "ID woke by request", "in the view",
+    ]  # fmt: skip
+    assert {(line["request_id"], line["workspace_id"]) for line in found} == {("req_at_sandbox", workspace.pk)}
+    assert found[0]["operation_id"] == found[1]["operation_id"]
+    assert "operation_id" not in found[2]

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from common import counters
 from config import health, metrics_page
 from config.metrics_token import metrics_token
+from credits.models import Balance, Entry, EntryKind, LedgerCheck, Service
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_host, make_workspace
@@ -88,12 +89,18 @@ def test_workspaces_and_hosts_are_shown_as_the_rows_have_them(api: Caller) -> No
     host = make_host("one")
     Host.objects.filter(pk=host.pk).update(memory_mb=8192, disk_free_mb=100)
     make_host("two", seen=timezone.now() - timedelta(hours=1))
-    make_workspace(api.account, host=host, status=Status.RUNNING, applied_cpu_millis=1500, applied_memory_mb=1024)
-    make_workspace(api.account, status=Status.STOPPED)
+    applied = {"applied_cpu_millis": 1500, "applied_memory_mb": 1024}
+    running = make_workspace(api.account, host=host, status=Status.RUNNING, memory_mb=2048, **applied)
+    stopped = make_workspace(api.account, status=Status.STOPPED)
+    make_workspace(api.account, status=Status.DESTROYED)
     found = samples()
     assert value(found, "mvm_workspaces", status="running") == value(found, "mvm_workspaces", status="stopped") == 1
     assert value(found, "mvm_running_resources", kind="cpus") == 1.5
     assert value(found, "mvm_running_resources", kind="memory_bytes") == 1 << 30
+    owned = (running, stopped)
+    assert value(found, "mvm_owned_resources", kind="cpus") == sum(row.cpu_millis for row in owned) / 1000
+    assert value(found, "mvm_owned_resources", kind="memory_bytes") == sum(row.memory_mb << 20 for row in owned)
+    assert value(found, "mvm_owned_resources", kind="disk_bytes") == sum(row.disk_size_mb << 20 for row in owned)
     assert (value(found, "mvm_host_up", host="one"), value(found, "mvm_host_up", host="two")) == (1, 0)
     assert value(found, "mvm_host_heartbeat_seconds", host="two") >= 3600
     assert value(found, "mvm_host_disk_free_bytes", host="one") == 100 << 20
@@ -114,6 +121,17 @@ def test_an_operation_that_waits_is_shown_with_its_age(api: Caller) -> None:
     assert value(found, "mvm_operation_oldest_seconds", queue="host.local", state="queued") >= 300
     made.delete()
     assert value(samples(), "mvm_operations_live", queue="host.local", state="queued") == 0
+
+
+def test_a_ledger_that_was_never_checked_is_as_old_as_its_first_entry(api: Caller) -> None:
+    """Where nothing runs at night there is no check at all: the alert fires for it, too."""
+    assert ("mvm_ledger_check_age_seconds", frozenset()) not in samples()
+    balance = Balance.objects.create(account_id=api.account.pk, namespace_id="ns_x", service=Service.SANDBOX)
+    before = timezone.now() - timedelta(days=3)
+    Entry.objects.create(balance=balance, kind=EntryKind.CHARGE, amount=1, balance_after=1, created_at=before)
+    assert value(samples(), "mvm_ledger_check_age_seconds") > 2 * 86400
+    LedgerCheck.objects.create(started_at=before, finished_at=timezone.now(), differences=0)
+    assert value(samples(), "mvm_ledger_check_age_seconds") < 60
 
 
 @pytest.mark.django_db(transaction=True)

@@ -102,6 +102,29 @@ def test_a_role_adds_what_it_may(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_a_role_opens_no_page_of_a_row_that_it_may_not_view(role: str) -> None:
+    """A key of no row: who may view is led to the start page. Who may not is refused, as where there is one."""
+    client = member(role)
+    for label in MODELS:
+        pages = [page(label, kind, "0") for kind in ("change", "history", "delete")]
+        if label in sees(role):
+            assert {client.get(path).status_code for path in pages[:2]} == {302}, pages
+        else:
+            answers = [answer.status_code for path in pages for answer in (client.get(path), client.post(path))]
+            assert set(answers) == {403}, pages
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_row_that_a_role_may_not_view_is_as_none(role: str, api: Caller) -> None:
+    client = member(role)
+    rows = {"workspaces.workspace": make_workspace(api.account).pk, "auth.user": get_user_model().objects.get().pk}
+    for label in rows.keys() - sees(role):
+        for kind in ("change", "history", "delete"):
+            known, absent = (client.get(page(label, kind, key)) for key in (rows[label], "0"))
+            assert (known.status_code, known.content) == (absent.status_code, absent.content) == (403, absent.content)
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_a_role_does_its_actions_and_no_other(role: str) -> None:
     """A key of no row: who may is led to the list, who may not is refused before it is looked for."""
     client = member(role)

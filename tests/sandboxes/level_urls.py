@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from django.urls import path
 from rest_framework import serializers
 from rest_framework.response import Response
@@ -12,6 +14,7 @@ from config.urls import handler400, handler404, handler500
 from config.urls import urlpatterns as of_the_platform
 from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
 
+logger = logging.getLogger(__name__)
 __all__ = ["handler400", "handler404", "handler500", "urlpatterns"]
 
 
@@ -23,6 +26,7 @@ class PrintViewSet(SandboxLevelViewSet):
     async def print(self, request: SandboxRequest, sandbox_id: str) -> Response:
         data = await self.body(PrintRequest)
         guest = await self.guest()
+        logger.info("in the view")
         result = await guest.run(lambda session: session.execute(["printf", "%s", data["text"]]), 30)
         return ok(output=result.stdout.decode(), sandbox=self.sandbox.pk)
 

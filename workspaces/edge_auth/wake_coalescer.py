@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from django.db import connections
 
+from common.async_views import in_context
 from common.errors import DomainError, VMUnavailable
 from workspaces.models import Workspace
 from workspaces.power import wake
@@ -40,7 +41,7 @@ class WakeCoalescer:
         return await asyncio.shield(task)
 
     async def _wake(self, workspace_id: str) -> bool:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _wait, workspace_id)
+        return await in_context(self._threads, _wait, workspace_id)
 
     def _finish(self, workspace_id: str, task: asyncio.Task[bool]) -> None:
         self._waking.pop(workspace_id, None)

@@ -21,6 +21,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from common import counters
+from common.log_context import operation_logged
 from workspaces import counted
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
@@ -62,6 +63,8 @@ def enqueue_operation(
             )
     except IntegrityError:
         raise OperationInProgress from None
+    with operation_logged(operation.pk, workspace.pk):
+        logger.info("%s of %s requested by %s", kind, workspace.pk, actor)
     transaction.on_commit(lambda: notify_host(operation))
     return operation
 

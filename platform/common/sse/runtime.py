@@ -23,6 +23,7 @@ from common.sse.leaders import ChannelLeaders, Source
 from common.sse.open_grants import OpenGrant, OpenGrants, RevocationCheck
 from common.sse.replay import Channel, ReplayBuffer
 from common.sse.stream import Stream
+from common.stream_clients import EVENTS, client_open
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +89,9 @@ class Runtime:
         self.leaders.add_reader(reader.channel, reader.source)
         try:
             stream = Stream(subscription, self.replay, after=reader.after, tail=reader.tail)
-            async for text in stream.frames():
-                yield text
+            with client_open(EVENTS):
+                async for text in stream.frames():
+                    yield text
         finally:
             self.leaders.remove_reader(reader.channel)
             self.grants.remove(opened)

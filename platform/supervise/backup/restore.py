@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from supervise.backup.manifest import Manifest, read_manifest
 from supervise.backup.versions import require_known_migrations
 from supervise.files import read_env_file, write_private
 from supervise.instance import Instance, InstanceError, port_number, short_path, state_folder
+from supervise.libvirtd import define_machines, require_libvirtd, uses_libvirtd
 from supervise.removal import traces_of
 from supervise.state_folder import CHOICES, RESTORING, make_folders
 from supervise.subnets import routed_networks
@@ -32,7 +34,7 @@ from supervise.subnets import routed_networks
 # Set to `yes`: files that differ from their hashes are restored as they are.
 DAMAGED = "DAMAGED"
 # What the caller's environment says for the restored instance is kept for its commands to come.
-_KEPT = ("database_url", "base_url", "machines_dir", "cache_dir")
+_KEPT = ("database_url", "base_url", "machines_dir", "cache_dir", "libvirt_uri")
 
 
 def restore_backup(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
@@ -154,12 +156,18 @@ def _begin(folder: Path, backup: Path, manifest: Manifest, port: str) -> Instanc
 
 
 def _settings(instance: Instance, manifest: Manifest, port: str, say: Callable[[str], None]) -> Env:
-    """Those of the backup, with what the caller gives for here; the host keeps the name that the database knows."""
+    """Those of the backup, with what the caller gives for here; the host keeps the name that the database knows.
+
+    Paths inside of the original's folder become those of this one.
+    """
     path = instance.state / "settings.env"
     before = read_env_file(path)
+    inside = re.compile(rf"(?<![\w.@+-]){re.escape(manifest.state)}(?=/)")
+    wanted = {name: inside.sub(str(instance.state), value) for name, value in before.items()}
     given = {variable(name): os.environ.get(variable(name), "") for name in _KEPT}
     given |= {variable("port"): port, variable("host_name"): manifest.host_name}
-    added = {name: value for name, value in given.items() if value and before.get(name) != value}
+    wanted |= {name: value for name, value in given.items() if value}
+    added = {name: value for name, value in wanted.items() if before.get(name) != value}
     if added:
         text = path.read_text().rstrip() if path.exists() else ""
         lines = "".join(f"{name}={_quoted(value)}\n" for name, value in added.items())
@@ -180,6 +188,8 @@ def _require_empty(settings: Env, manifest: Manifest, folder: Path) -> None:
         require_restorable(settings.database_url, manifest.database)
         if next(machine_folders(settings.machines_dir), None) is not None:
             raise InstanceError(f"The folder of machines {settings.machines_dir} is not empty.")
+        if uses_libvirtd(settings):
+            require_libvirtd(settings.libvirt_uri)
     except InstanceError:
         _remove_begun(folder)
         raise
@@ -201,6 +211,11 @@ def _restore_files(backup: Path, manifest: Manifest, folder: Path, settings: Env
     copy_folder(backup / "images", settings.images_dir / "images", keep=True)
     copy_folder(backup / "local-images", settings.images_dir / "oci", keep=True)
     copy_folder(backup / "kit", settings.kit_dir, keep=True)
+    _restore_definitions(backup, manifest, folder, settings)
+
+
+def _restore_definitions(backup: Path, manifest: Manifest, folder: Path, settings: Env) -> None:
+    """As files, where an embedded libvirt finds them; a libvirtd is given them."""
     definitions = folder / "libvirt" / "etc" / "qemu"
     copy_folder(backup / "definitions", definitions)
     # Without one a machine is lost, which its workspace says; with one it would start with an empty disk.
@@ -212,6 +227,9 @@ def _restore_files(backup: Path, manifest: Manifest, folder: Path, settings: Env
         for old in (manifest.state, manifest.short):
             text = text.replace(f"'{old}/", f"'{folder}/").replace(f">{old}/", f">{folder}/")
         path.write_text(text)
+    if uses_libvirtd(settings):
+        define_machines(settings.libvirt_uri, definitions)
+        shutil.rmtree(definitions)
 
 
 def _restore_machines(backup: Path, settings: Env) -> int:

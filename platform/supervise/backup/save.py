@@ -28,6 +28,7 @@ from supervise.backup.machines import machine_folders, save_machine, traces_at_r
 from supervise.backup.manifest import NAME, Manifest
 from supervise.control import exclusive_control
 from supervise.instance import Instance, InstanceError
+from supervise.libvirtd import save_definitions, uses_libvirtd
 
 # Of the state folder: what each start makes, and what is copied on its own.
 NOT_STATE = (
@@ -126,7 +127,6 @@ def _latest(place: Path, instance_id: str) -> Path | None:
 def _save_files(instance: Instance, settings: Env, target: Path, former: Path | None, *, delete: bool) -> None:
     folders = {
         "state": (instance.state, (*NOT_STATE, *_places_elsewhere(instance, settings))),
-        "definitions": (instance.state / "libvirt" / "etc" / "qemu", ()),
         "images": (settings.images_dir / "images", ("/.*",)),
         "local-images": (settings.images_dir / "oci", ("/.*",)),
         "kit": (settings.kit_dir, NOT_KIT),
@@ -134,6 +134,15 @@ def _save_files(instance: Instance, settings: Env, target: Path, former: Path | 
     for name, (source, exclude) in folders.items():
         link = former / name if former else None
         copy_folder(source, target / name, exclude=exclude, former=link, delete=delete)
+    _save_definitions(instance, settings, target, former, delete=delete)
+
+
+def _save_definitions(instance: Instance, settings: Env, target: Path, former: Path | None, *, delete: bool) -> None:
+    if uses_libvirtd(settings):
+        save_definitions(settings.libvirt_uri, instance.id, target / "definitions", delete=delete)
+        return
+    source, link = instance.state / "libvirt" / "etc" / "qemu", former / "definitions" if former else None
+    copy_folder(source, target / "definitions", former=link, delete=delete)
 
 
 def _places_elsewhere(instance: Instance, settings: Env) -> list[str]:

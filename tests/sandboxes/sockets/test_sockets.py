@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from common.redis import redis_client, redis_key
+from common.stream_clients import open_clients
 from sandboxes import services
 from sandboxes.sockets.sandbox import USE_SECONDS
 from tests.callers import Caller
@@ -53,6 +54,23 @@ def test_a_terminal_from_its_creation_to_its_end(box: Box) -> None:
 @pytest.mark.parametrize("end", ["", "/", "/ws"])
 def test_the_addresses_of_the_socket(box: Box, end: str) -> None:
     box.connect(end=end)
+
+
+def test_open_sockets_are_counted_for_metrics(box: Box) -> None:
+    """Others may be open: of a test before, for some seconds."""
+
+    def wait_until_counted(least: int, most: int) -> None:
+        until = time.monotonic() + 60
+        while not least <= open_clients()["sockets"] <= most:
+            assert time.monotonic() < until, open_clients()
+            time.sleep(0.05)
+
+    wait_until_counted(0, 0)
+    clients = [box.connect(), box.connect()]
+    wait_until_counted(2, 2)
+    for client in clients:
+        client.socket.close()
+    wait_until_counted(0, 0)
 
 
 def test_what_is_refused_before_the_handshake(box: Box, api: Caller) -> None:
