@@ -27,6 +27,8 @@ LEAVE_SECONDS = 1.0
 PATIENCE = 600.0  # seconds: so long a terminal outlives its connection
 FIRST_WAIT, LONGEST_WAIT = 0.25, 5.0
 TOKEN_ENDED, GOING_AWAY = 4401, 1001
+ADDRESSES = "`ws list --sandboxes` shows the addresses."
+UNREACHABLE = f"Check that the service runs. {ADDRESSES}"
 REFUSED = {"terminal_not_found": "The terminal does not exist any more.", "terminal_ended": "The terminal has ended."}
 
 
@@ -81,7 +83,7 @@ def open_sandbox_terminal(
     finally:
         _write_all(keyboard.sink, RESET)
     if code is None:
-        raise CommandError(f"No connection for {PATIENCE:.0f} seconds.", "", ExitCode.UNREACHABLE)
+        raise CommandError(f"No connection for {PATIENCE:.0f} seconds.", UNREACHABLE, ExitCode.UNREACHABLE)
     return code
 
 
@@ -170,14 +172,14 @@ class SandboxTerminal:
             except Ended as ended:
                 return ended.code
             except InvalidURI:  # its text has the address, and that the token
-                raise CommandError("The address of the sandbox is none of a WebSocket.") from None
+                raise CommandError("The address of the sandbox is none of a WebSocket.", ADDRESSES) from None
             except InvalidStatus as refused:
                 _raise_for_refusal(refused)
             except ConnectionClosed as closed:
                 _raise_for_close(closed)
             except (OSError, InvalidHandshake, TimeoutError) as error:
                 if not self._is_shown:
-                    raise CommandError(f"No connection: {error}", "", ExitCode.UNREACHABLE) from error
+                    raise CommandError(f"No connection: {error}", UNREACHABLE, ExitCode.UNREACHABLE) from error
             self._show_note("reconnecting; Ctrl-C leaves")
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
