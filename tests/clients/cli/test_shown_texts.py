@@ -15,7 +15,8 @@ import pytest
 
 from microvm.cli.failures import CommandError
 from microvm.cli.run_commands import MOST_STDIN
-from microvm.cli.terminal import Keyboard, SandboxTerminal, socket_address
+from microvm.cli.terminal import Keyboard, SandboxTerminal
+from microvm.sockets import socket_address
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer, workspace
 from tests.clients.scripted_server import Script, ScriptedRequest, Step, scripted_server
