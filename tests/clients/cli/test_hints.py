@@ -64,6 +64,11 @@ def ws(server: Script, tmp_path: Path) -> Ws:
     return Ws(tmp_path / "config", {"MICROVM_URL": server.url, "MICROVM_TOKEN": "the-token"})
 
 
+def test_a_search_of_sandboxes_is_refused_and_not_left_out(server: Script, ws: Ws) -> None:
+    assert "cannot be searched" in ws.fails(2, "list", "--sandboxes", "--search", "x")
+    assert server.seen == []
+
+
 MADE: dict[str, Any] = {"id": "sbx_1", "name": "agent", "url": "http://x", "workspace_id": "ws_1", "status": "creating"}
 
 

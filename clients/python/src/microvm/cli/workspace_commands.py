@@ -113,6 +113,9 @@ def list_workspaces(
 ) -> None:
     """List workspaces, newest first."""
     if sandboxes:
+        if search is not None:
+            hint = "Leave one of the two out; --status and --namespace go with --sandboxes."
+            raise CommandError("Sandboxes cannot be searched.", hint, ExitCode.USAGE)
         found = [dict(row) for row in session.client.sandboxes.list(namespace=namespace, status=cast(Any, status))]
         session.output.show_rows(SANDBOX_COLUMNS, found, "No sandboxes. `ws create --sandbox` makes one.")
         return
