@@ -212,7 +212,7 @@ class AsyncTerminal:
             await self._drop(socket, error)
 
     async def _drop(self, socket: ClientConnection, error: Exception) -> None:
-        """Raises what no new connection mends."""
+        """Raises what no new connection repairs."""
         async with self._lock:
             if self._socket is socket:
                 self._socket = None

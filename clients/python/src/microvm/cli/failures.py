@@ -88,6 +88,7 @@ _OF_SYSTEM = {
     errno.ENOENT: "Check the path.",
     errno.EACCES: "Check who may read and write it.",
     errno.EPERM: "Check who may read and write it.",
+    errno.EBADF: "Is a standard stream closed? Redirect it instead, to /dev/null for nothing.",
     errno.ENOSPC: "Free some of the disk, and try again.",
 }
 _BY_CODE = {

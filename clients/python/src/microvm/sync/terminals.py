@@ -210,7 +210,7 @@ class Terminal:
             self._drop(socket, error)
 
     def _drop(self, socket: ClientConnection, error: Exception) -> None:
-        """Raises what no new connection mends."""
+        """Raises what no new connection repairs."""
         with self._lock:
             if self._socket is socket:
                 self._socket = None
