@@ -80,9 +80,10 @@ def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin
     if subject.workspace_id or not subject.account_id:
         return
     of_account = Namespace.objects.filter(account_id=subject.account_id)
-    found = of_account.filter(pk=subject.namespace_id, deleted_at=None).first() or of_account.filter(
-        is_default=True
-    ).first()
+    found = (
+        of_account.filter(pk=subject.namespace_id, deleted_at=None).first()
+        or of_account.filter(is_default=True).first()
+    )
     if found is not None:
         NamespaceActivity.objects.create(
             account_id=subject.account_id,

@@ -52,13 +52,13 @@ class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
     exclude = ("key", "order_key", "challenge_token", "lease_owner")
     staff_actions = (
         StaffAction(
-            name="renew", label="Renew now", call=_renew, icon="autorenew", allowed=lambda row: row.wanted and bool(row.chain),
-            owner_reads=True,
+            name="renew", label="Renew now", call=_renew, icon="autorenew", owner_reads=True,
+            allowed=lambda row: row.wanted and bool(row.chain),
             will="A new certificate is ordered now. The present one is served until the new one is there.",
         ),
         StaffAction(
-            name="retry", label="Order again", call=_renew, icon="replay", allowed=lambda row: row.wanted and not row.chain,
-            owner_reads=True,
+            name="retry", label="Order again", call=_renew, icon="replay", owner_reads=True,
+            allowed=lambda row: row.wanted and not row.chain,
             will="The certificate is ordered again now, without waiting for the next attempt.",
         ),
     )  # fmt: skip

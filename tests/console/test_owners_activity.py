@@ -1,4 +1,4 @@
-"""What the owner reads of what staff did: also where it concerns the account alone, and where no reason is asked for."""
+"""What the owner reads of what staff did: also of what concerns the account alone, and without a reason."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_trouble_is_what_is_still_wanted_and_nobody_ended(staff: Client, api: Ca
         "Webhooks switched off by the platform": (1, 1),
         "Certificates pending": (1, 1),
         "Push sends in flight": (1, 1),
-        "Push sends that a device did not get (a day)": (1, 1),
+        "Push sends that failed (a day)": (1, 1),
     }
 
 

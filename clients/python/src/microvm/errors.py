@@ -20,7 +20,7 @@ class WaitTimeout(MicrovmError):
 
 
 class TerminalRefused(MicrovmError):
-    """The service says over a terminal's socket that it cannot be: `code` as `terminal_not_found`, `command_invalid`."""
+    """What a terminal's socket was told that cannot be: `code` as `terminal_not_found`, `command_invalid`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} ({code})")

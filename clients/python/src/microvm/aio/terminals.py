@@ -221,7 +221,7 @@ class AsyncTerminal:
 
 
 async def _opened(address: str, patience: float) -> ClientConnection:
-    """Raises ApiError, ConnectionFailed where none comes about in `patience` seconds, MicrovmError without the extra."""
+    """Raises ApiError, ConnectionFailed where none comes about in `patience` seconds, MicrovmError (no extra)."""
     require_extra()
     from websockets.asyncio.client import connect
 

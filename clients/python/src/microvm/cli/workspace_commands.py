@@ -220,9 +220,7 @@ def _ready(session: Session, workspace: str, timeout: float, *, shown: str = "")
         def progress(state: Provisioning) -> None:
             show(state["message"] or state["phase"], state["progress"])
 
-        found = session.client.workspaces.wait_until_ready(
-            workspace, timeout=timeout, progress=progress, interval=0.5
-        )
+        found = session.client.workspaces.wait_until_ready(workspace, timeout=timeout, progress=progress, interval=0.5)
     if found["ready"]:
         return found
     error = found["provisioning"]["error"]

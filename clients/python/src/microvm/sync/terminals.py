@@ -219,7 +219,7 @@ class Terminal:
 
 
 def _opened(address: str, patience: float) -> ClientConnection:
-    """Raises ApiError, ConnectionFailed where none comes about in `patience` seconds, MicrovmError without the extra."""
+    """Raises ApiError, ConnectionFailed where none comes about in `patience` seconds, MicrovmError (no extra)."""
     require_extra()
     from websockets.sync.client import connect
 
