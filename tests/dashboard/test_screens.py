@@ -143,6 +143,12 @@ def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(live_server: Any, 
     assert page.value("document.querySelector('#part-overview').hidden")
     assert page.value("location.search") == "?tab=usage-and-credits"
     assert page.value("window.faults") == []
+    page.call("Network.clearBrowserCookies")
+    for width in (WIDE, NARROW):
+        shown(page, f"{live_server.url}/admin/login/", width, "light")
+        assert page.value("document.querySelector('input[type=password]').offsetWidth") > 100
+        assert page.value("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert page.value("window.faults") == []
 
 
 def pictures_write(live_server: Any, page: Page) -> None:
