@@ -20,7 +20,7 @@ class WaitTimeout(MicrovmError):
 
 
 class TerminalRefused(MicrovmError):
-    """What a terminal's socket was told that cannot be: `code` as `terminal_not_found`, `command_invalid`."""
+    """The service refuses it over a terminal's socket: `code` as `terminal_not_found`, `command_invalid`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} ({code})")
