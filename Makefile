@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres test-all fuzz fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
+	test-fast test-postgres test-all fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
 	clean-instance
 
 help: ## list the commands
@@ -105,7 +105,11 @@ test-all: export TEST_ALL = 1
 test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
 	scripts/postgres.sh $(TESTS) $(ARGS)
 
-fuzz: setup-test ## random histories of money beside a model, a million steps: make fuzz STEPS=100000 SEED=7
+fuzz: ## fuzz-api, then fuzz-money: make fuzz CASES=100000 STEPS=1000000 SEED=7
+	$(MAKE) fuzz-api $(if $(PROGRESS),PROGRESS=$(PROGRESS)-api)
+	$(MAKE) fuzz-money $(if $(PROGRESS),PROGRESS=$(PROGRESS)-money)
+
+fuzz-money: setup-test ## random histories of money beside a model, a million steps: make fuzz-money STEPS=100000 SEED=7
 	scripts/fuzz.sh $(ARGS)
 
 fuzz-api: setup-test ## cases of the API's description, valid and not: make fuzz-api CASES=100000 SEED=7

@@ -83,7 +83,7 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
         ),
         StaffAction(
             name="restore", label="Restore from the trash", call=_restore, icon="restore_from_trash",
-            allowed=lambda row: row.status == FileStatus.TRASHED,
+            allowed=lambda row: row.status == FileStatus.TRASHED, owner_reads=True,
             will="The file is delivered again.",
         ),
         StaffAction(

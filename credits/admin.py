@@ -111,7 +111,7 @@ class BalanceAdmin(StaffActionsMixin, ReadOnlyAdmin):
         ),
         StaffAction(
             name="raise_quota", label="Raise the quota", call=_raise, icon="trending_up", form=RaiseForm,
-            allowed=lambda row: row.quota_limit is not None,
+            allowed=lambda row: row.quota_limit is not None, owner_reads=True,
             will="The limit of the service becomes higher. What is used stays; thresholds are announced again. A "
             "suspension by this quota ends where it has room.",
         ),

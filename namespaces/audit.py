@@ -75,11 +75,19 @@ def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
 
 def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin) -> None:
     """Why staff acted on a namespace or on what belongs to it, but for a workspace, which has its own activity
-    (`staff.hooks.reason_given`); in the transaction of the action."""
-    if subject.namespace_id and not subject.workspace_id:
+    (`staff.hooks.reason_given`); in the transaction of the action. What belongs to the account alone, or to a namespace
+    that is deleted by it, is in the activity of the account's default namespace."""
+    if subject.workspace_id or not subject.account_id:
+        return
+    of_account = Namespace.objects.filter(account_id=subject.account_id)
+    found = (
+        of_account.filter(pk=subject.namespace_id, deleted_at=None).first()
+        or of_account.filter(is_default=True).first()
+    )
+    if found is not None:
         NamespaceActivity.objects.create(
             account_id=subject.account_id,
-            namespace_id=subject.namespace_id,
+            namespace_id=found.pk,
             user_id=actor[:160],
             action="staff_action",
             description=text[:500],

@@ -8,6 +8,7 @@ from django.db.models import Q
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
+from common.index_conditions import literally
 from notifications import devices, tokens
 from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
 from staff.action_admin import StaffActionsMixin
@@ -77,7 +78,10 @@ class DeviceAdmin(StaffActionsMixin, ReadOnlyAdmin):
 class LiveFilter(ConditionFilter):
     title = "progress"
     parameter_name = "live"
-    conditions = {"1": ("In flight", lambda: Q(state__in=("queued", "running")))}
+    conditions = {
+        "1": ("In flight", lambda: Q(state__in=("queued", "running"))),
+        "failed": ("A device did not get it", lambda: Q(literally("{} > 0", "failed"))),
+    }
 
 
 @admin.register(Send)

@@ -155,6 +155,8 @@ class Send(models.Model):
             models.Index(fields=["account_id", "-id"], name="send_of_account"),
             models.Index(fields=["workspace_id", "-id"], name="send_of_workspace"),
             models.Index(fields=["state", "-id"], name="send_in_state"),
+            # What the dashboard counts, and the list behind it.
+            models.Index(fields=["-id", "created_at"], condition=Q(failed__gt=0), name="send_failed"),
         ]
 
     def __str__(self) -> str:

@@ -51,7 +51,7 @@ def _delete(act: Act) -> None:
 
 ACTIONS = (
     StaffAction(
-        name="enable", label="Enable", call=_enable, icon="visibility",
+        name="enable", label="Enable", call=_enable, icon="visibility", owner_reads=True,
         allowed=lambda row: row.status == PageStatus.DISABLED,
         will="The page is served again, also one that its owner disabled.",
     ),

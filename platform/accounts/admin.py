@@ -58,6 +58,7 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
         ),
         StaffAction(
             name="activate", label="Activate", call=_activate, icon="check", allowed=lambda row: not row.is_active,
+            owner_reads=True,
             will="The credentials and tokens of the account are accepted again, and what it publishes is served.",
         ),
         StaffAction(

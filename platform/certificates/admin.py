@@ -14,11 +14,16 @@ from certificates.models import AcmeAccount, Certificate
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import state_column, text_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
+from common.errors import Conflict
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.subjects import Subject
 
 
 def _renew(act: Act) -> None:
+    """One that is being removed would be wanted again."""
+    if not act.row.wanted:
+        raise Conflict("No domain needs this certificate any more: it is being removed.")
     services.certificate_renew([act.row.name])
 
 
@@ -26,6 +31,7 @@ class BrokenFilter(ConditionFilter):
     title = "trouble"
     parameter_name = "broken"
     conditions = {
+        "pending": ("Pending", lambda: Q(wanted=True, status="pending")),
         "1": ("Failed or expired", lambda: Q(wanted=True, status__in=("failed", "expired"))),
         "ending": (
             "Active, and ends within a week",
@@ -46,14 +52,19 @@ class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
     exclude = ("key", "order_key", "challenge_token", "lease_owner")
     staff_actions = (
         StaffAction(
-            name="renew", label="Renew now", call=_renew, icon="autorenew", allowed=lambda row: bool(row.chain),
+            name="renew", label="Renew now", call=_renew, icon="autorenew", owner_reads=True,
+            allowed=lambda row: row.wanted and bool(row.chain),
             will="A new certificate is ordered now. The present one is served until the new one is there.",
         ),
         StaffAction(
-            name="retry", label="Order again", call=_renew, icon="replay", allowed=lambda row: not row.chain,
+            name="retry", label="Order again", call=_renew, icon="replay", owner_reads=True,
+            allowed=lambda row: row.wanted and not row.chain,
             will="The certificate is ordered again now, without waiting for the next attempt.",
         ),
     )  # fmt: skip
+
+    def staff_subject(self, row: Certificate) -> Subject:
+        return Subject(account_id=row.owner)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Certificate]:
         return super().get_queryset(request).defer("key", "order_key")

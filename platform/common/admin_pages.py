@@ -14,10 +14,11 @@ from typing import Any
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.utils.safestring import SafeString
 
-from common.admin_columns import badge
+from common.admin_columns import badge, list_url
 from common.admin_input import checked_value, given_id
 
 ROWS = 10  # of a table on a page
@@ -176,6 +177,16 @@ class PageMixin(HistoryMixin):
     ) -> Any:
         context = {**(extra_context or {}), **self._page(request, object_id)}
         return super().change_view(request, object_id, form_url, context)  # type: ignore[misc]
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponseBase:
+        """The audit entries of the row: Django's own history has what forms wrote, and no action."""
+        if not request.user.has_perm("staff.view_staffentry"):
+            return super().history_view(request, object_id, extra_context)  # type: ignore[misc]
+        label = self.model._meta.label_lower  # type: ignore[attr-defined]
+        entries = list_url("staff.StaffEntry", by_object_type=label, by_object_id=given_id(unquote(object_id)))
+        return HttpResponseRedirect(entries)
 
     def _page(self, request: HttpRequest, object_id: str) -> dict[str, Any]:
         model = self.model._meta.label  # type: ignore[attr-defined]

@@ -4,7 +4,8 @@ are here.
 A model that comes later has its permissions after the last migration only, so the groups are filled then, too: those
 who read all can read it. Other groups are left alone: make one for what is between roles.
 
-Secrets, environments, contents of files and tokens are on no page, whatever the role.
+Secrets, environments, contents of files and tokens are on no page, whatever the role; but who makes a credential or an
+API key in the admin is shown its secret once.
 """
 
 from __future__ import annotations

@@ -117,7 +117,10 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
     )
     yield (
         "notifications.view_send",
-        [_part("sends", Send.objects.filter(state__in=("queued", "running")), "created_at")],
+        [
+            _part("sends", Send.objects.filter(state__in=("queued", "running")), "created_at"),
+            _part("sends_failed", Send.objects.filter(literally("{} > 0", "failed")), "created_at"),
+        ],
     )
     yield (
         "cdn.view_file",

@@ -49,12 +49,18 @@ TREND = (Status.RUNNING, Status.SLEEPING, Status.STOPPED, Status.FAILED)
 # Name of a backlog: what is said, the list with its filter, how it is shown where there is any.
 HEALTH: dict[str, tuple[str, str, dict[str, str], str]] = {
     "deliveries_due": ("Webhook deliveries due", "webhooks.Delivery", {"status__exact": "pending"}, BUSY),
-    "webhooks_failing": ("Webhooks failing", "webhooks.Subscription", {"failing_since__isempty": "0"}, WARNING),
-    "webhooks_disabled": ("Webhooks switched off", "webhooks.Subscription", {"active__exact": "0"}, WARNING),
-    "certificates_pending": ("Certificates pending", "certificates.Certificate", {"status__exact": "pending"}, BUSY),
+    "webhooks_failing": ("Webhooks failing", "webhooks.Subscription", {"trouble": "failing"}, WARNING),
+    "webhooks_disabled": (
+        "Webhooks switched off by the platform",
+        "webhooks.Subscription",
+        {"trouble": "off"},
+        WARNING,
+    ),
+    "certificates_pending": ("Certificates pending", "certificates.Certificate", {"broken": "pending"}, BUSY),
     "certificates_failed": ("Certificates failed or expired", "certificates.Certificate", {"broken": "1"}, BAD),
     "certificates_ending": ("Certificates not renewed", "certificates.Certificate", {"broken": "ending"}, WARNING),
     "sends": ("Push sends in flight", "notifications.Send", {"live": "1"}, BUSY),
+    "sends_failed": ("Push sends that failed (a day)", "notifications.Send", {"live": "failed"}, WARNING),
     "files_processing": ("CDN files processing", "cdn.File", {"status__exact": "processing"}, BUSY),
     "files_rejected": ("CDN files rejected (a day)", "cdn.File", {"status__exact": "rejected"}, QUIET),
     "deploys_live": ("Page deploys in flight", "pages.PageDeploy", {"live": "1"}, BUSY),
@@ -97,12 +103,7 @@ def _workspace_tiles(allowed: Allowed) -> Iterator[Tile]:
 
 
 def _operation_tiles(backlogs: dict[str, Backlog]) -> Iterator[Tile]:
-    shown = (
-        ("live", "operations in flight", BUSY),
-        ("failed", "failed in a day", BAD),
-        ("slow", "slow in a day", WARNING),
-    )
-    for name, label, kind in shown:
+    for name, label, kind in OPERATION_TILES:
         found = backlogs.get(f"operations_{name}")
         if found is not None:
             since = time_text(found.since) if name == "live" and found.since else ""
@@ -136,7 +137,8 @@ def _trend(summaries: Sequence[HourlySummary]) -> Panel:
     series.insert(0, ("all", [float(sum(row.counts.values())) for row in chosen]))
     note = f"Counted {time_or_never(summaries)}; hours are UTC."
     chart = Chart("trend", labels, series) if chosen else None
-    return Panel("Workspaces, last seven days", chart=chart, note=note, empty="Not counted yet.")
+    more = list_url(WORKSPACES)
+    return Panel("Workspaces, last seven days", chart=chart, note=note, more=more, empty="Not counted yet.")
 
 
 def time_or_never(summaries: Sequence[HourlySummary]) -> str:
@@ -144,20 +146,24 @@ def time_or_never(summaries: Sequence[HourlySummary]) -> str:
 
 
 def _hosts(hosts: Sequence[tuple[Host, int]]) -> Panel:
-    rows = [
-        (
-            link(host.name, change_url("vmbackend.Host", host.pk)),
-            host_badge(host),
-            f"{mebibytes_text(max(0, uncommitted_memory(host, promised)))} of {mebibytes_text(host.memory_mb)}",
-            f"{mebibytes_text(host.disk_free_mb)} of {mebibytes_text(host.disk_mb)}",
-            "-" if host.load is None else f"{host.load:.2f} on {host.cpus}",
-            time_text(host.last_seen_at),
-            host.version or "-",
-        )
-        for host, promised in hosts
-    ]
+    rows = [_host_row(host, promised) for host, promised in hosts]
     headers = ("Host", "State", "Memory for machines", "Disk free", "Load, CPUs", "Heartbeat", "Version")
     return Panel("Hosts", headers=headers, rows=rows, more=list_url("vmbackend.Host"), empty="No host yet.", wide=True)
+
+
+def _host_row(host: Host, promised: int) -> tuple[object, ...]:
+    """Every number leads to the host's page, which has its machines."""
+    page = change_url("vmbackend.Host", host.pk)
+    free = mebibytes_text(max(0, uncommitted_memory(host, promised)))
+    return (
+        link(host.name, page),
+        host_badge(host),
+        link(f"{free} of {mebibytes_text(host.memory_mb)}", page),
+        link(f"{mebibytes_text(host.disk_free_mb)} of {mebibytes_text(host.disk_mb)}", page),
+        "-" if host.load is None else link(f"{host.load:.2f} on {host.cpus}", page),
+        time_text(host.last_seen_at),
+        host.version or "-",
+    )
 
 
 def _live(operations: Sequence[Operation]) -> Panel:
@@ -209,8 +215,11 @@ def _payers(details: Details) -> Panel:
         Bar(slug, f"{amount:,.2f}", share=amount / most * 0.79, url=list_url("credits.Balance", by_namespace_id=key))
         for key, slug, amount in details["payers"]
     ]
+    by_id = details.get("payer_days", {})  # not yet in a summary of the version before
+    series = [(slug, by_id[key]) for key, slug, _ in details["payers"] if key in by_id]
+    chart = Chart("payers", details["days"], series, "bar") if series else None
     more = list_url("credits.Balance")
-    return Panel("Credits by namespace, last 14 days", bars=bars, more=more, empty="Nothing was charged.")
+    return Panel("Credits by namespace, last 14 days", bars=bars, chart=chart, more=more, empty="Nothing was charged.")
 
 
 def _pools(details: Details, newest: HourlySummary) -> Panel:

@@ -46,12 +46,14 @@ class FullPool(TypedDict):
 
 
 class Details(TypedDict):
-    """`spending`: credits by service, for each of `days`; `payers`: namespaces (id, slug, credits), most first."""
+    """`spending`: credits by service, for each of `days`; `payers`: namespaces (id, slug, credits), most first;
+    `payer_days`: theirs by id, for each of `days`."""
 
     pools: list[FullPool]
     days: list[str]
     spending: dict[str, list[float]]
     payers: list[tuple[str, str, float]]
+    payer_days: dict[str, list[float]]
 
 
 def status_counts() -> dict[str, int]:
@@ -70,8 +72,16 @@ def summary_take(now: datetime | None = None) -> HourlySummary:
     """
     now = now or timezone.now()
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    days, spending = _spending(now.date())
-    details = Details(pools=_full_pools(), days=days, spending=spending, payers=_payers(now.date()))
+    days, payers = _days(now.date()), _payers(now.date())
+    details = Details(
+        pools=_full_pools(),
+        days=[day.isoformat() for day in days],
+        spending=_by_day(days, "balance__service", Q()),
+        payers=payers,
+        payer_days=_by_day(
+            days, "balance__namespace_id", Q(balance__namespace_id__in=[namespace_id for namespace_id, _, _ in payers])
+        ),
+    )
     values = {"taken_at": now, "counts": status_counts(), "details": details}
     with transaction.atomic():
         row, _ = HourlySummary.objects.update_or_create(hour=hour, defaults=values)
@@ -128,15 +138,17 @@ def _pool(what: str, owner: str, of: tuple[str, str], used: float, limit: float)
     return FullPool(what=what, owner=owner, of=of, used=f"{used:,.5g}", limit=f"{limit:,.5g}", share=round(share, 3))
 
 
-def _spending(today: date) -> tuple[list[str], dict[str, list[float]]]:
-    """The days, and the credits of each service on them."""
-    days = [today - timedelta(days=back) for back in reversed(range(SPENDING_DAYS))]
-    rows = Spending.objects.filter(day__gte=days[0]).order_by().values_list("day", "balance__service")
+def _days(today: date) -> list[date]:
+    return [today - timedelta(days=back) for back in reversed(range(SPENDING_DAYS))]
+
+
+def _by_day(days: list[date], column: str, chosen: Q) -> dict[str, list[float]]:
+    """The credits of each value of a column, on each of the days."""
+    rows = Spending.objects.filter(chosen, day__gte=days[0]).order_by().values_list("day", column)
     found: dict[str, dict[date, Decimal]] = defaultdict(dict)
-    for day, service, *parts in rows.annotate(**exact_sums(("credits",))):
-        found[service][day] = amount_of_stored(joined_sums(parts)[0])
-    spending = {name: [float(by_day.get(day, 0)) for day in days] for name, by_day in sorted(found.items())}
-    return [day.isoformat() for day in days], spending
+    for day, name, *parts in rows.annotate(**exact_sums(("credits",))):
+        found[name][day] = amount_of_stored(joined_sums(parts)[0])
+    return {name: [float(by_day.get(day, 0)) for day in days] for name, by_day in sorted(found.items())}
 
 
 def _payers(today: date) -> list[tuple[str, str, float]]:

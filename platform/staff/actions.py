@@ -82,6 +82,7 @@ class StaffAction:
     (`staff.open_terminal`). `is_atomic` False: the service commits by itself, or works for long; the entry is then
     written before it, and another with the outcome after it. `most`: how many rows at once. `leads_away`: the service
     returns the address to go to, which is in no entry. `initial`: what the form's own fields have for the first row.
+    `owner_reads`: the owner's activity has it without a reason, too, as the service writes nothing there.
     """
 
     name: str
@@ -97,6 +98,7 @@ class StaffAction:
     most: int = MOST_ROWS
     leads_away: bool = False
     initial: Callable[[Any], Mapping[str, Any]] | None = None
+    owner_reads: bool = False
 
     def codename(self, model: type[Model]) -> str:
         """The permission as `has_perm` takes it."""
@@ -218,9 +220,9 @@ class _Turn:
                 raise  # else the same page, sent twice at once, has recorded it
 
     def _give_reason(self, act: Act) -> None:
-        if act.reason:
-            text = f"{self.action.label} by staff: {act.reason}"
-            hooks.reason_given(self.subject, text, act.actor, act.origin)
+        if act.reason or self.action.owner_reads:
+            why = f": {act.reason}" if act.reason else "."
+            hooks.reason_given(self.subject, f"{self.action.label} by staff{why}", act.actor, act.origin)
 
 
 def _needed_by(exc: ProtectedError | RestrictedError) -> str:

@@ -54,7 +54,7 @@ class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, HistoryMixin, AuditedF
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_display = ("username", "is_active", "is_staff", "is_superuser", "second_factor", "last_login")
+    list_display = ("username", "is_active", "is_staff", "is_superuser", "second_factor", time_column("last_login"))
     list_filter = ("is_active", "is_staff", "is_superuser", "groups")
     search_fields = ("username",)
     readonly_fields = ("last_login", "date_joined")

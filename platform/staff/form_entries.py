@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.text import capfirst
 
+from staff import hooks
 from staff.audit import StaffMember, Target, record_entry
+from staff.subjects import Subject
+
+ACCOUNT = "accounts.account"
+# Their services write in the owner's activity what staff change.
+WRITTEN_BY_SERVICES = frozenset({"namespaces.namespace"})
 
 
 def record_form(request: HttpRequest, row: Model, action: str, detail: str) -> None:
-    """`common.admin.row_written`, in the transaction of the form."""
-    record_entry(StaffMember.of(request), f"{row._meta.model_name}.{action}", Target.of(row), detail=detail)
+    """`common.admin.row_written`, in the transaction of the form. The owner reads of it, too."""
+    member = StaffMember.of(request)
+    record_entry(member, f"{row._meta.model_name}.{action}", Target.of(row), detail=detail)
+    label, subject = row._meta.label_lower, Subject.of(row)
+    if label == ACCOUNT:
+        subject = replace(subject, account_id=str(row.pk))
+    if subject.account_id and label not in WRITTEN_BY_SERVICES:
+        text = f"{capfirst(str(row._meta.verbose_name))} {row} {action} by staff{f': {detail}' if detail else '.'}"
+        hooks.reason_given(subject, text, member.actor, member.origin)

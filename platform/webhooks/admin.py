@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import badge, id_column, link_column, state_column, text_column, time_column
-from common.admin_lists import AgeFilter, IdFilter, IndexedChoicesFilter
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter, IndexedChoicesFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.subjects import Subject
@@ -33,9 +33,22 @@ def _switch_on(act: Act) -> None:
 
 @admin.display(description="State", ordering="active")
 def webhook_state(row: Subscription) -> SafeString:
+    if row.deleted_at is not None:
+        return badge("deleted", title=f"at {row.deleted_at:%Y-%m-%d %H:%M} UTC; its deliveries are being removed")
     if not row.active:
         return badge("disabled", title=row.get_disabled_reason_display() or "by hand")
     return badge("failing", title=f"since {row.failing_since:%Y-%m-%d %H:%M}") if row.failing_since else badge("active")
+
+
+class TroubleFilter(ConditionFilter):
+    """What the dashboard counts."""
+
+    title = "trouble"
+    parameter_name = "trouble"
+    conditions = {
+        "failing": ("Failing", lambda: Q(active=True, failing_since__isnull=False)),
+        "off": ("Switched off by the platform", lambda: Q(disabled_reason__isnull=False, deleted_at=None)),
+    }
 
 
 @admin.register(Subscription)
@@ -45,8 +58,7 @@ class SubscriptionAdmin(StaffActionsMixin, ReadOnlyAdmin):
         time_column("last_triggered_at"), time_column("failing_since"), time_column("created_at"),
     )  # fmt: skip
     list_filter = (
-        "active", "disabled_reason", ("failing_since", admin.EmptyFieldListFilter), ("account", IdFilter),
-        ("created_at", AgeFilter),
+        TroubleFilter, "active", "disabled_reason", ("account", IdFilter), ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("account",)
     search_fields = ("host", "namespace_slug", "account__name")
@@ -57,11 +69,12 @@ class SubscriptionAdmin(StaffActionsMixin, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
             name="switch_off", label="Switch off", call=_switch_off, icon="toggle_off", harms=True,
-            allowed=lambda row: row.active,
+            allowed=lambda row: row.active and row.deleted_at is None,
             will="Nothing more is sent to the webhook; what is pending is not sent.",
         ),
         StaffAction(
-            name="switch_on", label="Switch on", call=_switch_on, icon="toggle_on", allowed=lambda row: not row.active,
+            name="switch_on", label="Switch on", call=_switch_on, icon="toggle_on", owner_reads=True,
+            allowed=lambda row: not row.active and row.deleted_at is None,
             will="Events from now on are sent to the webhook again.",
         ),
     )  # fmt: skip
@@ -118,7 +131,7 @@ class DeliveryAdmin(StaffActionsMixin, OutboxAdmin):
     staff_actions = (
         StaffAction(
             name="redeliver", label="Deliver again", icon="send", call=lambda act: delivery_redeliver(act.row),
-            allowed=lambda row: row.status != DeliveryStatus.PENDING,
+            allowed=lambda row: row.status != DeliveryStatus.PENDING, owner_reads=True,
             will="The same event, with the same id, is sent again now, with all its attempts ahead of it.",
         ),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from mcp import Client
 
 from microvm.mcp_server.server import make_server
 from tests.clients.cli.runner import Ws
-from tests.clients.cli.test_commands import answer
+from tests.clients.cli.test_commands import answer, workspace
 from tests.clients.scripted_server import Script, ScriptedRequest, scripted_server
 from tests.clients.test_transfers import CONTENT, file_of
 
@@ -79,6 +79,38 @@ def test_errors_are_bounded_and_have_no_internals(server: Script) -> None:
         assert "Traceback" not in odd
 
     in_memory(server, talk)
+
+
+def test_progress_of_a_creation_comes_while_it_goes_on(server: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("microvm.aio.workspaces.sleep", lambda seconds: asyncio.sleep(0.05))
+    made = {
+        **workspace(), "namespace": "default", "mode": "temporary", "info": {"error": None}, "public_ports": [],
+    }  # fmt: skip
+
+    def state(percent: int, message: str, *, ready: bool = False) -> dict[str, Any]:
+        provisioning = {"state": "creating", "progress": percent, "message": message, "error": None}
+        return {"workspace": {**made, "ready": ready, "provisioning": provisioning}}
+
+    asked = [state(0, ""), state(10, "pulling"), state(10, "pulling"), state(60, "booting")]
+    heard: list[tuple[float, float | None, str | None]] = []
+    before_the_end: list[int] = []
+
+    def last(request: ScriptedRequest) -> None:
+        before_the_end.append(len(heard))
+        answer(200, state(100, "ready", ready=True))(request)
+
+    server.steps = [*(answer(200, each) for each in asked), last]
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
+
+    async def talk(client: Client) -> None:
+        result = await client.call_tool("create_workspace", {"name": "box"}, progress_callback=hear)
+        assert not result.is_error, result.content
+
+    in_memory(server, talk)
+    assert heard == [(10, 100, "pulling"), (60, 100, "booting"), (100, 100, "ready")]
+    assert before_the_end == [2]
 
 
 def test_a_model_cannot_ask_for_more_than_the_bounds(server: Script) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal
-from html import unescape
+from html import escape, unescape
 from typing import Any
 
 import pytest
@@ -16,12 +16,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from credits.models import Balance
+from certificates.models import Certificate
+from credits.models import Balance, Spending
 from dashboard.models import HourlySummary
 from dashboard.summary import KEPT_DAYS, summary_take
+from notifications.models import Send
 from tests.cached import invalidate_cached_values
 from tests.callers import Caller
 from tests.dashboard.sample import make_sample, make_trend
+from tests.webhooks.outbox import subscribe
 from tests.workspaces.rows import make_workspace
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
@@ -68,6 +71,73 @@ def test_every_number_leads_to_as_many_rows(staff: Client) -> None:
         assert count is not None
         listed = staff.get(unescape(url[1])).context["cl"].result_list
         assert len(listed) == int(count[1]), label
+
+
+def health_of(staff: Client) -> dict[str, tuple[int, int]]:
+    """For each line of the health panel its number, and how many rows its list has."""
+    panels = staff.get("/admin/").context["panels"]
+    found = {}
+    for label, number, _ in next(panel for panel in panels if panel.title.startswith("Webhooks")).rows:
+        name, url = re.findall(r'href="([^"]+)"[^>]*>(.+)<', str(label))[0][::-1]
+        count = int(re.findall(r">(\d+)<", str(number))[0])
+        found[name] = (count, len(staff.get(unescape(url)).context["cl"].result_list))
+    return found
+
+
+def test_trouble_is_what_is_still_wanted_and_nobody_ended(staff: Client, api: Caller) -> None:
+    """Rows that the owner switched off or deleted, and certificates that are being removed, are in no number."""
+    now = timezone.now()
+    subscribe(api.account, failing_since=now)
+    subscribe(api.account, failing_since=now, active=False)
+    subscribe(api.account, active=False)
+    subscribe(api.account, active=False, disabled_reason="failing")
+    subscribe(api.account, active=False, disabled_reason="gone", deleted_at=now)
+    for number, wanted in enumerate((True, False)):
+        Certificate.objects.create(name=f"{number}.example.com", wanted=wanted, next_attempt_at=now, due_at=now)
+    common: dict[str, Any] = {"account_id": api.account.pk, "workspace_id": "ws_x", "token_id": 1, "last_device": 1}
+    Send.objects.create(**common, devices=2, failed=1)
+    Send.objects.create(**common, devices=2, state="ended", delivered=2)
+    found = {name: numbers for name, numbers in health_of(staff).items() if numbers != (0, 0)}
+    assert found == {
+        "Webhooks failing": (1, 1),
+        "Webhooks switched off by the platform": (1, 1),
+        "Certificates pending": (1, 1),
+        "Push sends in flight": (1, 1),
+        "Push sends that failed (a day)": (1, 1),
+    }
+
+
+def test_the_numbers_of_hosts_and_bars_are_links(staff: Client) -> None:
+    make_sample(2)
+    summary_take()
+    page = staff.get("/admin/")
+    panels = {panel.title: panel for panel in page.context["panels"]}
+    for row in panels["Hosts"].rows:
+        assert [cell for cell in row[2:5] if cell != "-" and 'href="/admin/vmbackend/host/' not in cell] == []
+    for bar in [*panels["Pools close to their limits"].bars, *panels["Credits by namespace, last 14 days"].bars]:
+        assert page.content.decode().count(f'href="{escape(bar.url)}"') >= 2, bar.label
+
+
+def test_credits_are_drawn_by_service_and_by_namespace_over_days(staff: Client, api: Caller) -> None:
+    namespace, today = api.account.namespaces.get(), timezone.now().date()
+    balance = Balance.objects.create(service="cdn", account_id=api.account.pk, namespace_id=namespace.pk)
+    for back, amount in ((0, 3), (2, 4), (20, 9)):
+        Spending.objects.create(balance=balance, day=today - timedelta(days=back), credits=Decimal(amount), requests=1)
+    summary_take()
+    charts = {panel.title: panel.chart for panel in staff.get("/admin/").context["panels"] if panel.chart}
+    expected = [0.0] * 11 + [4.0, 0.0, 3.0]
+    assert charts["Credits charged, last 14 days"].series == [("cdn", expected)]
+    assert charts["Credits by namespace, last 14 days"].series == [("default", expected)]
+
+
+def test_a_summary_of_the_version_before_has_no_days_of_namespaces(staff: Client, api: Caller) -> None:
+    make_sample(1)
+    row = summary_take()
+    assert row.details is not None
+    del row.details["payer_days"]
+    row.save()
+    panel = next(one for one in staff.get("/admin/").context["panels"] if one.title.startswith("Credits by namespace"))
+    assert (len(panel.bars), panel.chart) == (1, None)
 
 
 def test_every_link_of_the_start_page_leads_somewhere(staff: Client) -> None:

@@ -17,10 +17,12 @@ from django.utils import timezone
 from assist.models import DayCount
 from common import first_rows
 from common.id_times import rows_before, rows_since
+from common.index_conditions import literally
 from common.prefix_keys import begins_with
 from credits.admin_columns import ServiceFilter
 from credits.models import Balance, Entry, EntryKind
 from namespaces.models import Namespace
+from notifications.models import Send
 from tests.callers import Caller
 from tests.cdn.rows import make_file
 from tests.sandboxes.rows import make_sandbox
@@ -36,7 +38,10 @@ LISTS: dict[str, tuple[str, Callable[[], QuerySet[Any]]]] = {
     "an actor": ("activity_by_actor", lambda: Activity.objects.filter(actor="rare").order_by("-id")),
     "a workspace": ("activity_of_workspace", lambda: Activity.objects.filter(workspace_id="rare").order_by("-id")),
     "an owner": ("metered_of_account", lambda: Metered.objects.filter(account_id="rare")),
-}
+    "sends that failed": (
+        "send_failed", lambda: Send.objects.filter(literally("{} > 0", "failed")).order_by("-id").only("created_at"),
+    ),
+}  # fmt: skip
 
 
 def make_many(account: Any) -> None:
@@ -45,7 +50,9 @@ def make_many(account: Any) -> None:
     Metered.objects.bulk_create(
         Metered(workspace_id=f"ws_{n}", namespace_id="ns", account_id=f"acc_{n % 500}") for n in range(MANY)
     )
-    analyze("workspaces_activity", "workspaces_metered")
+    sent = {"account_id": account.pk, "workspace_id": "ws_x", "token_id": 1, "last_device": 1, "devices": 1}
+    Send.objects.bulk_create(Send(**sent, failed=0 if number else 1) for number in range(MANY))
+    analyze("workspaces_activity", "workspaces_metered", "notifications_send")
 
 
 def analyze(*tables: str) -> None:

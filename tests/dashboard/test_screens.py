@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 import pyvips
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.test import Client
 
 from credits.models import WaitingCharge
 from dashboard.summary import summary_take
 from namespaces.models import Namespace
 from tests.dashboard.sample import make_sample, make_trend
+from tests.staff.pages import action_url
 from tests.vm.browser import Page, browser
 from webhooks.models import Subscription
 from workspaces.models import Workspace
@@ -78,6 +80,16 @@ def paths() -> dict[str, str]:
     }
 
 
+def pages_without_pictures() -> dict[str, str]:
+    """Forms: that of a user has the longest choices."""
+    user = get_user_model().objects.order_by("pk")[0]
+    row = Workspace.objects.filter(kind="workspace").order_by("-id")[0]
+    return {
+        "user": f"/admin/auth/user/{user.pk}/change/",
+        "confirmation": action_url("workspaces/workspace", "remove", row.pk),
+    }
+
+
 @pytest.fixture
 def page(live_server: Any, staff: Client) -> Iterator[Page]:
     make_sample(12)
@@ -111,7 +123,7 @@ def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(live_server: Any, 
     pictures_write(live_server, page)
     faults: dict[str, Any] = {}
     found = paths()
-    for name, path in found.items():
+    for name, path in {**found, **pages_without_pictures()}.items():
         if name in ("dashboard-dark", "dashboard-narrow"):
             continue
         for width in (WIDE, NARROW):
@@ -131,6 +143,12 @@ def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(live_server: Any, 
     assert page.value("document.querySelector('#part-overview').hidden")
     assert page.value("location.search") == "?tab=usage-and-credits"
     assert page.value("window.faults") == []
+    page.call("Network.clearBrowserCookies")
+    for width in (WIDE, NARROW):
+        shown(page, f"{live_server.url}/admin/login/", width, "light")
+        assert page.value("document.querySelector('input[type=password]').offsetWidth") > 100
+        assert page.value("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert page.value("window.faults") == []
 
 
 def pictures_write(live_server: Any, page: Page) -> None:

@@ -177,7 +177,7 @@ def test_pages_are_deployed_and_rolled_back(ws: Ws, made: str, tmp_path: Path) -
 def test_credits_and_sandboxes_are_listed(ws: Ws) -> None:
     assert isinstance(ws.json("credits"), list)
     assert ws.json("credits", "default")["namespace"] == "default"
-    made = ws.json("create", "--sandbox", "--name", "agent", "--image", IMAGE)
+    made = ws.json("create", "--wait", "--sandbox", "--name", "agent", "--image", IMAGE)
     assert made["id"] in ws.output("list", "--sandboxes")
     assert ws.output("exec", ".", "echo", "in").strip() == "in"
     assert "WebSocket" not in ws.fails(125, "terminal", "agent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -212,6 +213,23 @@ def test_from_its_page_an_action_leads_back_to_it(staff: Client, workspace: Work
     sent = {"row": [workspace.pk], "submission": "b" * 32, "at": "row"}
     answer = staff.post(action_url(MODEL, "sleep"), sent)
     assert answer["Location"] == f"{LIST}{workspace.pk}/change/"
+
+
+def test_the_history_of_a_row_is_its_audit_entries(staff: Client, api: Caller, workspace: Workspace) -> None:
+    other = make_workspace(api.account)
+    confirm(staff, MODEL, "sleep", workspace.pk)
+    confirm(staff, MODEL, "remove", other.pk, reason="why")
+    link = re.search(r'href="([^"]+/history/)"', staff.get(f"{LIST}{workspace.pk}/change/").content.decode())
+    assert link is not None
+    page = staff.get(link[1], follow=True)
+    assert [(row.action, row.object_id) for row in page.context["cl"].result_list] == [
+        ("workspace.sleep", workspace.pk)
+    ]
+    viewer = get_user_model().objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_workspace"))
+    client = Client()
+    client.force_login(viewer)
+    assert client.get(f"{LIST}{workspace.pk}/history/").status_code == 200
 
 
 def test_who_may_only_look_acts_on_nothing(workspace: Workspace) -> None:

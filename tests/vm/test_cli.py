@@ -71,7 +71,7 @@ def test_terminals_of_workspaces_and_sandboxes(ws: Ws) -> None:
         assert terminal.is_restored()
     assert ws.process("ssh", ".", "echo", "a  b").communicate(timeout=120)[0] == b"a  b\n"
 
-    ws.output("create", "--sandbox", "--name", "agent", *SIZES)
+    ws.output("create", "--wait", "--sandbox", "--name", "agent", *SIZES)
     with TerminalProcess([*PROGRAM, "terminal", "agent"], ws.environment) as terminal:
         terminal.read_until("# ")
         terminal.write("stty size; echo by''-socket\r")

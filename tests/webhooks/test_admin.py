@@ -15,6 +15,7 @@ from tests.webhooks.outbox import subscribe
 from tests.workspaces.rows import make_workspace
 from webhooks.events import TEST_EVENT, event_send_to
 from webhooks.models import AuditEntry, Delivery, DeliveryStatus, DisabledReason, Event, Subscription
+from webhooks.subscriptions import subscription_delete
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +50,15 @@ def test_staff_switch_off_and_on(staff: Client, webhook: Subscription) -> None:
     assert (webhook.active, webhook.disabled_reason) == (True, None)
     entries = AuditEntry.objects.order_by("pk")
     assert [(entry.action, entry.actor) for entry in entries] == [("webhook_updated", "staff root")] * 2
+
+
+def test_a_deleted_webhook_is_shown_as_that_and_has_no_button(staff: Client, webhook: Subscription) -> None:
+    subscription_delete(subscription=webhook, actor="ci key")
+    for path in (LIST, f"{LIST}{webhook.pk}/change/"):
+        answer = staff.get(path)
+        assert ">deleted</span>" in answer.content.decode()
+        assert ">disabled</span>" not in answer.content.decode()
+    assert answer.context["actions_detail"] == []
 
 
 def test_staff_who_may_only_look_switch_nothing(webhook: Subscription) -> None:

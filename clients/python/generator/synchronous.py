@@ -14,6 +14,7 @@ REPLACEMENTS = [
     (r"\bAsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\bmicrovm\.aio\b", "microvm.sync"),
+    (r"\bwebsockets\.asyncio\b", "websockets.sync"),
 ]
 
 

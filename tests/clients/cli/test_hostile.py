@@ -276,7 +276,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(server: Script, ws: Ws) -> No
         process = ws.process("list", stdout=full)
         said = process.communicate()[1].decode()
     assert process.returncode == 1
-    assert said.splitlines() == ["Error: No space left on device."]
+    assert said.splitlines() == ["Error: No space left on device.", "Hint: Free some of the disk, and try again."]
 
 
 def test_a_reader_that_goes_away_is_the_same_for_every_output(server: Script, ws: Ws) -> None:

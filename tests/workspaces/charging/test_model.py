@@ -1,8 +1,8 @@
 """Random histories of money beside a model of dictionaries and an integration of the raw samples (history.py).
 
-In `make test` 10,000 steps, always the same ones, on PostgreSQL the first 2,500; in `make fuzz` as many as STEPS says,
-from another SEED each time, in parts that are spread over processes. Each part that has ended well is a line of the
-file PROGRESS; a run that finds it there leaves it out.
+In `make test` 10,000 steps, always the same ones, on PostgreSQL the first 2,500; in `make fuzz-money` as many as STEPS
+says, from another SEED each time, in parts that are spread over processes. Each part that has ended well is a line of
+the file PROGRESS; a run that finds it there leaves it out.
 """
 
 from __future__ import annotations

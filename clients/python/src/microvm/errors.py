@@ -19,6 +19,14 @@ class WaitTimeout(MicrovmError):
     """A wait ended before the workspace was ready; the workspace goes on."""
 
 
+class TerminalRefused(MicrovmError):
+    """The service refuses it over a terminal's socket: `code` as `terminal_not_found`, `command_invalid`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code, self.message = code, message
+
+
 class ApiError(MicrovmError):
     """An error that the service answered. `retry_after` is in seconds, None where the service named none.
 

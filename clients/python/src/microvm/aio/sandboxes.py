@@ -9,6 +9,7 @@ from microvm.aio.group import LONG
 from microvm.aio.routes.sandbox_files import AsyncSandboxFileRoutes
 from microvm.aio.routes.sandbox_git import AsyncSandboxGitRoutes
 from microvm.aio.routes.sandboxes import AsyncSandboxRoutes
+from microvm.aio.terminals import AsyncTerminals
 from microvm.aio.transport import AsyncTransport
 from microvm.retries import Sending
 from microvm.types.sandboxes import CreateSandboxRequest, NewSandbox
@@ -17,7 +18,8 @@ from microvm.types.sandboxes import CreateSandboxRequest, NewSandbox
 class AsyncOpenSandbox:
     """One sandbox at its own address, with its own token."""
 
-    def __init__(self, transport: AsyncTransport) -> None:
+    def __init__(self, transport: AsyncTransport, url: str, token: str) -> None:
+        self.terminals = AsyncTerminals(url, token)
         self.files = AsyncSandboxFileRoutes(transport)
         self.git = AsyncSandboxGitRoutes(transport)
 
@@ -39,4 +41,4 @@ class AsyncSandboxes(AsyncSandboxRoutes):
 
     def open(self, url: str, token: str) -> AsyncOpenSandbox:
         """The sandbox at this address; `url` and `token` are those of its creation, or a later token."""
-        return AsyncOpenSandbox(self._transport.with_bearer(token, url.rstrip("/")))
+        return AsyncOpenSandbox(self._transport.with_bearer(token, url.rstrip("/")), url, token)

@@ -97,4 +97,4 @@ def require_confirmation(question: str, confirmed: bool) -> None:
             "This needs a confirmation, and there is no terminal to ask on.", "Add --yes.", ExitCode.USAGE
         )
     if not typer.confirm(printable(question), err=True):
-        raise CommandError("Nothing was done.")
+        raise CommandError("Nothing was done.", "Answer y, or add --yes.")

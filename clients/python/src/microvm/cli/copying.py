@@ -70,7 +70,7 @@ class Copier:
         Raises CommandError, ApiError, ConnectionFailed, OSError; what was copied before stays.
         """
         if not source.exists():
-            raise CommandError(f"{source} does not exist.", code=ExitCode.NOT_FOUND)
+            raise CommandError(f"{source} does not exist.", "Check the path.", ExitCode.NOT_FOUND)
         if source.is_dir() and not recursive:
             raise CommandError(f"{source} is a folder.", "Copy it with -r.", ExitCode.USAGE)
         if target.endswith("/") or self._is_remote_folder(target):
@@ -82,7 +82,8 @@ class Copier:
         elif source.is_file():
             self._upload_file(source, target)
         else:
-            raise CommandError(f"{source} is neither a file nor a folder.", code=ExitCode.USAGE)
+            hint = "Pipe what it gives: ws cp - WORKSPACE:/path"
+            raise CommandError(f"{source} is neither a file nor a folder.", hint, ExitCode.USAGE)
         self._set_executable()
 
     def _upload_folder(self, source: Path, target: str) -> None:

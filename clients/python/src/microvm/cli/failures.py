@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -81,8 +82,15 @@ _OF_API: tuple[tuple[type[ApiError], ExitCode, str], ...] = (
     (Conflict, ExitCode.CONFLICT, "`ws show` has its state; another operation may be going on."),
     (CreditsOrRoomExhausted, ExitCode.EXHAUSTED, "`ws credits` shows what is used; `ws rm` frees room."),
     (RateLimited, ExitCode.EXHAUSTED, "Try again later."),
-    (InvalidRequest, ExitCode.USAGE, ""),
+    (InvalidRequest, ExitCode.USAGE, "`--help` after the command shows what it takes."),
 )
+_OF_SYSTEM = {
+    errno.ENOENT: "Check the path.",
+    errno.EACCES: "Check who may read and write it.",
+    errno.EPERM: "Check who may read and write it.",
+    errno.EBADF: "Is a standard stream closed? Redirect it instead, to /dev/null for nothing.",
+    errno.ENOSPC: "Free some of the disk, and try again.",
+}
 _BY_CODE = {
     "vm_not_running": "Start it with `ws start`, or wake it with `ws wake`.",
     "path_not_found": "Check the path; paths in a workspace are absolute.",
@@ -90,6 +98,8 @@ _BY_CODE = {
     "idle_not_supported": "`ws stop` stops it without its memory.",
     "domain_not_verified": "Set the DNS records that are shown, wait until they are known, and try again.",
 }
+# An answer that is none of the platform, or of another version of it.
+_NOT_UNDERSTOOD = "`ws profiles` shows the address: is the platform there, and of the version that `ws --version` says?"
 # Where the class of an error says something else: nothing is wrong with the call.
 _CODES = {"domain_not_verified": ExitCode.CONFLICT}
 
@@ -107,19 +117,21 @@ def failure_of(error: BaseException) -> ShownFailure:
         return ShownFailure(printable(error), "It goes on; `ws show` has its state.", ExitCode.TIMEOUT)
     if isinstance(error, OSError):
         place = f"{printable(error.filename)}: " if error.filename else ""
-        return ShownFailure(f"{place}{printable(error.strerror or error)}.", "", ExitCode.FAILED)
+        hint = _OF_SYSTEM.get(error.errno or 0, "Check the path, and that it can be read or written here.")
+        return ShownFailure(f"{place}{printable(error.strerror or error)}.", hint, ExitCode.FAILED)
     return _failure_of_program(error)
 
 
 def _failure_of_program(error: BaseException) -> ShownFailure:
     if isinstance(error, UnicodeError):
-        return ShownFailure("An argument or the input is no text in UTF-8.", "", ExitCode.USAGE)
+        hint = "Give it in UTF-8; a file of any kind is copied with `ws cp`."
+        return ShownFailure("An argument or the input is no text in UTF-8.", hint, ExitCode.USAGE)
     hint = "MICROVM_DEBUG=1 shows where; please report it."
     return ShownFailure(f"Unexpected: {type(error).__name__}: {printable(error)}", hint, ExitCode.FAILED)
 
 
 def _failure_of_api(error: ApiError) -> ShownFailure:
-    code, hint = ExitCode.FAILED, "Try again later." if error.status >= 500 else ""
+    code, hint = ExitCode.FAILED, "Try again later." if error.status >= 500 else _NOT_UNDERSTOOD
     for kind, found, text in _OF_API:
         if isinstance(error, kind):
             code, hint = found, text

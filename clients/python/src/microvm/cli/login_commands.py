@@ -123,7 +123,7 @@ def _asked_profile(url: str | None, client_id: str | None, secret_stdin: bool, t
 def _line_of_stdin() -> str:
     if line := sys.stdin.readline().strip():
         return line
-    raise CommandError("Standard input has no secret.", code=ExitCode.USAGE)
+    raise CommandError("Standard input has no secret.", "Its first line is read: ... < FILE", ExitCode.USAGE)
 
 
 def _require_valid(profile: Profile) -> None:

@@ -65,7 +65,7 @@ def open_address(
         raise CommandError(f"There are several public ports: {numbers}.", "Choose one with --port.", ExitCode.USAGE)
     url = fitting[0]["url"]
     if not url.startswith(("http://", "https://")):
-        raise CommandError(f"{url!r} is no address for a browser.")
+        raise CommandError(f"{url!r} is no address for a browser.", "`ws port list` shows what there is.")
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("BROWSER"))
     if print_only or session.output.as_json or not has_display or not webbrowser.open(url):
         session.output.show_result({"url": url}, url)

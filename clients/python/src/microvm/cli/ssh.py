@@ -55,7 +55,8 @@ def own_key() -> Path:
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ws", "-f", str(path)]
         made = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if made.returncode and not path.exists():
-            raise CommandError(f"No SSH key could be made: {made.stderr.strip()}")
+            hint = "Make one with ssh-keygen, and name it with --identity."
+            raise CommandError(f"No SSH key could be made: {made.stderr.strip()}", hint)
     return path
 
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
@@ -18,15 +17,22 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.tty import RESET, EscapeReader, raw_mode, terminal_size
 from microvm.errors import error_of
+from microvm.sockets import (
+    ACKNOWLEDGED_AT,
+    FIRST_WAIT,
+    GOING_AWAY,
+    INPUT_PIECE,
+    LONGEST_WAIT,
+    MOST_MESSAGE,
+    PATIENCE,
+    TOKEN_ENDED,
+    socket_address,
+)
 
-ACKNOWLEDGED_AT = 32 << 10  # bytes; the service waits after 128 KiB that were not acknowledged
-INPUT_PIECE = 64 << 10  # bytes
-MOST_MESSAGE = 16 << 20  # bytes
 MOST_WAITING = 64 << 10  # bytes of input that are kept while there is no connection
 LEAVE_SECONDS = 1.0
-PATIENCE = 600.0  # seconds: so long a terminal outlives its connection
-FIRST_WAIT, LONGEST_WAIT = 0.25, 5.0
-TOKEN_ENDED, GOING_AWAY = 4401, 1001
+ADDRESSES = "`ws list --sandboxes` shows the addresses."
+UNREACHABLE = f"Check that the service runs. {ADDRESSES}"
 REFUSED = {"terminal_not_found": "The terminal does not exist any more.", "terminal_ended": "The terminal has ended."}
 
 
@@ -48,13 +54,6 @@ class Keyboard:
 
     source: int
     sink: int
-
-
-def socket_address(url: str, token: str) -> str:
-    """The WebSocket of a sandbox."""
-    parts = urlsplit(url)
-    scheme = "wss" if parts.scheme == "https" else "ws"
-    return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}/ws", urlencode({"token": token}), ""))
 
 
 def open_sandbox_terminal(
@@ -81,7 +80,7 @@ def open_sandbox_terminal(
     finally:
         _write_all(keyboard.sink, RESET)
     if code is None:
-        raise CommandError(f"No connection for {PATIENCE:.0f} seconds.", "", ExitCode.UNREACHABLE)
+        raise CommandError(f"No connection for {PATIENCE:.0f} seconds.", UNREACHABLE, ExitCode.UNREACHABLE)
     return code
 
 
@@ -170,14 +169,14 @@ class SandboxTerminal:
             except Ended as ended:
                 return ended.code
             except InvalidURI:  # its text has the address, and that the token
-                raise CommandError("The address of the sandbox is none of a WebSocket.") from None
+                raise CommandError("The address of the sandbox is none of a WebSocket.", ADDRESSES) from None
             except InvalidStatus as refused:
                 _raise_for_refusal(refused)
             except ConnectionClosed as closed:
                 _raise_for_close(closed)
             except (OSError, InvalidHandshake, TimeoutError) as error:
                 if not self._is_shown:
-                    raise CommandError(f"No connection: {error}", "", ExitCode.UNREACHABLE) from error
+                    raise CommandError(f"No connection: {error}", UNREACHABLE, ExitCode.UNREACHABLE) from error
             self._show_note("reconnecting; Ctrl-C leaves")
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)

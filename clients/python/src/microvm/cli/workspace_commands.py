@@ -22,7 +22,7 @@ from microvm.cli.output import Column
 from microvm.cli.recent import SavedSandbox
 from microvm.cli.session import Session, command
 from microvm.errors import MicrovmError
-from microvm.types.workspaces import Config, CreateRequest, Provisioning, Workspace
+from microvm.types.workspaces import CreateRequest, Provisioning, Workspace
 
 COLUMNS = (
     Column("Name", lambda row: row["slug"] or row["name"]),
@@ -90,16 +90,15 @@ def create_workspace(
         raise CommandError("A permanent workspace has no TTL.", "Leave one of the two out.", ExitCode.USAGE)
     config = _config(cpu=cpu, ram=ram, disk=disk, env=env or [], ttl=ttl, ssh=ssh)
     if sandbox:
-        _create_sandbox(
-            session, _present(name=name or "sandbox", image=image, template=preset, namespace=namespace), config
-        )
+        body = _present(name=name or "sandbox", image=image, template=preset, namespace=namespace, config=config)
+        _create_sandbox(session, body, timeout if wait else None)
         return
     body = _present(name=name, image=image, preset=preset, namespace=namespace, config=config or None)
     body |= {"mode": "permanent"} if permanent else {}
     made = session.client.workspaces.create(**cast(CreateRequest, body))
     session.remember(lambda recent: recent.remember(made["id"]))
     if wait:
-        made = _ready(session, made, timeout)
+        made = _ready(session, made["id"], timeout)
     shown = made["slug"] or made["id"]
     session.output.show_result(made, shown if wait else f"{shown} is being created; `ws show {shown}` has its state.")
 
@@ -114,6 +113,9 @@ def list_workspaces(
 ) -> None:
     """List workspaces, newest first."""
     if sandboxes:
+        if search is not None:
+            hint = "Leave one of the two out; --status and --namespace go with --sandboxes."
+            raise CommandError("Sandboxes cannot be searched.", hint, ExitCode.USAGE)
         found = [dict(row) for row in session.client.sandboxes.list(namespace=namespace, status=cast(Any, status))]
         session.output.show_rows(SANDBOX_COLUMNS, found, "No sandboxes. `ws create --sandbox` makes one.")
         return
@@ -196,27 +198,31 @@ def _forget(session: Session, workspace: str) -> None:
     session.remember(lambda recent: recent.forget(workspace))
 
 
-def _create_sandbox(session: Session, body: dict[str, Any], config: dict[str, Any]) -> None:
-    with session.output.step_progress() as show:
-        show("Creating the sandbox", 0)
-        made = session.client.sandboxes.create(**cast(Any, {**body, "config": cast(Config, config)}))
+def _create_sandbox(session: Session, body: dict[str, Any], seconds: float | None) -> None:
+    """`seconds`: how long to wait until it runs; None: not at all. Raises as `_ready`."""
+    made = session.client.sandboxes.create(**cast(Any, {**body, "wait_ready": False}))
     if made["token"]:
         saved = SavedSandbox(made["id"], made["name"], made["url"], made["token"])
         session.remember(lambda recent: recent.remember_sandbox(saved))
     session.remember(lambda recent: recent.remember(made["id"]))
-    session.output.show_result(made, made["id"])
+    if seconds is None:
+        text = f"{made['id']} is being created; `ws show {made['id']}` has its state."
+        session.output.show_result(made, text)
+        return
+    _ready(session, made["workspace_id"], seconds, shown=made["id"])
+    session.output.show_result({**made, **session.client.sandboxes.get(made["id"])}, made["id"])
 
 
-def _ready(session: Session, made: Workspace, timeout: float) -> Workspace:
-    """Raises CommandError where the creation failed, WaitTimeout."""
+def _ready(session: Session, workspace: str, timeout: float, *, shown: str = "") -> Workspace:
+    """`shown`: the id that its user knows. Raises CommandError where the creation failed, WaitTimeout."""
     with session.output.step_progress() as show:
 
         def progress(state: Provisioning) -> None:
             show(state["message"] or state["phase"], state["progress"])
 
-        found = session.client.workspaces.wait_until_ready(made["id"], timeout=timeout, progress=progress, interval=0.5)
+        found = session.client.workspaces.wait_until_ready(workspace, timeout=timeout, progress=progress, interval=0.5)
     if found["ready"]:
         return found
     error = found["provisioning"]["error"]
     message = error["message"] if error else "It could not be created."
-    raise CommandError(message, f"`ws rm {made['id']}` removes it.")
+    raise CommandError(message, f"`ws rm {shown or workspace}` removes it.")

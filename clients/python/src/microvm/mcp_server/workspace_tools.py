@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 from typing import Annotated, Any, cast
 
@@ -35,6 +36,25 @@ def add_workspace_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     tools.add(CHANGE, found.start_workspace, found.wake_workspace, found.publish_port)
     tools.add(DESTROY, found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.withdraw_port)
     tools.add(RUN, found.restart_workspace, found.run_command)
+
+
+class ProgressReports:
+    """Says how far a creation is while it goes on. In the protocol each number is larger than the one before."""
+
+    def __init__(self, context: Context[Any, Any]) -> None:
+        self._context = context
+        self._last = -1
+        self._sent: list[asyncio.Task[None]] = []
+
+    def report(self, state: Provisioning) -> None:
+        if state["progress"] > self._last:
+            self._last = state["progress"]
+            report = self._context.report_progress(self._last, 100, state["message"])
+            self._sent.append(asyncio.create_task(report))
+
+    async def finish(self) -> None:
+        """A client that takes no reports fails no creation."""
+        await asyncio.gather(*self._sent, return_exceptions=True)
 
 
 class WorkspaceTools:
@@ -91,15 +111,15 @@ class WorkspaceTools:
         body = {"name": name, "image": image, "config": config or None, "mode": "permanent" if permanent else None}
         given = cast(CreateRequest, {key: value for key, value in body.items() if value is not None})
         made = await self._client.workspaces.create(**given)
-        steps: list[Provisioning] = []
+        reports = ProgressReports(context)
         try:
             made = await self._client.workspaces.wait_until_ready(
-                made["id"], timeout=wait_seconds, progress=steps.append
+                made["id"], timeout=wait_seconds, progress=reports.report
             )
         except WaitTimeout:
             made = await self._client.workspaces.get(made["id"])
-        if steps:
-            await context.report_progress(steps[-1]["progress"], 100, steps[-1]["message"])
+        finally:
+            await reports.finish()
         return WorkspaceSummary.of(made)
 
     async def start_workspace(self, workspace: Name) -> WorkspaceSummary:

@@ -10,6 +10,7 @@ from microvm.sync.group import LONG
 from microvm.sync.routes.sandbox_files import SandboxFileRoutes
 from microvm.sync.routes.sandbox_git import SandboxGitRoutes
 from microvm.sync.routes.sandboxes import SandboxRoutes
+from microvm.sync.terminals import Terminals
 from microvm.sync.transport import Transport
 from microvm.types.sandboxes import CreateSandboxRequest, NewSandbox
 
@@ -17,7 +18,8 @@ from microvm.types.sandboxes import CreateSandboxRequest, NewSandbox
 class OpenSandbox:
     """One sandbox at its own address, with its own token."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, url: str, token: str) -> None:
+        self.terminals = Terminals(url, token)
         self.files = SandboxFileRoutes(transport)
         self.git = SandboxGitRoutes(transport)
 
@@ -39,4 +41,4 @@ class Sandboxes(SandboxRoutes):
 
     def open(self, url: str, token: str) -> OpenSandbox:
         """The sandbox at this address; `url` and `token` are those of its creation, or a later token."""
-        return OpenSandbox(self._transport.with_bearer(token, url.rstrip("/")))
+        return OpenSandbox(self._transport.with_bearer(token, url.rstrip("/")), url, token)

@@ -1,0 +1,238 @@
+"""Terminals of a sandbox: programs whose output comes while they run, over connections that may be lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from microvm.errors import ConnectionFailed
+from microvm.sockets import (
+    FIRST_PATIENCE,
+    FIRST_WAIT,
+    INPUT_PIECE,
+    LONGEST_WAIT,
+    MOST_MESSAGE,
+    PATIENCE,
+    REQUEST,
+    TerminalPlace,
+    lasting_error,
+    require_extra,
+    socket_address,
+    socket_errors,
+)
+from microvm.sync.waiting import Lock, sleep
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+OnGap = Callable[[int], None]
+Rows = list[dict[str, Any]]
+
+
+class Terminals:
+    """Terminals of one sandbox. All methods need the extra `terminals`, and raise MicrovmError without it.
+
+    They raise ApiError where the service refuses the connection, TerminalRefused where it refuses the terminal,
+    ConnectionFailed where no connection comes about.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self._address = socket_address(url, token)
+
+    @contextmanager
+    def open(
+        self,
+        command: str | None = None,
+        *,
+        args: Sequence[str] | None = None,
+        cwd: str | None = None,
+        columns: int = 120,
+        rows: int = 30,
+        on_gap: OnGap | None = None,
+    ) -> Iterator[Terminal]:
+        """A new terminal. With `args` a program and its arguments, else `sh -c`; without `command` the user's shell.
+
+        The block's end leaves it: what still runs goes on for ten minutes, in which `attach` returns to it.
+        `on_gap` gets how many bytes of output were lost, where that happens.
+        """
+        given = {"command": command, "args": None if args is None else [*args], "cwd": cwd}
+        program = {name: value for name, value in given.items() if value is not None}
+        terminal = Terminal(self._address, TerminalPlace({"cols": columns, "rows": rows, **program}), on_gap)
+        try:
+            terminal.connect()
+            yield terminal
+        finally:
+            terminal.leave()
+
+    @contextmanager
+    def attach(self, number: int, *, offset: int = 0, on_gap: OnGap | None = None) -> Iterator[Terminal]:
+        """The terminal with this `id`, with its output from `offset` on, as far as that is kept (256 KiB)."""
+        terminal = Terminal(self._address, TerminalPlace({}, number, offset), on_gap)
+        try:
+            terminal.connect()
+            yield terminal
+        finally:
+            terminal.leave()
+
+    def list(self) -> Rows:
+        """`terminalId`, `cols`, `rows`, `running`, `exitCode`, `signal`, and the offsets of what is kept."""
+        socket = _opened(self._address, FIRST_PATIENCE)
+        try:
+            socket.send(json.dumps({"action": "terminal_list", "requestId": REQUEST}))
+            while True:
+                message = socket.recv()
+                found = {} if isinstance(message, bytes) else json.loads(message)
+                if found.get("type") == "terminal_list":
+                    terminals: Rows = found["terminals"]
+                    return terminals
+        except socket_errors() as error:
+            raise lasting_error(error) or ConnectionFailed("The connection was lost.") from error
+        finally:
+            socket.close()
+
+
+class Terminal:
+    """One terminal. Its output is read by one caller; others may send to it at the same time."""
+
+    def __init__(self, address: str, place: TerminalPlace, on_gap: OnGap | None) -> None:
+        self._address, self._place, self._on_gap = address, place, on_gap
+        self._lock = Lock()
+        self._socket: ClientConnection | None = None
+
+    @property
+    def id(self) -> int:
+        """What `attach` takes."""
+        return self._place.id or 0
+
+    @property
+    def received(self) -> int:
+        """Bytes of output so far: the offset from which `attach` goes on."""
+        return self._place.received
+
+    @property
+    def exit_code(self) -> int | None:
+        """None until the program has ended, and where a signal ended it."""
+        return self._place.exit_code
+
+    @property
+    def signal(self) -> str | None:
+        """The name of the signal that ended the program."""
+        return self._place.signal
+
+    def output(self) -> Generator[bytes, None, None]:
+        """Output as it comes, until the program ends. After a lost connection it goes on at the next byte.
+
+        Raises Unauthorized where the token ends, Conflict where the sandbox stops or sleeps, TerminalRefused where the
+        terminal is closed, ConnectionFailed where no connection comes about for ten minutes.
+        """
+        while not self._place.is_ended:
+            socket = self.connect()
+            try:
+                message = socket.recv()
+            except socket_errors() as error:
+                self._drop(socket, error)
+                continue
+            with self._lock:
+                if self._socket is not socket:
+                    continue  # a call that sends has attached again, from before this message on
+                skipped, part = self._place.skipped_by(message), self._place.output_in(message)
+            if skipped and self._on_gap is not None:
+                self._on_gap(skipped)
+            if part:
+                yield part
+                self._acknowledge(socket, len(part))
+
+    def send(self, data: bytes | str) -> None:
+        """Type something. Raises ConnectionFailed where the connection is lost by it: a part may have arrived."""
+        content = data.encode() if isinstance(data, str) else data
+        for start in range(0, len(content), INPUT_PIECE):
+            self._post(bytes([self.id]) + content[start : start + INPUT_PIECE])
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size. Raises as `send` does."""
+        self._post(json.dumps({"a": "r", "id": self.id, "cols": columns, "rows": rows}))
+
+    def end(self) -> None:
+        """End the program with a hang-up, and forget the terminal; `output` raises TerminalRefused then."""
+        self._post(json.dumps({"action": "terminal_close", "terminalId": self.id}))
+
+    def leave(self) -> None:
+        """Close the connection. The program goes on."""
+        with self._lock:
+            socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+    def connect(self) -> ClientConnection:
+        """The connection, a new one where the last one was lost."""
+        with self._lock:
+            if self._socket is None:
+                self._socket = self._begun()
+            return self._socket
+
+    def _begun(self) -> ClientConnection:
+        end = monotonic() + PATIENCE
+        while True:
+            is_new = self._place.id is None
+            socket = _opened(self._address, FIRST_PATIENCE if is_new else end - monotonic())
+            try:
+                socket.send(self._place.first_message())
+                while not self._place.is_begun_by(message := socket.recv()):
+                    pass
+            except socket_errors() as error:
+                if is_new:  # it may have been made
+                    raise lasting_error(error) or ConnectionFailed("The connection was lost.") from error
+                sleep(FIRST_WAIT)
+                continue
+            skipped = self._place.skipped_by(message)
+            if skipped and self._on_gap is not None:
+                self._on_gap(skipped)
+            return socket
+
+    def _post(self, message: bytes | str) -> None:
+        socket = self.connect()
+        try:
+            socket.send(message)
+        except socket_errors() as error:
+            self._drop(socket, error)
+            raise ConnectionFailed("The connection was lost; what was sent may have arrived.") from error
+
+    def _acknowledge(self, socket: ClientConnection, size: int) -> None:
+        message = self._place.acknowledgement(size)
+        if message is None:
+            return
+        try:
+            socket.send(message)
+        except socket_errors() as error:
+            self._drop(socket, error)
+
+    def _drop(self, socket: ClientConnection, error: Exception) -> None:
+        """Raises what no new connection repairs."""
+        with self._lock:
+            if self._socket is socket:
+                self._socket = None
+        if lasting := lasting_error(error):
+            raise lasting from error
+
+
+def _opened(address: str, patience: float) -> ClientConnection:
+    """Raises ApiError, ConnectionFailed where none comes about in `patience` seconds, MicrovmError (no extra)."""
+    require_extra()
+    from websockets.sync.client import connect
+
+    wait, end = FIRST_WAIT, monotonic() + patience
+    while True:
+        try:
+            return connect(
+                address, max_size=MOST_MESSAGE, compression=None, open_timeout=15, close_timeout=1, max_queue=64
+            ).__enter__()
+        except socket_errors() as error:
+            if lasting := lasting_error(error):
+                raise lasting from None
+            if monotonic() + wait > end:
+                raise ConnectionFailed(f"No connection: {error}") from None
+        sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT)
