@@ -278,8 +278,8 @@ class FileEvent(models.Model):
 class Withdrawal(models.Model):
     """The links of a deactivated account's files are being removed, by their ids; those up to `after` are gone.
 
-    Made in the transaction that deactivates, deleted in the one that activates. `due_at`: when the worker goes on, as no
-    process has gone on until then.
+    Made in the transaction that deactivates, deleted in the one that activates. `due_at`: when the worker goes on,
+    where no process has gone on until then.
     """
 
     account = models.OneToOneField(Account, on_delete=models.CASCADE, related_name="+")

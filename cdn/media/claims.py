@@ -30,8 +30,8 @@ class HeldClaim:
             raise ClaimLost
 
     def renew_until_ended(self) -> None:
-        """A heartbeat that fails is tried again, by another connection, until the claim has expired. Between two of them
-        no connection is held.
+        """A heartbeat that fails is tried again, until the claim has expired; by another connection, as between two of
+        them none is held.
         """
         while not self._ended.wait(HEARTBEAT_SECONDS):
             try:

@@ -109,9 +109,7 @@ def deleted_at(query: str, account: Account) -> Any:
 
 
 @pytest.mark.parametrize("action", ["deactivate", "activate"])
-def test_an_account_that_is_deleted_while_staff_switch_it_is_a_refusal(
-    staff: Client, api: Caller, action: str
-) -> None:
+def test_an_account_that_is_deleted_while_staff_switch_it_is_a_refusal(staff: Client, api: Caller, action: str) -> None:
     with deleted_at('INSERT INTO "staff_staffentry"', api.account):
         answer = confirm(staff, "accounts/account", action, api.account.pk, reason="why")
     assert answer.status_code == 200

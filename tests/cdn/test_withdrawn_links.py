@@ -105,9 +105,9 @@ def test_where_the_process_dies_the_worker_removes_the_rest(api: Caller, strange
     assert continue_withdrawals() == 0  # the process may be at it
     assert continued(api.account.pk) == 1
     first = arguments(worker)
-    with patch.object(withdrawal, "links_remove", side_effect=[None, None, KeyboardInterrupt]):
-        with pytest.raises(KeyboardInterrupt):
-            withdraw_links(*first)
+    killed = patch.object(withdrawal, "links_remove", side_effect=[None, None, KeyboardInterrupt])
+    with killed, pytest.raises(KeyboardInterrupt):
+        withdraw_links(*first)
     assert continued(api.account.pk) == 1
     withdraw_links(*arguments(worker))
     assert list(links_list()) == sorted([*files[:2], *others])  # these were removed, the stand-in says

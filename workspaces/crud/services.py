@@ -73,8 +73,9 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
     """Make the row and queue its creation; the machine is made by vmhost afterwards.
 
     With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
-    Raises NotFound (the namespace; a workspace that the key made outside of the credential's), Forbidden (bound elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
-    limit errors of `services.quota`, VMUnavailable, and those of `images.choice`. Nothing is left on any of them.
+    Raises NotFound (the namespace; a workspace that the key made, outside of the credential's), Forbidden (bound
+    elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the limit errors of `services.quota`, VMUnavailable, and
+    those of `images.choice`. Nothing is left on any of them.
     """
     if actor.scope is Scope.WORKSPACE:
         raise Forbidden("A workspace-scope credential cannot create workspaces.")
