@@ -17,6 +17,7 @@ from common.admin_columns import (
     time_column,
 )
 from common.admin_lists import AgeFilter, IdFilter
+from common.first_rows import OneOf
 from staff.action_admin import StaffActionsMixin
 from staff.subjects import Subject
 from workspaces.admin_columns import (
@@ -140,7 +141,7 @@ class MeterRecordAdmin(ReadOnlyAdmin):
         """By an exact id; the numbers of what it names are looked up first, as the table has no index of names."""
         if not term.strip():
             return []
-        return [Q(metered=number) for number in metered_numbers(term.strip())] or [Q(pk__in=())]
+        return [OneOf("metered", metered_numbers(term.strip()))]
 
 
 @admin.register(BillingCycle)

@@ -25,7 +25,7 @@ from unfold.views import ChangeList
 
 from common.admin_input import checked_value, possible_keys
 from common.admin_search import search_conditions
-from common.first_rows import first_keys, keys_in_window
+from common.first_rows import OneOf, first_keys, first_keys_of, keys_in_window
 from common.id_times import rows_before, rows_since
 from common.index_conditions import literally
 from common.keysets import cursor_of, cursor_values, reversed_order, rows_beyond
@@ -132,12 +132,18 @@ class UncountedChangeList(FilteredChangeList):
         count = self.list_per_page + 1
         if not self.conditions:
             return list(self.queryset.filter(within).order_by(*order)[:count])
-        rows, keys = self.unsearched.filter(within), []
-        if len(self.conditions) == 1 and self.model_admin.search_newest_first:
-            keys = keys_in_window(rows, self.conditions[0], order, count)
-        if len(keys) < count:
-            keys = first_keys(rows, self.conditions, order, count)
+        keys = self._first_keys(self.unsearched.filter(within), order, count)
         return list(self.apply_select_related(self.root_queryset.filter(pk__in=keys)).order_by(*order))
+
+    def _first_keys(self, rows: QuerySet[Any], order: Sequence[str], count: int) -> list[Any]:
+        only = self.conditions[0] if len(self.conditions) == 1 else None
+        if isinstance(only, OneOf):
+            return first_keys_of(rows, only, order, count)
+        if only is not None and self.model_admin.search_newest_first:
+            keys = keys_in_window(rows, only, order, count)
+            if len(keys) == count:
+                return keys
+        return first_keys(rows, self.conditions, order, count)
 
 
 def _range(start: int, count: int) -> str:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Min, OuterRef, Q, QuerySet, Subquery
 
 WINDOW = 500
+
+
+class OneOf(Q):
+    """That a foreign key has one of these values: many of them, where an index has that key and then the order."""
+
+    def __init__(self, key: str, values: Sequence[Any]) -> None:
+        super().__init__(**{f"{key}__in": values})
+        self.key, self.values = key, values
 
 
 def keys_in_window(rows: QuerySet[Any], condition: Q, order: Sequence[str], count: int) -> list[Any]:
@@ -36,3 +44,19 @@ def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str
     )
     found = (first.union(*others) if others else first).order_by(*named)[:count]
     return [values[0] for values in found]
+
+
+def first_keys_of(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], count: int) -> list[Any]:
+    """As `first_keys`, of the rows of many owners. The columns of `order` are never null.
+
+    What lies beyond the `count`th row of any one owner is not among the first: at most `count` rows of each are read.
+    A UNION of the rows of a hundred owners takes longer to build and to parse than they take to read.
+    """
+    name = order[0].lstrip("-")
+    descends = order[0].startswith("-")
+    of_owner = rows.filter(**{owners.key: OuterRef("pk")}).order_by(*order).values(name)
+    related = rows.model._meta.get_field(owners.key).related_model._default_manager.filter(pk__in=owners.values)
+    last_of_each = related.annotate(last_of_owner=Subquery(of_owner[count - 1 : count]))
+    last = last_of_each.aggregate(last=(Max if descends else Min)("last_of_owner"))["last"]
+    within = Q() if last is None else Q(**{f"{name}__{'gte' if descends else 'lte'}": last})
+    return list(rows.filter(owners, within).order_by(*order).values_list("pk", flat=True)[:count])

@@ -217,19 +217,28 @@ def metered_in(account: Any, ticks: range) -> Metered:
     return metered
 
 
-def test_records_of_an_account_are_shown_by_time_once_each(staff: Client, api: Caller, stranger: Caller) -> None:
-    for first in range(3):  # one workspace after the other, of interleaved times
-        metered_in(api.account, range(first, 120, 3))
+@pytest.mark.parametrize("counts", [(40, 40, 40), (90, 90, 90), (170, 3, 60), (0, 1, 51)])
+def test_records_of_an_account_are_shown_by_time_once_each(
+    staff: Client, api: Caller, stranger: Caller, counts: tuple[int, ...]
+) -> None:
+    """Workspaces one after the other, of interleaved and of equal times; pages forth and back."""
+    for number, count in enumerate(counts):
+        metered_in(api.account, range(number // 2, number // 2 + 2 * count, 2))
     metered_in(stranger.account, range(50))
-    url, found = "/admin/workspaces/meterrecord/", []
-    query = f"?q={api.account.pk}"
+    of_account = MeterRecord.objects.filter(metered__account_id=api.account.pk)
+    expected = list(of_account.order_by("-tick", "-pk").values_list("pk", flat=True))
+    url, query, pages = "/admin/workspaces/meterrecord/", f"?q={api.account.pk}", []
     while query:
         with CaptureQueriesContext(connection) as captured:
             shown = staff.get(url + query).context["cl"]
         assert len(captured) < 9
-        found += [row.tick for row in shown.result_list]
+        pages.append([row.pk for row in shown.result_list])
         query = shown.paginator.after
-    assert found == list(reversed(range(120)))
+    assert [key for page in pages for key in page] == expected
+    while query := shown.paginator.before:
+        shown = staff.get(url + query).context["cl"]
+        pages.pop()
+        assert [row.pk for row in shown.result_list] == pages[-1]
 
 
 def test_records_of_a_workspace_are_pages_forth_and_back(staff: Client, api: Caller) -> None:
