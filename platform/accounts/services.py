@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts import tokens
 from accounts.actors import Actor
-from accounts.errors import BindingMissing
+from accounts.errors import AccountGone, BindingMissing
 from accounts.hooks import (
     account_created,
     account_deletion_begins,
@@ -286,8 +286,11 @@ def account_lock(account: Account) -> Account:
 
     PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer. Rows that reference
     the account (audit entries, events) may still be written: a charge that has locked a namespace writes some, and
-    would wait for a request that has locked the account and waits for the namespace.
+    would wait for a request that has locked the account and waits for the namespace. Raises AccountGone (deleted).
     """
     rows = Account.objects.select_for_update(of=("self",), no_key=True).select_related("plan")
-    locked: Account = rows.get(pk=account.pk)
+    try:
+        locked: Account = rows.get(pk=account.pk)
+    except Account.DoesNotExist:
+        raise AccountGone from None
     return locked

@@ -1,19 +1,21 @@
-"""Failures of the database as such: its disk is full, it cannot be reached, it does not answer in time.
+"""What a failure of the database means, in one place for both databases.
 
-None of them says anything about the request, so the same request may succeed later. One place for both databases.
+Most are failures of the database as such: its disk is full, it cannot be reached, it does not answer in time. None of
+them says anything about the request, so the same request may succeed later.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-from django.db import InterfaceError, InternalError, OperationalError
+from django.db import IntegrityError, InterfaceError, InternalError, OperationalError
 
 # SQLite reports programming errors (no such table, bad syntax) as operational ones, under this generic code.
 _GENERIC = sqlite3.SQLITE_ERROR
 _CODE_MASK = 0xFF  # the low byte of an extended result code is the primary one
 # PostgreSQL's code of a write to a server that only reads: a standby, until a fail-over is complete.
 _READ_ONLY = "25006"
+_FOREIGN_KEY = "23503"
 
 
 def is_database_unavailable(exc: BaseException) -> bool:
@@ -35,3 +37,16 @@ def is_database_unavailable(exc: BaseException) -> bool:
         code = getattr(cause, "sqlite_errorcode", _GENERIC)
         return code & _CODE_MASK != _GENERIC
     return True
+
+
+def is_referenced_row_gone(exc: BaseException) -> bool:
+    """Whether a row was not written because another transaction deleted one that it refers to.
+
+    Both databases find it at the commit at the latest; nothing of the transaction is stored then.
+    """
+    if not isinstance(exc, IntegrityError):
+        return False
+    cause = exc.__cause__
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+    return getattr(cause, "sqlstate", None) == _FOREIGN_KEY
