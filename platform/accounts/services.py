@@ -26,6 +26,7 @@ from accounts.scopes import Scope, ScopeBinding
 from common.database_errors import is_database_unavailable
 from common.errors import Forbidden, NotFound, ValidationError
 from common.ids import random_suffix
+from common.saved_rows import save_unless_deleted
 from common.secrets_at_rest import keyed_hash, new_secret
 
 logger = logging.getLogger(__name__)
@@ -114,9 +115,10 @@ def _delete_whole(account: Account) -> None:
 
 
 def plan_save(plan: Plan) -> Plan:
-    """Create a plan or change it. New limits apply to requests from now on; what exists stays."""
+    """Create a plan or change it. New limits apply to requests from now on; what exists stays. Raises NotFound (it was
+    deleted since it was read)."""
     plan.full_clean(validate_unique=False)
-    plan.save()
+    save_unless_deleted(plan)
     return plan
 
 
