@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from cdn.errors import FileNotKept
 from cdn.models import File, Permit
 from cdn.services.counter_check import account_check
+from cdn.services.rows import lock_file
 from namespaces.models import Namespace
 from tests.between_queries import done_after
 from tests.callers import Caller
@@ -101,6 +103,11 @@ def test_a_restored_file_is_shown_though_its_namespace_is_deleted_right_after(ap
     with done_after('UPDATE "cdn_file"', delete_namespace):
         answer = api.post(f"/cdn/files/{file.pk}/restore")
     assert (answer.status_code, answer.json().get("file", {}).get("status")) == (200, "active")
+
+
+def test_a_file_of_a_deleted_account_is_not_found_also_without_credentials() -> None:
+    with pytest.raises(FileNotKept):
+        lock_file("file_never", "acc_never")
 
 
 def test_a_restore_without_room_is_refused(api: Caller) -> None:
