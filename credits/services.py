@@ -11,6 +11,7 @@ from typing import Self
 from django.utils import timezone
 
 from common.errors import Conflict, ValidationError
+from common.saved_rows import save_unless_deleted
 from credits.amounts import PLACES
 from credits.models import MAX_PRICE, Rate, Unit
 
@@ -66,14 +67,14 @@ def is_future(rate: Rate) -> bool:
 def rate_save(rate: Rate) -> Rate:
     """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already, and for a time
     before which something may have been charged by the former price: charges stay reproducible. Raises ValidationError
-    for a price above MAX_PRICE.
+    for a price above MAX_PRICE, NotFound for one that was deleted since it was read.
     """
     _require_changeable(rate)
     if rate.credits > MAX_PRICE:
         raise ValidationError(details={"credits": [f"A price is {MAX_PRICE:f} credits at most."]})
     if not is_future(rate):
         raise Conflict(f"A price begins {LEAD.total_seconds():.0f} s from now at the earliest.")
-    rate.save()
+    save_unless_deleted(rate)
     return rate
 
 

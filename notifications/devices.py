@@ -39,7 +39,7 @@ def device_register(
     """Add a device, or give one another address; whether it is new.
 
     An address belongs to one device of an account: where another one had it, that one is removed, as the app on it has
-    chosen another id. Raises DeviceLimitExceeded, NotFound (the account was deleted); nothing has changed then.
+    chosen another id. Raises DeviceLimitExceeded, AccountGone; nothing has changed then.
     """
     values = {
         "platform": platform,
@@ -48,10 +48,7 @@ def device_register(
         "address_hash": address_hash(address),
         "updated_at": timezone.now(),
     }
-    try:
-        return _register(account, device_id, values, actor, origin)
-    except Account.DoesNotExist:
-        raise NotFound("There is no such account.") from None
+    return _register(account, device_id, values, actor, origin)
 
 
 @transaction.atomic

@@ -14,6 +14,7 @@ from cdn.models import NamespaceQuota, PlanLimits, Template
 from cdn.policy import Layer, row_layer
 from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
+from common.saved_rows import save_unless_deleted
 from namespaces.models import Namespace
 
 
@@ -47,9 +48,10 @@ def namespace_quota_set(
 
 
 def plan_limits_save(row: PlanLimits) -> PlanLimits:
-    """Create the ceiling of a plan or change it. New limits apply from the next permit on; what is stored stays."""
+    """Create the ceiling of a plan or change it. New limits apply from the next permit on; what is stored stays. Raises
+    NotFound (it was deleted since it was read)."""
     row.full_clean(validate_unique=False, validate_constraints=False)
-    row.save()
+    save_unless_deleted(row)
     return row
 
 

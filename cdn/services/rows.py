@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from accounts.errors import AccountGone
 from accounts.models import Account
 from accounts.services import account_lock
 from cdn.errors import FileNotKept
@@ -18,8 +19,14 @@ def owner_of(file: File) -> Owner:
 
 def lock_file(file_id: str, account_id: str) -> tuple[Account, File]:
     """To the end of the transaction, with the account as it is now. Raises FileNotKept."""
-    account = account_lock(Account(pk=account_id))
-    found = File.objects.select_for_update(of=("self",)).filter(pk=file_id, purge=False).first()
+    try:
+        account = account_lock(Account(pk=account_id))
+    except AccountGone:
+        # Uploads have no credentials that could be missing.
+        raise FileNotKept from None
+    # With the namespace, which may be deleted after the commit and is shown.
+    rows = File.objects.select_for_update(of=("self",)).select_related("namespace")
+    found = rows.filter(pk=file_id, purge=False).first()
     if found is None:
         raise FileNotKept
     return account, found

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts import tokens
 from accounts.actors import Actor
-from accounts.errors import BindingMissing
+from accounts.errors import AccountGone, BindingMissing
 from accounts.hooks import (
     account_created,
     account_deletion_begins,
@@ -26,6 +26,7 @@ from accounts.scopes import Scope, ScopeBinding
 from common.database_errors import is_database_unavailable
 from common.errors import Forbidden, NotFound, ValidationError
 from common.ids import random_suffix
+from common.saved_rows import save_unless_deleted
 from common.secrets_at_rest import keyed_hash, new_secret
 
 logger = logging.getLogger(__name__)
@@ -114,9 +115,10 @@ def _delete_whole(account: Account) -> None:
 
 
 def plan_save(plan: Plan) -> Plan:
-    """Create a plan or change it. New limits apply to requests from now on; what exists stays."""
+    """Create a plan or change it. New limits apply to requests from now on; what exists stays. Raises NotFound (it was
+    deleted since it was read)."""
     plan.full_clean(validate_unique=False)
-    plan.save()
+    save_unless_deleted(plan)
     return plan
 
 
@@ -286,8 +288,11 @@ def account_lock(account: Account) -> Account:
 
     PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer. Rows that reference
     the account (audit entries, events) may still be written: a charge that has locked a namespace writes some, and
-    would wait for a request that has locked the account and waits for the namespace.
+    would wait for a request that has locked the account and waits for the namespace. Raises AccountGone (deleted).
     """
     rows = Account.objects.select_for_update(of=("self",), no_key=True).select_related("plan")
-    locked: Account = rows.get(pk=account.pk)
+    try:
+        locked: Account = rows.get(pk=account.pk)
+    except Account.DoesNotExist:
+        raise AccountGone from None
     return locked

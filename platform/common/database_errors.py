@@ -1,19 +1,26 @@
-"""Failures of the database as such: its disk is full, it cannot be reached, it does not answer in time.
+"""What a failure of the database means, in one place for both databases.
 
-None of them says anything about the request, so the same request may succeed later. One place for both databases.
+Most are failures of the database as such: its disk is full, it cannot be reached, it does not answer in time. None of
+them says anything about the request, so the same request may succeed later.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-from django.db import InterfaceError, InternalError, OperationalError
+from django.db import DatabaseError, IntegrityError, InterfaceError, InternalError, OperationalError
 
 # SQLite reports programming errors (no such table, bad syntax) as operational ones, under this generic code.
 _GENERIC = sqlite3.SQLITE_ERROR
 _CODE_MASK = 0xFF  # the low byte of an extended result code is the primary one
 # PostgreSQL's code of a write to a server that only reads: a standby, until a fail-over is complete.
 _READ_ONLY = "25006"
+_FOREIGN_KEY = "23503"
+# Django has no class of its own for these before 6.0.
+_NOTHING_UPDATED = {
+    "Forced update did not affect any rows.",
+    "Save with update_fields did not affect any rows.",
+}
 
 
 def is_database_unavailable(exc: BaseException) -> bool:
@@ -35,3 +42,23 @@ def is_database_unavailable(exc: BaseException) -> bool:
         code = getattr(cause, "sqlite_errorcode", _GENERIC)
         return code & _CODE_MASK != _GENERIC
     return True
+
+
+def is_row_gone(exc: BaseException) -> bool:
+    """Whether a row was not written because another transaction deleted it, or one that it refers to.
+
+    Both databases find the latter at the commit at the latest; nothing of the transaction is stored then.
+    """
+    if is_update_of_nothing(exc):
+        return True
+    if not isinstance(exc, IntegrityError):
+        return False
+    cause = exc.__cause__
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+    return getattr(cause, "sqlstate", None) == _FOREIGN_KEY
+
+
+def is_update_of_nothing(exc: BaseException) -> bool:
+    """Whether it is what `Model.save` raises that may only update, where the row was deleted since it was read."""
+    return type(exc) is DatabaseError and str(exc) in _NOTHING_UPDATED

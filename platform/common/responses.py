@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from common import errors
-from common.database_errors import is_database_unavailable
+from common.database_errors import is_database_unavailable, is_row_gone
 from common.request_id import current_request_id
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,10 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
         # Without a traceback: while a disk is full there is one for each request.
         logger.error("the database is unavailable: %s", exc)
         return errors.DatabaseUnavailable()
+    if is_row_gone(exc):
+        # As with ObjectDoesNotExist. With a traceback: a service that has the row locked does not come here.
+        logger.warning("a row was deleted while it was used", exc_info=exc)
+        return errors.NotFound()
     if isinstance(exc, OSError) and exc.errno in _NOTHING_LEFT:
         logger.error("the host has nothing left: %s", exc)
         return errors.DatabaseUnavailable()

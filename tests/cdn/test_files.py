@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
 
+from cdn.errors import FileNotKept
 from cdn.models import File, Permit
 from cdn.services.counter_check import account_check
+from cdn.services.rows import lock_file
 from namespaces.models import Namespace
+from tests.between_queries import done_after
 from tests.callers import Caller
 from tests.cdn.rows import make_file, make_permit, publish, upload, variant_facts
 from tests.world import assert_error
@@ -84,6 +88,26 @@ def test_a_file_comes_back_from_the_trash(api: Caller) -> None:
     for _ in range(2):
         assert api.post(f"/cdn/files/{file.pk}/restore").json()["file"]["status"] == "active"
     assert usage(api)["active"] == {"bytes": 100, "files": 1}
+
+
+def test_a_restored_file_is_shown_though_its_namespace_is_deleted_right_after(api: Caller) -> None:
+    """What is done is not answered as not found."""
+    other = Namespace.objects.create(account=api.account, name="Other", slug="other")
+    file = make_file(api.account, other)
+    assert api.delete(f"/cdn/files/{file.pk}").status_code == 200
+    caller = Caller(Client(), api.account, api.client_id, api.secret)
+
+    def delete_namespace() -> None:
+        assert caller.delete(f"/namespaces/{other.pk}").status_code == 200
+
+    with done_after('UPDATE "cdn_file"', delete_namespace):
+        answer = api.post(f"/cdn/files/{file.pk}/restore")
+    assert (answer.status_code, answer.json().get("file", {}).get("status")) == (200, "active")
+
+
+def test_a_file_of_a_deleted_account_is_not_found_also_without_credentials() -> None:
+    with pytest.raises(FileNotKept):
+        lock_file("file_never", "acc_never")
 
 
 def test_a_restore_without_room_is_refused(api: Caller) -> None:

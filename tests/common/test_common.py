@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.db import models
+from django.db import DatabaseError, models
 from django.http import Http404
 from django.test import RequestFactory
 from hypothesis import given
@@ -213,6 +213,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
         (PermissionDenied(), "forbidden", 403),
         (SuspiciousOperation(), "validation_error", 400),
         (models.ObjectDoesNotExist(), "not_found", 404),
+        (DatabaseError("Save with update_fields did not affect any rows."), "not_found", 404),
         (ZeroDivisionError("inner"), "internal_error", 500),
     ],
 )

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.scopes import Scope
@@ -16,6 +15,7 @@ from credits import ledger
 from credits.entries import Purpose
 from credits.models import Balance, QuotaDefault, Service, Spending
 from namespaces.models import Namespace
+from tests.between_queries import done_before
 from tests.callers import Caller
 from tests.world import assert_error
 
@@ -227,13 +227,7 @@ def test_a_default_that_is_deleted_while_it_is_toggled_is_not_found(api: Caller)
     """A deletion does not wait for the account, which the other request has locked."""
     named = {"level": "namespace", "service": "ai"}
     assert api.post("/credits/defaults", {**named, "quotaLimit": 5}).status_code == 200
-
-    def deleted_before(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if sql.startswith('UPDATE "credits_quotadefault"'):
-            QuotaDefault.objects.all().delete()
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(deleted_before):
+    with done_before('UPDATE "credits_quotadefault"', QuotaDefault.objects.all().delete):
         assert_error(api.post("/credits/defaults/toggle-auto-apply", named), 404, "not_found")
 
 

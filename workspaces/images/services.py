@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from common.saved_rows import save_unless_deleted
 from vmbackend.images.reference import parse_reference
 from workspaces.images.models import CatalogEntry
 
@@ -17,7 +18,8 @@ CONTENT = tuple(field.name for field in CatalogEntry._meta.concrete_fields if fi
 
 @transaction.atomic
 def catalog_entry_save(*, entry: CatalogEntry) -> CatalogEntry:
-    """Write an entry whose fields were validated (`full_clean`); a change of content is a new revision."""
+    """Write an entry whose fields were validated (`full_clean`); a change of content is a new revision. Raises
+    NotFound (it was deleted since it was read)."""
     _fill_empty(entry)
     entry.reference = parse_reference(entry.image).tagged
     before = CatalogEntry.objects.select_for_update().filter(pk=entry.pk).first()
@@ -25,7 +27,7 @@ def catalog_entry_save(*, entry: CatalogEntry) -> CatalogEntry:
         changed = any(getattr(before, name) != getattr(entry, name) for name in CONTENT)
         entry.revision = before.revision + changed
     entry.updated_at = timezone.now()
-    entry.save()
+    save_unless_deleted(entry)
     return entry
 
 
