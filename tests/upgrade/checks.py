@@ -20,6 +20,7 @@ from tests.upgrade.workspaces import (
     MARK,
     PAGE,
     Workspaces,
+    ask_sandbox,
     counted,
     kit_of,
     run_in_sandbox,
@@ -128,12 +129,16 @@ def ssh_and_the_public_port_lead_to_it(it: Upgraded) -> None:
 
 
 def workloads_change(it: Upgraded) -> None:
-    """Where the guest's kit knows it, at once; else the change is stored for the next start, and its answer says so."""
+    """At once, or, where the guest's kit cannot do it, with its next start, and the answers say so."""
     path = f"/workspace/{it.made.running}/workloads"
     body = it.api.call("POST", path, 201, json={"name": "added", "cmd": ["sh", "-c", "echo added; exec sleep 9999"]})
-    assert body["applied"] in ((True,) if it.same_kit else (True, False)), body
-    names = {each["name"] for each in it.api.call("GET", path)["workloads"]}
-    assert names == {"web", "counter", "added"}
+    if body["applied"]:
+        names = {each["name"] for each in it.api.call("GET", path)["workloads"]}
+        assert names == {"web", "counter", "added"}
+    else:
+        assert not it.same_kit
+        assert "restart it" in body["problem"], body
+        assert it.api.call("GET", path, 409)["code"] == "guest_kit_outdated"
 
 
 def the_network_policy_changes(it: Upgraded) -> None:
@@ -155,6 +160,20 @@ def the_sandbox_has_commands_terminals_and_watches(it: Upgraded) -> None:
         client.ask("watch_started", type="watch", path="/root/watched")
         run_in_sandbox(sandbox, "echo 1 >/root/watched/new")
         assert client.expect("watch_add")["path"].endswith("new")
+
+
+def the_sandbox_has_files_and_searches(it: Upgraded) -> None:
+    sandbox = it.made.sandbox
+    for name in ("a.txt", "b.txt"):
+        ask_sandbox(sandbox, "files/create", fullPath=f"/root/level/{name}", content="one\ntwo\n")
+    ask_sandbox(sandbox, "files/edit", filePath="/root/level/a.txt", edits=[{"oldText": "two", "newText": "three"}])
+    assert ask_sandbox(sandbox, "files/get", filePath="/root/level/a.txt")["content"] == "one\nthree\n"
+    ask_sandbox(sandbox, "files/rename", sourcePath="/root/level/b.txt", destinationPath="/root/level/c.txt")
+    listed = ask_sandbox(sandbox, "files/list", dirPath="/root/level", recursive=True, includeHash=True)["files"]
+    assert sorted(entry["name"] for entry in listed) == ["a.txt", "c.txt"]
+    assert len(ask_sandbox(sandbox, "search", query="three", path="/root/level")["matches"]) == 1
+    assert len(ask_sandbox(sandbox, "search/filenames", query="txt", path="/root/level")["files"]) == 2
+    ask_sandbox(sandbox, "files/delete", filePath="/root/level")
 
 
 def the_page_and_the_file_are_served(it: Upgraded) -> None:
@@ -248,6 +267,7 @@ CHECKS: tuple[Callable[[Upgraded], None], ...] = (
     workloads_change,
     the_network_policy_changes,
     the_sandbox_has_commands_terminals_and_watches,
+    the_sandbox_has_files_and_searches,
     the_page_and_the_file_are_served,
     the_paused_machine_resumes,
     the_sleeping_machine_wakes_with_its_memory,

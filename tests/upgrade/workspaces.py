@@ -92,13 +92,20 @@ def kit_of(api: Api, workspace_id: str) -> str:
     return api.output(workspace_id, ["sha256sum", HELPER]).split()[0]
 
 
-def run_in_sandbox(sandbox: dict[str, Any], command: str) -> str:
-    """What a command prints that succeeds, by the sandbox's token."""
+def ask_sandbox(sandbox: dict[str, Any], route: str, **body: Any) -> dict[str, Any]:
+    """What a route of the sandbox's address answers, by its token."""
     headers = {"Authorization": f"Bearer {sandbox['token']}"}
-    body = {"command": command}
-    answer = httpx.post(f"{sandbox['url']}/terminal", json=body, headers=headers, timeout=120, trust_env=False)
-    assert (answer.status_code, answer.json().get("exitCode")) == (200, 0), answer.text
-    printed: str = answer.json()["output"].strip()
+    answer = httpx.post(f"{sandbox['url']}/{route}", json=body, headers=headers, timeout=120, trust_env=False)
+    assert answer.status_code == 200, f"{route}: {answer.text}"
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def run_in_sandbox(sandbox: dict[str, Any], command: str) -> str:
+    """What a command prints that succeeds."""
+    ran = ask_sandbox(sandbox, "terminal", command=command)
+    assert ran["exitCode"] == 0, ran
+    printed: str = ran["output"].strip()
     return printed
 
 
