@@ -112,6 +112,8 @@ def start_failure(exit_code: int, stderr: bytes) -> str | None:
 
 def start_error(failure: str) -> BackendError:
     """The error for the helper's message. What the machine has too little of at present is no fault of the command."""
+    if failure.startswith(_NO_APPLET):
+        return GuestKitOutdated(OUTDATED)
     reason = failure.rpartition(": ")[2].lower()
     if reason == "no space left on device":
         return GuestDiskFull(f"The machine has no room for what a command needs: {failure}")
