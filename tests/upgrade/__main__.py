@@ -16,7 +16,7 @@ from tests.chaos.report import Report
 from tests.free_ports import free_port
 from tests.upgrade.checks import CHECKS, LeftOut, Upgraded
 from tests.upgrade.release import Release, commit_of, has_same_guest_kit, made_release
-from tests.upgrade.workspaces import Workspaces, make_workspaces
+from tests.upgrade.workspaces import Workspaces, credits_of, make_workspaces
 from tests.vm.client import Api
 from tests.vm.images import BUSYBOX, add_images
 from tests.vm.instances import TestInstance, watched
@@ -78,6 +78,7 @@ class Run:
         api.power(made.stopped, "stop")
         release.command("manage", "--", "workspace_sleep", made.asleep, settings=own)
         api.reaches(made.asleep, "sleeping")
+        made.credits = credits_of(api)
         self.report.say("workspaces run, sleep, are paused and stopped")
 
     def _check(self, upgraded: Upgraded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import asyncssh
@@ -48,6 +49,7 @@ class Workspaces:
     boots: dict[str, str] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     kit: str = ""
+    credits: Decimal = Decimal(0)
 
     @property
     def running(self) -> str:
@@ -87,6 +89,11 @@ def counted(api: Api, workspace_id: str) -> Counted | None:
     if answer["exit_code"] != 0:
         return None
     return Counted(*map(int, answer["stdout"].split()))
+
+
+def credits_of(api: Api) -> Decimal:
+    """What the default namespace was charged so far."""
+    return Decimal(str(api.call("GET", "/credits/namespaces/default")["data"]["usage"]["total_credits"]))
 
 
 def kit_of(api: Api, workspace_id: str) -> str:
