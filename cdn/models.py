@@ -273,3 +273,18 @@ class FileEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.file_id}"
+
+
+class Withdrawal(models.Model):
+    """The links of a deactivated account's files are being removed, by their ids; those up to `after` are gone.
+
+    Made in the transaction that deactivates, deleted in the one that activates. `due_at`: when the worker goes on,
+    where no process has gone on until then.
+    """
+
+    account = models.OneToOneField(Account, on_delete=models.CASCADE, related_name="+")
+    after = models.CharField(max_length=24, blank=True, default="")
+    due_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"links of {self.account_id}"

@@ -18,6 +18,11 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 10.0,
             "options": {"expires": 9},
         },
+        "continue-cdn-withdrawals": {
+            "task": "cdn.tasks.continue_withdrawals",
+            "schedule": 10.0,
+            "options": {"expires": 9},
+        },
         "prune-cdn-rows": {
             "task": "cdn.tasks.prune_rows",
             "schedule": 600.0,

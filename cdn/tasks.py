@@ -46,9 +46,15 @@ def remove_stored(file_ids: list[str]) -> int:
 
 
 @shared_task
-def withdraw_links(account_id: str, after: str) -> None:
+def withdraw_links(account_id: str) -> None:
     """On the queue `media`: links of a deactivated account that the request had no time for."""
-    withdrawal.account_links_withdraw(account_id, after=after)
+    withdrawal.account_links_withdraw(account_id)
+
+
+@shared_task
+def continue_withdrawals() -> int:
+    """Celery beat: links of deactivated accounts that no process goes on with."""
+    return withdrawal.withdrawals_continue()
 
 
 @shared_task

@@ -51,7 +51,9 @@ def default_toggle(*, account: Account, service: Service) -> QuotaDefault:
     account_lock(account)
     found = default_get(account, service)
     found.auto_apply = not found.auto_apply
-    found.save(update_fields=["auto_apply"])
+    # A deletion does not wait for the account.
+    if not QuotaDefault.objects.filter(pk=found.pk).update(auto_apply=found.auto_apply):
+        raise NotFound(f"There is no default quota for {service}.")
     return found
 
 

@@ -8,6 +8,7 @@ it with a row locked would let all who want to write wait.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
@@ -29,6 +30,8 @@ from pages.states import LIVE, DeployState, PageStatus
 logger = logging.getLogger(__name__)
 
 BATCH = 100
+# Of one look of the worker; it begins the next one after a few seconds.
+CONTINUE_SECONDS = 20.0
 
 
 def page_store() -> PageStore:
@@ -161,9 +164,18 @@ def remove_on_commit(page: Page) -> None:
 
 
 def publications_continue() -> int:
-    """Apply the rows that a process has changed and not applied. Returns how many."""
-    stale = list(Page.objects.filter(is_stale=True).order_by("pk")[:BATCH])
-    return sum(publish_page(page) for page in stale)
+    """Apply the rows that a process has changed and not applied, as many as there is time for. Returns how many.
+
+    Each is tried once: those that cannot be applied now keep no other from it.
+    """
+    end, done, after = time.monotonic() + CONTINUE_SECONDS, 0, ""
+    while stale := list(Page.objects.filter(is_stale=True, pk__gt=after).order_by("pk")[:BATCH]):
+        for page in stale:
+            done += publish_page(page)
+        after = stale[-1].pk
+        if time.monotonic() >= end:
+            break
+    return done
 
 
 def files_reconcile() -> list[str]:

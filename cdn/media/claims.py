@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 
 from cdn.errors import ClaimLost
 from cdn.services.processing import ClaimedFile, processing_heartbeat
@@ -30,18 +30,19 @@ class HeldClaim:
             raise ClaimLost
 
     def renew_until_ended(self) -> None:
-        """A heartbeat that fails is tried again, until the claim has expired."""
-        try:
-            while not self._ended.wait(HEARTBEAT_SECONDS):
-                try:
-                    processing_heartbeat(self.file)
-                except ClaimLost:
-                    self._lost.set()
-                    return
-                except DatabaseError as exc:
-                    logger.warning("no heartbeat for %s: %s", self.file.file_id, exc)
-        finally:
-            connection.close()
+        """A heartbeat that fails is tried again, until the claim has expired; by another connection, as between two of
+        them none is held.
+        """
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            try:
+                processing_heartbeat(self.file)
+            except ClaimLost:
+                self._lost.set()
+                return
+            except (DatabaseError, InterfaceError) as exc:
+                logger.warning("no heartbeat for %s: %s", self.file.file_id, exc)
+            finally:
+                connection.close()
 
     def end(self) -> None:
         self._ended.set()

@@ -15,6 +15,8 @@ PROCESS_TASK = "cdn.tasks.process_next"
 REMOVE_TASK = "cdn.tasks.remove_stored"
 WITHDRAW_TASK = "cdn.tasks.withdraw_links"
 EXPIRES_SECONDS = 3600
+# It is sent again after as many, while no process has begun with it.
+WITHDRAWAL_EXPIRES_SECONDS = 10
 
 
 def worker_notify(file_id: str) -> None:
@@ -27,14 +29,14 @@ def removal_request(file_ids: list[str]) -> None:
     _send(REMOVE_TASK, [file_ids], f"the worker of the bytes of {len(file_ids)} files")
 
 
-def withdrawal_request(account_id: str, after: str, *, delay: float = 0.0) -> None:
-    """Have the links of an inactive account's files with later ids removed, not before `delay` seconds."""
-    _send(WITHDRAW_TASK, [account_id, after], f"the worker of the links of {account_id}", delay)
+def withdrawal_request(account_id: str) -> None:
+    """Have the other links of an inactive account's files removed."""
+    _send(WITHDRAW_TASK, [account_id], f"the worker of the links of {account_id}", WITHDRAWAL_EXPIRES_SECONDS)
 
 
-def _send(task: str, args: list[object], what: str, delay: float = 0.0) -> None:
+def _send(task: str, args: list[object], what: str, expires: int = EXPIRES_SECONDS) -> None:
     """Where that fails (Redis is down), the next look at the rows, or at the store, finds the same."""
     try:
-        current_app.send_task(task, args=args, queue=QUEUE, expires=EXPIRES_SECONDS, countdown=delay or None)
+        current_app.send_task(task, args=args, queue=QUEUE, expires=expires)
     except (OperationalError, redis.RedisError, OSError) as exc:
         logger.warning("could not notify %s: %s", what, exc)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 
 from common.database_errors import is_database_unavailable
 from common.errors import DomainError, NotFound
@@ -99,7 +99,7 @@ def _renew(claim: str, lost: threading.Event, ended: threading.Event) -> None:
             if not queue.record_heartbeat(claim):
                 lost.set()
                 return
-        except DatabaseError as exc:
+        except (DatabaseError, InterfaceError) as exc:
             logger.warning("no heartbeat: %s", exc)
         finally:
             connection.close()

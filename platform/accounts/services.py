@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db import DatabaseError, connection, transaction
 from django.db.models import F
@@ -60,9 +61,8 @@ def account_create(*, name: str, plan: str) -> tuple[Account, NewCredential]:
 
 
 def account_update(account: Account, *, name: str, plan: Plan) -> Account:
-    """Change the name and the plan."""
-    account.name, account.plan = name, plan
-    account.save(update_fields=["name", "plan", "updated_at"])
+    """Change the name and the plan. Raises NotFound (deleted)."""
+    _write_account(account, name=name, plan=plan)
     return account
 
 
@@ -70,12 +70,20 @@ def account_update(account: Account, *, name: str, plan: Plan) -> Account:
 def account_switch(account: Account, *, is_active: bool) -> Account:
     """Activate or deactivate. While inactive, the account's credentials and tokens are refused, and nothing that it
     publishes is served: public ports, pages, files, custom domains. What else was changed since `account` was read
-    stays.
+    stays. Raises NotFound (deleted); nothing has changed then.
     """
-    account.is_active = is_active
-    account.save(update_fields=["is_active", "updated_at"])
+    _write_account(account, is_active=is_active)
     account_switched(account)
     return account
+
+
+def _write_account(account: Account, **columns: Any) -> None:
+    """These columns, and a new `updated_at`. Raises NotFound (deleted)."""
+    columns["updated_at"] = timezone.now()
+    if not Account.objects.filter(pk=account.pk).update(**columns):
+        raise NotFound("There is no such account.")
+    for name, value in columns.items():
+        setattr(account, name, value)
 
 
 def account_delete(account: Account) -> None:
@@ -172,9 +180,10 @@ def credential_delete(*, actor: Actor, credential_id: str) -> None:
 
 
 def credential_rename(credential: Credential, *, name: str) -> None:
-    """Change the name shown for a credential."""
+    """Change the name shown for a credential. Raises NotFound (deleted)."""
+    if not Credential.objects.filter(pk=credential.pk).update(name=name):
+        raise NotFound("There is no such credential.")
     credential.name = name
-    credential.save(update_fields=["name"])
 
 
 def credential_remove(credential: Credential) -> None:

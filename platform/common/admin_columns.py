@@ -28,6 +28,7 @@ KINDS = {
     **dict.fromkeys(("uploading", "receiving", "deploying"), BUSY),
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DIRECTIONS = dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 _STEPS = ((86400 * 365, "y"), (86400 * 30, "mo"), (86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -99,6 +100,13 @@ def list_url(model: str, **filters: str | int) -> str:
     return f"{url}?{urlencode(filters)}" if filters else url
 
 
+def without_directions(text: str) -> str:
+    """A text of a user's without the characters that turn the direction of what follows it, for a place that is no
+    element of its own.
+    """
+    return text.translate(_DIRECTIONS)
+
+
 def link(text: object, url: str, title: str = "") -> SafeString | str:
     if not url:
         return str(text or EMPTY)
@@ -106,10 +114,11 @@ def link(text: object, url: str, title: str = "") -> SafeString | str:
 
 
 def row_link(row: Model | None, text: object = "") -> SafeString | str:
-    """A link to a row's page."""
+    """A link to a row's page. Users choose what rows are called: a long name is cut off, and is whole on hover."""
     if row is None:
         return EMPTY
-    return link(text or str(row), change_url(row._meta.label, row.pk))
+    shown = str(text or row)
+    return link(format_html("<bdi>{}</bdi>", shown), change_url(row._meta.label, row.pk), title=shown)
 
 
 def shortened(text: str, length: int = 60) -> SafeString | str:

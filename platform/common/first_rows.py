@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, isqrt
 from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
@@ -49,22 +50,23 @@ def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str
 def first_keys_of(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], count: int) -> list[Any]:
     """As `first_keys`, of the rows of many owners. The columns of `order` are never null.
 
-    Where `needed` owners have `nth` rows each, and so many rows are enough, no row beyond these is among the first:
-    first with one row of each, then with one owner that has all. At most `count` rows of each owner are read, and few
-    where most of them have one in the same time. A UNION takes longer to build and to parse than these statements.
+    Where so many owners have `nth` rows each that these are enough, no row beyond them is among the first: with one row
+    of each, with some of some, with all of one. So few rows are read, however they are spread over owners and times.
+    A UNION takes longer to build and to parse than these statements.
     """
     name = order[0].lstrip("-")
     descends = order[0].startswith("-")
-    for nth, needed in ((1, count), (count, 1)):
-        found = sorted(_nth_of_each(rows, owners, order, nth), reverse=descends)
+    for nth in (1, isqrt(count) + 1, count):
+        needed = ceil(count / nth)
+        found = sorted(_nth_of_each(rows, owners, order[0], nth), reverse=descends)
         if len(found) >= needed:
             rows = rows.filter(**{f"{name}__{'gte' if descends else 'lte'}": found[needed - 1]})
     return list(rows.filter(owners).order_by(*order).values_list("pk", flat=True)[:count])
 
 
-def _nth_of_each(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], nth: int) -> list[Any]:
-    """The first column of `order` in the `nth` row of each owner that has so many."""
-    of_owner = rows.filter(**{owners.key: OuterRef("pk")}).order_by(*order).values(order[0].lstrip("-"))
+def _nth_of_each(rows: QuerySet[Any], owners: OneOf, ordered: str, nth: int) -> list[Any]:
+    """The column of the `nth` row of each owner that has so many; an index of owner and column is all that is read."""
+    of_owner = rows.filter(**{owners.key: OuterRef("pk")}).order_by(ordered).values(ordered.lstrip("-"))
     related = rows.model._meta.get_field(owners.key).related_model._default_manager.filter(pk__in=owners.values)
     found = related.annotate(nth=Subquery(of_owner[nth - 1 : nth])).values_list("nth", flat=True)
     return [value for value in found if value is not None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from django.conf import settings
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import ObjectDoesNotExist, SuspiciousOperation
 from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
@@ -52,8 +52,10 @@ class ApiMiddleware(DualMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """A JSON error for every path but the admin, which has Django's own pages."""
-        if request.path.startswith("/admin/"):
+        """A JSON error for every path but the admin, which has Django's own pages; also there for a row that another
+        request deletes while a page is made of it.
+        """
+        if request.path.startswith("/admin/") and not isinstance(exception, ObjectDoesNotExist):
             return None
         return error_response(as_domain_error(exception), request.path)
 

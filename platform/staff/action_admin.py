@@ -16,6 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_http_methods
 from unfold.enums import ActionVariant
 
+from common.admin_columns import without_directions
 from common.admin_input import possible_keys
 from staff.actions import Outcomes, StaffAction, rows_act
 from staff.audit import StaffMember
@@ -179,6 +180,6 @@ def _show(request: HttpRequest, action: StaffAction, outcomes: Outcomes) -> None
     if outcomes.repeated:
         messages.info(request, f"{action.label}: {outcomes.repeated} had been sent before; nothing was done again.")
     for refusal in outcomes.refused[:MOST_MESSAGES]:
-        messages.error(request, f"{refusal.label}: {refusal.message}")
+        messages.error(request, f"{without_directions(refusal.label)}: {refusal.message}")
     if (more := len(outcomes.refused) - MOST_MESSAGES) > 0:
         messages.error(request, f"{more} more were refused; see the audit entries.")

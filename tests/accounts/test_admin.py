@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.db import connection
 from django.test import Client
 
 from accounts import services
 from accounts.models import Account, Credential, Plan
 from common.admin import ReadOnlyAdmin
+from common.errors import NotFound
 from config.app_list import APPS
 from namespaces.models import Namespace
+from staff.models import StaffEntry
 from tests.callers import Caller
-from tests.staff.pages import confirm
+from tests.staff.pages import confirm, shown
 
 pytestmark = pytest.mark.django_db
 
@@ -89,3 +93,37 @@ def test_a_deactivation_leaves_alone_what_was_changed_since_the_account_was_read
     services.account_switch(stale, is_active=False)
     stored = Account.objects.get(pk=stale.pk)
     assert (stored.name, stored.is_active) == ("renamed", False)
+
+
+def deleted_at(query: str, account: Account) -> Any:
+    """Another request deletes the account just before the first query that has this."""
+    gone = []
+
+    def run(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if query in sql and not gone:
+            gone.append(sql)
+            Account.objects.filter(pk=account.pk).delete()
+        return execute(sql, params, many, context)
+
+    return connection.execute_wrapper(run)
+
+
+@pytest.mark.parametrize("action", ["deactivate", "activate"])
+def test_an_account_that_is_deleted_while_staff_switch_it_is_a_refusal(staff: Client, api: Caller, action: str) -> None:
+    with deleted_at('INSERT INTO "staff_staffentry"', api.account):
+        answer = confirm(staff, "accounts/account", action, api.account.pk, reason="why")
+    assert answer.status_code == 200
+    assert [text.endswith("There is no such account.") for text in shown(answer)] == [True]
+    assert StaffEntry.objects.get().outcome == "refused"
+
+
+def test_what_is_deleted_while_its_form_is_saved_is_a_message(staff: Client, api: Caller) -> None:
+    credential = Credential.objects.get()
+    change = f"/admin/accounts/credential/{credential.pk}/change/"
+    with deleted_at('UPDATE "accounts_credential"', api.account):
+        sent = {"name": "renamed", "account": api.account.pk, "scope": "account"}
+        answer = staff.post(change, sent, follow=True)
+    assert "There is no such credential." in shown(answer)
+    services.account_delete(api.account)
+    with pytest.raises(NotFound):
+        services.account_update(api.account, name="renamed", plan=api.account.plan)

@@ -11,16 +11,17 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.utils import timezone
 
 from accounts.models import Account
 from accounts.services import account_switch
 from cdn.delivery.addresses import address_of, file_path, variant_path
 from cdn.delivery.links import links_list, links_remove
 from cdn.media import notifications, withdrawal
-from cdn.models import File
+from cdn.models import File, Withdrawal
 from cdn.services import deliveries
 from cdn.services.storage_check import orphans_remove
-from cdn.tasks import withdraw_links
+from cdn.tasks import continue_withdrawals, withdraw_links
 from tests.callers import Caller
 from tests.cdn.edge_files import files_clear, stored_file, stored_variant
 
@@ -57,6 +58,12 @@ def delivered_files(account: Any, number: int) -> list[str]:
     return sorted(file.pk for file in files)
 
 
+def continued(account_id: str) -> int:
+    """What beat sends to the worker once the time of the withdrawal is over."""
+    Withdrawal.objects.filter(account_id=account_id).update(due_at=timezone.now())
+    return int(continue_withdrawals())
+
+
 def arguments(worker: MagicMock) -> list[Any]:
     """Of the only task that was sent."""
     ((name,), sent) = worker.call_args
@@ -82,10 +89,50 @@ def test_the_worker_goes_on_in_another_task(api: Caller, worker: MagicMock, monk
     monkeypatch.setattr(withdrawal, "account_links_withdraw", lambda *args, **more: withdraw(*args, **more, seconds=0))
     withdraw_links(*first)
     assert list(links_list()) == files[4:]
+    assert arguments(worker) == first
+    withdraw_links(*first)
     withdraw_links(*first)  # it is sent twice: nothing is lost
-    worker.reset_mock()
-    withdraw_links(api.account.pk, files[3])
     assert list(links_list()) == []
+    assert not Withdrawal.objects.exists()
+
+
+def test_where_the_process_dies_the_worker_removes_the_rest(api: Caller, stranger: Caller, worker: MagicMock) -> None:
+    """Right after the commit; then in the middle of the worker's own call."""
+    files, others = delivered_files(api.account, 5), delivered_files(stranger.account, 1)
+    with patch.object(withdrawal, "account_links_withdraw", side_effect=RuntimeError("killed")):
+        account_switch(api.account, is_active=False)
+    assert list(links_list()) == sorted([*files, *others])
+    assert continue_withdrawals() == 0  # the process may be at it
+    assert continued(api.account.pk) == 1
+    first = arguments(worker)
+    killed = patch.object(withdrawal, "links_remove", side_effect=[None, None, KeyboardInterrupt])
+    with killed, pytest.raises(KeyboardInterrupt):
+        withdraw_links(*first)
+    assert continued(api.account.pk) == 1
+    withdraw_links(*arguments(worker))
+    assert list(links_list()) == sorted([*files[:2], *others])  # these were removed, the stand-in says
+    assert continue_withdrawals() == 0
+
+
+def test_a_second_deactivation_begins_with_the_first_file(api: Caller, worker: MagicMock) -> None:
+    """Also for a worker that is still at the first one."""
+    files = delivered_files(api.account, 4)
+    account_switch(api.account, is_active=False)
+    sent = arguments(worker)
+
+    def remove(file_id: str) -> None:
+        patched.stop()
+        account_switch(api.account, is_active=True)
+        for each in files:
+            deliver(f"/{file_path(File.objects.get(pk=each))}")
+        with patch.object(withdrawal, "account_links_withdraw"):
+            account_switch(api.account, is_active=False)
+
+    patched = patch.object(withdrawal, "links_remove", remove)
+    patched.start()
+    withdraw_links(*sent)
+    assert list(links_list()) == []
+    assert not Withdrawal.objects.exists()
 
 
 def test_an_account_that_is_active_again_keeps_its_links(api: Caller, worker: MagicMock) -> None:
@@ -95,6 +142,7 @@ def test_an_account_that_is_active_again_keeps_its_links(api: Caller, worker: Ma
     account_switch(api.account, is_active=True)
     withdraw_links(*sent)
     assert list(links_list()) == files[2:]
+    assert not Withdrawal.objects.exists()
 
 
 def test_a_few_files_need_no_worker(api: Caller, worker: MagicMock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,13 +153,14 @@ def test_a_few_files_need_no_worker(api: Caller, worker: MagicMock, monkeypatch:
     worker.assert_not_called()
 
 
-def test_without_a_broker_the_rest_is_removed_with_the_orphans(api: Caller, worker: MagicMock) -> None:
+def test_without_a_broker_the_rest_is_removed_once_there_is_one(api: Caller, worker: MagicMock) -> None:
     worker.side_effect = OSError("no broker")
     files = delivered_files(api.account, 4)
     account_switch(api.account, is_active=False)
     assert list(links_list()) == files[2:]
-    assert File.objects.filter(account=api.account).count() == 4
-    orphans_remove()
+    worker.reset_mock(side_effect=True)
+    assert continued(api.account.pk) == 1
+    withdraw_links(*arguments(worker))
     assert list(links_list()) == []
 
 
@@ -167,10 +216,10 @@ def test_where_the_database_fails_the_rest_is_left_to_the_worker(api: Caller, wo
         account_switch(api.account, is_active=False)
     assert reads == 1
     assert list(links_list()) == files
-    assert worker.call_args[1]["countdown"] == withdrawal.RETRY_SECONDS
-    first = arguments(worker)
+    worker.assert_not_called()
     with connection.execute_wrapper(fail), pytest.raises(OperationalError):
-        withdraw_links(*first)
+        withdraw_links(api.account.pk)
+    assert continued(api.account.pk) == 1
     withdraw_links(*arguments(worker))
     assert list(links_list()) == []
 

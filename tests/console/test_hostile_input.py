@@ -202,3 +202,16 @@ def test_what_accounts_and_rows_are_called_is_text_on_every_page(staff: Client, 
     assert "&lt;img src=x" in refused
     assert "<img src=x" not in refused
     assert "<b>why</b>" not in staff.get("/admin/staff/staffentry/").content.decode()
+
+
+def test_a_row_that_is_deleted_while_its_page_is_made_is_not_found(
+    staff: Client, api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = make_workspace(api.account)
+
+    def read(*_: Any) -> None:
+        raise Workspace.DoesNotExist
+
+    monkeypatch.setattr(MODELS["workspaces.workspace"], "get_object", read)
+    answer = staff.get(page("workspaces.workspace", "change", row.pk))
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

@@ -8,12 +8,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.scopes import Scope
 from credits import ledger
 from credits.entries import Purpose
-from credits.models import Balance, Service, Spending
+from credits.models import Balance, QuotaDefault, Service, Spending
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.world import assert_error
@@ -220,6 +221,20 @@ def test_defaults_are_set_toggled_listed_and_deleted(api: Caller, stranger: Call
     assert_error(api.delete("/credits/defaults?level=namespace&service=ai"), 404, "not_found")
     assert_error(api.get("/credits/defaults?level=namespace&service=ai"), 404, "not_found")
     assert_error(api.get("/credits/defaults?service=ai"), 400, "validation_error")
+
+
+def test_a_default_that_is_deleted_while_it_is_toggled_is_not_found(api: Caller) -> None:
+    """A deletion does not wait for the account, which the other request has locked."""
+    named = {"level": "namespace", "service": "ai"}
+    assert api.post("/credits/defaults", {**named, "quotaLimit": 5}).status_code == 200
+
+    def deleted_before(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith('UPDATE "credits_quotadefault"'):
+            QuotaDefault.objects.all().delete()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(deleted_before):
+        assert_error(api.post("/credits/defaults/toggle-auto-apply", named), 404, "not_found")
 
 
 def test_a_quota_inherits_overdraft_action_and_thresholds_of_its_default(api: Caller, default: Namespace) -> None:

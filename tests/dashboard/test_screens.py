@@ -18,6 +18,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from accounts.models import Account
 from credits.models import WaitingCharge
 from dashboard.summary import summary_take
 from namespaces.models import Namespace
@@ -43,6 +44,28 @@ for (const name of ["error", "warn"]) { console[name] = (...words) => note(words
 TOO_WIDE = """
 [...document.querySelectorAll("#main *")].filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .slice(0, 6).map((each) => `${each.tagName}.${each.className} ${each.textContent.trim().slice(0, 40)}`)
+"""
+# Badges that are beyond the edge of what contains them.
+OUT_OF_SIGHT = """
+[...document.querySelectorAll("#main .mvm-badge")].filter((each) => {
+    let edge = innerWidth;
+    for (let up = each.parentElement; up; up = up.parentElement)
+        if (getComputedStyle(up).overflowX !== "visible") edge = Math.min(edge, up.getBoundingClientRect().right);
+    return each.offsetParent && each.getBoundingClientRect().left >= edge;
+}).map((each) => each.textContent)
+"""
+# What follows the name on the page before an action, in the order in which it is shown.
+STATE_OF_A_ROW = """
+(() => {
+    const text = document.querySelector("#rows bdi").nextSibling;
+    const shown = [...text.data].map((letter, at) => {
+        const range = document.createRange();
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        return [range.getBoundingClientRect().left, letter];
+    });
+    return shown.sort((one, other) => one[0] - other[0]).map((each) => each[1]).join("").trimEnd();
+})()
 """
 # Name of a picture to its page, and whether it is taken dark or narrow.
 PICTURES = {
@@ -143,12 +166,30 @@ def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(live_server: Any, 
     assert page.value("document.querySelector('#part-overview').hidden")
     assert page.value("location.search") == "?tab=usage-and-credits"
     assert page.value("window.faults") == []
+    names_leave_states_in_sight(live_server, page, found)
+    the_login_fits(live_server, page)
+
+
+def the_login_fits(live_server: Any, page: Page) -> None:
     page.call("Network.clearBrowserCookies")
     for width in (WIDE, NARROW):
         shown(page, f"{live_server.url}/admin/login/", width, "light")
         assert page.value("document.querySelector('input[type=password]').offsetWidth") > 100
         assert page.value("document.documentElement.scrollWidth - innerWidth") <= 0
         assert page.value("window.faults") == []
+
+
+def names_leave_states_in_sight(live_server: Any, page: Page, found: dict[str, str]) -> None:
+    """Whatever users call what they have: of any length, and with characters that turn the direction of text."""
+    Workspace.objects.update(name=f"\u202e\u2066\u202e{'W' * 200}")
+    Account.objects.update(name="W" * 120)
+    for name in ("dashboard", "workspaces", "operations"):
+        shown(page, live_server.url + found[name], WIDE, "light")
+        assert page.value(OUT_OF_SIGHT) == [], name
+    row = Workspace.objects.filter(kind="workspace", status="running")[0]
+    shown(page, f"{live_server.url}/admin/workspaces/workspace/_actions/stop/?row={row.pk}", NARROW, "light")
+    assert page.value("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.value(STATE_OF_A_ROW) == " (running)"
 
 
 def pictures_write(live_server: Any, page: Page) -> None:

@@ -12,9 +12,12 @@ import pytest
 
 from pages import publication
 from pages.models import Page, PageEvent, PageRelease
+from pages.releases.errors import StoreError
 from pages.releases.store import PageStore
+from tests.callers import Caller
 from tests.killed_process import KilledProcess, killed_process
 from tests.pages.conftest import Site
+from tests.pages.rows import make_page
 from tests.pages.stores import left_files, unfinished
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,3 +98,21 @@ def test_a_deletion(process: KilledProcess, store: PageStore, served: Served, si
             PageEvent.objects.all().delete()
             assert site.create(slug="abc").status_code == 201
             vmhost.settle()
+
+
+def test_pages_that_cannot_be_published_keep_no_others_from_it(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication, "BATCH", 2)
+    pages = sorted(make_page(api.account, is_stale=True).pk for _ in range(7))
+    tried = []
+
+    def apply(page_id: str) -> None:
+        tried.append(page_id)
+        if page_id in pages[:4]:
+            raise StoreError("damaged")
+
+    monkeypatch.setattr(publication, "publication_apply", apply)
+    assert publication.publications_continue() == 3
+    assert tried == pages
+    monkeypatch.setattr(publication, "CONTINUE_SECONDS", 0.0)
+    assert publication.publications_continue() == 0
+    assert tried == [*pages, *pages[:2]]

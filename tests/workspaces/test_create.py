@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import pytest
 from django.db import connections
 
+from accounts.scopes import Scope
+from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.workspaces.rows import make_host
+from workspaces.crud import views
 from workspaces.models import Operation, Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -172,6 +178,21 @@ def test_keys_belong_to_the_account(api: Caller, stranger: Caller, vmhost: FakeH
     theirs = stranger.post("/workspace", {"idempotency_key": "k"})
     assert theirs.status_code == 201
     assert theirs.json()["workspace"]["id"] != mine
+
+
+def test_a_key_used_outside_of_a_credentials_namespace_shows_nothing(
+    api: Caller, scoped: Callable[..., Caller]
+) -> None:
+    """Not even how the creation ends, for which a request that repeats it waits."""
+    make_host()
+    assert api.post("/workspace", {"idempotency_key": "k", "wait_ready": False}).status_code == 202
+    team = Namespace.objects.create(account=api.account, name="Team", slug="team")
+    bound = scoped(api, Scope.NAMESPACE, namespace_id=team.pk, namespace_slug=team.slug)
+    with patch.object(views, "wait_for_create") as wait:
+        answer = bound.post("/workspace", {"idempotency_key": "k"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    wait.assert_not_called()
+    assert Workspace.objects.count() == 1
 
 
 def test_a_taken_slug_made_from_the_name_gets_a_suffix(api: Caller, vmhost: FakeHost) -> None:

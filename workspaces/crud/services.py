@@ -32,6 +32,7 @@ from workspaces.models.workspace import Kind
 from workspaces.operations import queue
 from workspaces.placement import free_address, place_on_host, require_host_disk, require_host_memory
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
+from workspaces.selectors import NOT_FOUND_MESSAGE
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import require_status, transition
 from workspaces.usage import services as usage
@@ -72,8 +73,9 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
     """Make the row and queue its creation; the machine is made by vmhost afterwards.
 
     With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
-    Raises NotFound (namespace), Forbidden (bound elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
-    limit errors of `services.quota`, VMUnavailable, and those of `images.choice`. Nothing is left on any of them.
+    Raises NotFound (the namespace; a workspace that the key made, outside of the credential's), Forbidden (bound
+    elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the limit errors of `services.quota`, VMUnavailable, and
+    those of `images.choice`. Nothing is left on any of them.
     """
     if actor.scope is Scope.WORKSPACE:
         raise Forbidden("A workspace-scope credential cannot create workspaces.")
@@ -88,7 +90,7 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
 
 def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint: str) -> Created:
     account = account_lock(actor.account)
-    replay = _replay(actor, key, fingerprint)
+    replay = _replay(actor, new.kind, key, fingerprint)
     if replay is not None:
         return replay
     chosen, amount = _chosen(new)
@@ -119,7 +121,7 @@ def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
     return chosen, Amount(**choice.chosen_sizes(chosen.snapshot, new.sizes, desktop=desktop))
 
 
-def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
+def _replay(actor: Actor, kind: Kind, key: str | None, fingerprint: str) -> Created | None:
     used = idempotency_find(account=actor.account, key=key) if key else None
     if used is None:
         return None
@@ -128,6 +130,11 @@ def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
     workspace = Workspace.objects.select_related("namespace").filter(pk=used.resource_id).first()
     if workspace is None:
         raise IdempotencyConflict("The workspace that this idempotency key made has been deleted.")
+    if workspace.kind != kind:
+        # A field that no route has may make the options of two routes equal.
+        raise IdempotencyConflict
+    if actor.scope is Scope.NAMESPACE and workspace.namespace_id != actor.namespace_id:
+        raise NotFound(NOT_FOUND_MESSAGE)
     return Created(workspace, queue.live_operation(workspace, OperationKind.CREATE), replayed=True)
 
 
