@@ -214,6 +214,13 @@ class CommandInvalid(DomainError):
     message = "The command cannot be started."
 
 
+class GuestKitOutdated(Conflict):
+    """The machine has run since an upgrade of the platform, with a kit that cannot do this."""
+
+    code = "guest_kit_outdated"
+    message = "The workspace has run since before an upgrade of the platform: restart it to use this."
+
+
 class GuestUnreachable(DomainError):
     """The machine runs and its control channel does not answer."""
 

@@ -264,5 +264,7 @@ def guest_errors() -> Iterator[None]:
     except backend.GuestBusy as exc:
         message = f"{exc.message} Try again later."
         raise RateLimited(message, headers={"Retry-After": str(BUSY_SECONDS)}) from exc
+    except backend.GuestKitOutdated as exc:
+        raise errors.GuestKitOutdated from exc
     except backend.BackendError as exc:
         raise errors.GuestUnreachable(exc.message) from exc

@@ -58,8 +58,8 @@ class TestInstance:
 
     __test__ = False
 
-    def __init__(self, folder: Path, **settings: str) -> None:
-        self.instance: Instance = load_instance(folder / "s", free_port())
+    def __init__(self, folder: Path, *, port: int | None = None, **settings: str) -> None:
+        self.instance: Instance = load_instance(folder / "s", port or free_port())
         self.faults = folder / "faults"
         self.faults.mkdir()
         # Only the namespace that stands for the internet resolves names; while there is none, no name resolves.
@@ -231,7 +231,7 @@ def new_instance(parent: Path = Path("/tmp"), *, images: bool = True, **settings
 @contextmanager
 def instance_in(folder: Path, *, images: bool = True, **settings: str) -> Iterator[TestInstance]:
     """The same in a folder of the caller's, who removes it; where the run is killed, it is removed and unmounted."""
-    with _watched(folder):
+    with watched(folder):
         made = TestInstance(folder, **settings)
         try:
             if images:
@@ -242,7 +242,7 @@ def instance_in(folder: Path, *, images: bool = True, **settings: str) -> Iterat
 
 
 @contextmanager
-def _watched(folder: Path) -> Iterator[None]:
+def watched(folder: Path) -> Iterator[None]:
     """A watcher waits at the other end of a pipe, which the kernel closes when this process ends in any way."""
     # Without the mark of a CI run, whose sweep would end the watcher before it has done its work.
     environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}

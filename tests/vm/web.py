@@ -6,7 +6,7 @@ import base64
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -78,10 +78,10 @@ class WebSocket:
         return got
 
 
-def make_site(api: Api, base: str, **config: Any) -> Site:
-    """A workspace whose port is public; returns when its program answers on it."""
-    workload = {"name": "web", "cmd": ["/bin/web", str(PORT), str(PORT + 1)]}
-    made = api.create(WEB, workloads=[workload], wait_for_init=True, **config)
+def make_site(api: Api, base: str, *, workloads: Sequence[dict[str, Any]] = (), **config: Any) -> Site:
+    """A workspace whose port is public; returns when its program answers on it. `workloads`: beside that program."""
+    web = {"name": "web", "cmd": ["/bin/web", str(PORT), str(PORT + 1)]}
+    made = api.create(WEB, workloads=[web, *workloads], wait_for_init=True, **config)
     item = api.call("POST", f"/workspace/{made['id']}/public-access", 201, json={"port": PORT})["public_port"]
     site = Site(made["id"], made["ip"], base, item["domain"], item["url"])
     until(lambda: site.visit("GET", "/ok").status_code == 200, 30, "the program answers")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from vmbackend.errors import DeadlineExceeded, GuestDiskFull, GuestUnreachable
+from vmbackend.errors import DeadlineExceeded, GuestDiskFull, GuestKitOutdated, GuestUnreachable
 from vmbackend.guest.connection import ConnectionSettings
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
@@ -88,6 +88,11 @@ def test_a_command_is_not_repeated_after_a_lost_connection(guest: Guest, local: 
     with pytest.raises(GuestUnreachable):
         guest.run(f"echo ran >> {local.root}/runs; sleep 20")
     assert (local.root / "runs").read_text() == "ran\n"
+
+
+def test_a_kit_that_has_no_such_command_is_said_to_be_older(guest: Guest):
+    with pytest.raises(GuestKitOutdated):
+        guest.call(lambda session: session.kit_helper("of-a-later-kit", b""))
 
 
 def test_fifty_commands_at_once_share_a_few_connections(guest: Guest, local: LocalGuest):

@@ -14,7 +14,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import make
 from vmbackend.backend import guest_pool
-from vmbackend.errors import GuestUnreachable
+from vmbackend.errors import GuestKitOutdated, GuestUnreachable
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.workloads import WorkloadState, list_workloads
@@ -210,3 +210,16 @@ def test_logs_are_those_of_a_saved_workload(api: Caller, made: str) -> None:
 def test_nothing_is_changed_of_one_that_is_gone(api: Caller) -> None:
     make_workspace(api.account, status=Status.DESTROYED, slug="the-box")
     refused(api.post(BOX, WEB), 409, "vm_missing")
+
+
+def test_a_guest_whose_kit_is_older_than_workload_changes_has_them_after_its_restart(api: Caller, made: str) -> None:
+    with patch.object(GuestPool, "call", side_effect=GuestKitOutdated("It is older.")):
+        for answer in (api.get(BOX), api.get(f"{BOX}/booted"), api.post(f"{BOX}/booted/stop")):
+            assert "restart it" in refused(answer, 409, "guest_kit_outdated")["message"]
+        added = ok(api.post(BOX, WEB), 201)
+        assert (added["applied"], "restart it" in added["problem"]) == (False, True)
+        gone = ok(api.delete(f"{BOX}/booted"))
+        assert (gone["applied"], gone["workload"]["name"]) == (False, "booted")
+        refused(api.delete(f"{BOX}/other"), 409, "guest_kit_outdated")
+    assert [item["name"] for item in Workspace.objects.get().workloads] == ["web"]
+    assert set(Workspace.objects.get().stale_workloads) == {"booted", "web"}

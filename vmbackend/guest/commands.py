@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmbackend.errors import BackendError, GuestCommandInvalid, GuestDiskFull, GuestUnreachable
+from vmbackend.errors import BackendError, GuestCommandInvalid, GuestDiskFull, GuestKitOutdated, GuestUnreachable
 
 TIMED_OUT = 124
 # Linux's MAX_ARG_STRLEN: no single argument or environment entry may be longer.
@@ -16,6 +16,9 @@ MAX_TOTAL = 1 << 20
 # Begins the helper's message on standard error if it cannot start the command; a command that itself exits with 126 or
 # 127 writes no such line.
 START_FAILURE_PREFIX = b"guest: "
+# Begins its message where its kit is too old to have such a command of its own.
+_NO_APPLET = "no such applet: "
+OUTDATED = "The machine's kit is older than the platform: restart the machine."
 _USAGE = START_FAILURE_PREFIX + b"usage: guest run "
 
 
@@ -109,12 +112,21 @@ def start_failure(exit_code: int, stderr: bytes) -> str | None:
 
 def start_error(failure: str) -> BackendError:
     """The error for the helper's message. What the machine has too little of at present is no fault of the command."""
+    if failure.startswith(_NO_APPLET):
+        return GuestKitOutdated(OUTDATED)
     reason = failure.rpartition(": ")[2].lower()
     if reason == "no space left on device":
         return GuestDiskFull(f"The machine has no room for what a command needs: {failure}")
     if reason in ("resource temporarily unavailable", "out of memory", "cannot allocate memory"):
         return GuestUnreachable(f"The machine has no processes or memory left: {failure}")
     return GuestCommandInvalid(f"The command cannot be started: {failure}")
+
+
+def refusal_error(failure: str) -> BackendError:
+    """The error for the helper's message about a command of its own."""
+    if failure.startswith(_NO_APPLET):
+        return GuestKitOutdated(OUTDATED)
+    return GuestCommandInvalid(f"The machine refused: {failure}")
 
 
 def is_outdated(exit_code: int, stderr: bytes) -> bool:

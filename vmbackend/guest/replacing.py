@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from posixpath import basename, dirname
 
-from vmbackend.errors import GuestCommandInvalid, GuestFileChanged, GuestPathInvalid
+from vmbackend.errors import GuestCommandInvalid, GuestFileChanged, GuestKitOutdated, GuestPathInvalid
 
 from .changes import MAX_MESSAGE, KitCommand, require_end
 from .session import ANY_CONTENT
 from .translate import UnnamedFailure
 
 _CHANGED, _DIRECTORY, _LOCKED = 3, 4, 5
-_NO_APPLET = b"guest: no such applet"
 # $0: busybox, $1: the hash or "any", $2: the new file, $3: its target. Nothing of the platform replaces the target
 # between the look and the rename, as all do so with the folder's lock.
 _SCRIPT = """
@@ -34,12 +33,12 @@ async def move_expected(run: KitCommand, busybox: str, partial: str, target: str
     arguments = ["locked", ".", busybox, "sh", "-c", _SCRIPT, busybox, expected, *names]
     try:
         done = require_end(await run("helper", arguments, dirname(target), b"", MAX_MESSAGE))
+    except GuestKitOutdated:
+        return False
     except GuestCommandInvalid as error:  # the folder is gone, for one
         raise UnnamedFailure(f"The machine cannot replace {target!r}.") from error
     if done.exit_code == 0:
         return True
-    if done.stderr.startswith(_NO_APPLET):
-        return False
     if done.exit_code == _CHANGED and expected != ANY_CONTENT:
         raise GuestFileChanged("The file was changed by somebody else.")
     if done.exit_code == _DIRECTORY:

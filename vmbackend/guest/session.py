@@ -319,7 +319,8 @@ class GuestSession(ABC):
     async def kit_helper(self, words: str, stdin: bytes, max_output: int = 4096) -> bytes:
         """The output of a command of the kit's own (`guest WORDS`, README.md), at most `max_output` bytes.
 
-        Raises GuestCommandInvalid with the kit's message where it refuses.
+        Raises GuestCommandInvalid with the kit's message where it refuses, GuestKitOutdated where its kit has no such
+        command.
         """
 
     @abstractmethod

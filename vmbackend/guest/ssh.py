@@ -289,7 +289,7 @@ class SSHGuestSession(GuestSession):
         result = await self._run(remote, stdin, HELPER_TIMEOUT, max_output, reserved=True)
         failure = commands.start_failure(result.exit_code, result.stderr)
         if failure is not None:
-            raise GuestCommandInvalid(f"The machine refused: {failure}")
+            raise commands.refusal_error(failure)
         if result.exit_code != 0:
             raise GuestUnreachable("The machine did not carry out the request.")
         return result.stdout
@@ -342,7 +342,7 @@ class SSHGuestSession(GuestSession):
 def _started(result: ExecResult) -> ExecResult:
     """The result. Raises the errors of `start_error` where the helper could not start it, GuestKitOutdated."""
     if commands.is_outdated(result.exit_code, result.stderr):
-        raise GuestKitOutdated("The machine's kit is older than the platform: restart the machine.")
+        raise GuestKitOutdated(commands.OUTDATED)
     failure = commands.start_failure(result.exit_code, result.stderr)
     if failure is not None:
         raise commands.start_error(failure)

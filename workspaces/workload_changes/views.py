@@ -17,7 +17,8 @@ from workspaces.requested import requested_workspace
 from workspaces.workload_changes import selectors, serializers, services
 
 NOT_FOUND = "`not_found`; `workload_not_found`"
-RUNS = "`vm_not_running`"
+OUTDATED = "`guest_kit_outdated`: it has run since before an upgrade of the platform, and needs a restart for this"
+RUNS = f"`vm_not_running`; {OUTDATED}"
 
 
 class WorkloadsViewSet(ViewSet):
@@ -27,7 +28,7 @@ class WorkloadsViewSet(ViewSet):
     applies when the workspace runs again. A program that is changed or removed gets SIGTERM, and SIGKILL after 5 s.
     """
 
-    @extend_schema(responses=serializers.WorkloadsResponse)
+    @extend_schema(responses={200: serializers.WorkloadsResponse, **refused({409: OUTDATED})})
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """What is saved, and how the processes of the running guest are. Those of a workspace that does not run are
         `stopped`.
@@ -49,13 +50,13 @@ class WorkloadsViewSet(ViewSet):
         changed = services.workload_add(workspace=workspace, actor=request.user.label, item=item)
         return _changed_response(changed, item["name"], 201)
 
-    @extend_schema(responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND})})
+    @extend_schema(responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND, 409: OUTDATED})})
     def retrieve(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
         """One workload, by its name."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return _found_response(workspace, workload_id)
 
-    @extend_schema(responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND})})
+    @extend_schema(responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND, 409: OUTDATED})})
     def status(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
         """As the workload itself: its state and process."""
         return self.retrieve(request, workspace_id, workload_id)
@@ -79,13 +80,13 @@ class WorkloadsViewSet(ViewSet):
     @extend_schema(
         responses={
             200: serializers.WorkloadChangedResponse,
-            **refused({404: NOT_FOUND, 409: "`vm_missing`"}),
+            **refused({404: NOT_FOUND, 409: "`vm_missing`; `guest_kit_outdated`: none of this name is saved"}),
         }
     )
     def destroy(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
         """End and remove a workload; its log stays. The response shows what it was."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
-        found = selectors.find_workload(workspace, workload_id)
+        found = selectors.find_removable(workspace, workload_id)
         changed = services.workload_remove(workspace=workspace, actor=request.user.label, name=workload_id)
         problem = services.apply_in_guest(changed, workload_id)
         gone = selectors.WorkloadFound(found.name, found.item, None if problem is None else found.state)
@@ -95,7 +96,7 @@ class WorkloadsViewSet(ViewSet):
         request=None,
         responses={
             200: serializers.WorkloadResponse,
-            **refused({404: NOT_FOUND, 409: f"{RUNS}; `workload_disabled`"}),
+            **refused({404: NOT_FOUND, 409: f"`workload_disabled`; {RUNS}"}),
         },
     )
     def start(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:

@@ -1,0 +1,1 @@
+"""`make test-upgrade FROM=REF`: machines of an earlier commit's checkout, with this checkout's code after it."""
