@@ -214,6 +214,14 @@ class CommandInvalid(DomainError):
     message = "The command cannot be started."
 
 
+class OutputNotRead(DomainError):
+    """Only within the event stream of a command, which has begun with 200."""
+
+    code = "output_not_read"
+    status = 408
+    message = "The output was not read in time; the command has been ended."
+
+
 class GuestUnreachable(DomainError):
     """The machine runs and its control channel does not answer."""
 

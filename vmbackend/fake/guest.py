@@ -27,13 +27,14 @@ from vmbackend.errors import (
     GuestUnreachable,
 )
 from vmbackend.fake import trees
-from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking
+from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking, stream_command
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
+from vmbackend.guest.output import CommandExit, OutputPart
 from vmbackend.guest.records import ssh_key_file
 from vmbackend.guest.session import (
     DiskUsage,
@@ -92,6 +93,25 @@ class FakeGuestSession(GuestSession):
         return await finish_command(
             process, stdin, timeout=timeout, grace=grace, max_output=max_output, stop_after=stop_after
         )
+
+    async def execute_streamed(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        grace: float = 0.0,
+    ) -> AsyncIterator[OutputPart | CommandExit]:
+        domain = self._require_ready()
+        _check_user(user)
+        words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        process = await self._start(words, domain, env or {}, self._cwd(working_dir))
+        async with aclosing(stream_command(process, stdin, timeout=timeout, grace=grace)) as parts:
+            async for part in parts:
+                yield part
 
     async def execute_answering(
         self,

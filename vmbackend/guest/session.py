@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .asking import Answer
+from .output import CommandExit, OutputPart
 from .terminal_contract import Terminal
 
 # Of a file that is replaced after those that expect some content, or before them.
@@ -127,6 +128,25 @@ class GuestSession(ABC):
         `stop_after`, a separator and a number: the command is ended, with code 0 and `truncated`, when its output has
         as many separators, or more than `max_output` bytes. Raises GuestCommandInvalid (no such program, user or
         directory).
+        """
+
+    @abstractmethod
+    def execute_streamed(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        grace: float = 0.0,
+    ) -> AsyncIterator[OutputPart | CommandExit]:
+        """As `execute`, with the output as it comes, and its exit code at last; the guest waits while none is taken.
+
+        The first part comes once the command runs; it is empty where nothing was written for START_SECONDS. A reader
+        that stops ends the command, with `grace`. Raises what `execute` does, GuestCommandInvalid before the first
+        part where the guest says so in START_SECONDS, and GuestOutputNotRead 5 seconds after the timeout.
         """
 
     async def execute_held(

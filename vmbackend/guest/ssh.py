@@ -29,11 +29,13 @@ from .hold.command import CommandStart, NotStarted
 from .hold.transport import ssh_opener
 from .left_out import MOST_BYTES
 from .listing import check_path, make_entry
+from .output import CommandExit, OutputPart
 from .replacing import move_expected
 from .running import run_answering, run_remote
 from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from .sftp import FileChannel
 from .ssh_limits import CpuBudget
+from .streamed import stream_remote
 from .terminal import open_terminal
 from .terminal_contract import Terminal
 
@@ -98,6 +100,24 @@ class SSHGuestSession(GuestSession):
         except GuestKitOutdated:  # it is killed at once, as it was before the update
             remote = commands.build_command(self._kit, command, **fields)
         return await self._execute(remote, stdin, timeout, max_output, reserved=False, stop_after=stop_after)
+
+    def execute_streamed(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        grace: float = 0.0,
+    ) -> AsyncIterator[OutputPart | CommandExit]:
+        fields: dict[str, Any] = {"env": env, "working_dir": working_dir, "user": user, "timeout": timeout}
+
+        def build(wanted: float) -> RemoteCommand:
+            return commands.build_command(self._kit, command, **fields, grace=wanted)
+
+        return stream_remote(self._commands, build, stdin, timeout, grace)
 
     async def execute_answering(
         self,
