@@ -18,7 +18,6 @@ from tests.callers import Caller
 from tests.common.sse.reading import parse, until
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
-from vmbackend.backend import machines_dir
 from vmbackend.errors import GuestUnreachable
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.output import OutputPart
@@ -86,13 +85,13 @@ def test_the_example_of_the_description_is_what_is_sent(api: Caller, made: str) 
     assert re.sub(r'(?<="duration_ms":)\d+', "12", request.body.decode()) == EVENTS_EXAMPLE
 
 
-def test_output_comes_while_the_command_runs(api: Caller, made: str) -> None:
+def test_output_comes_while_the_command_runs(api: Caller, made: str, tmp_path: Path) -> None:
     async def work() -> None:
-        request = streamed(api, "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two >&2; exit 4")
+        request = streamed(api, f"echo one; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; echo two >&2; exit 4")
         task = asyncio.ensure_future(request.run())
         await until(lambda: b"one" in request.body, 20)
         assert command_capacity().used == 1
-        (machines_dir() / made / "disk" / "go").touch()
+        (tmp_path / "go").touch()
         await asyncio.wait_for(task, 20)
         names = [kind for kind, _ in events_in(request.body)]
         assert names == ["stdout", "stderr", "exit"]
@@ -112,7 +111,7 @@ def test_bytes_that_come_apart_are_one_character_and_others_are_replaced(api: Ca
     apart = r"printf '\303'; sleep 0.1; printf '\274'; sleep 0.1; printf 'a\377b\342\202'"
     events = run(api, apart)
     assert text_of(events, "stdout") == "\u00fca\ufffdb\ufffd"
-    assert [data["data"] for kind, data in events if kind == "stdout"][0] == "\u00fc"
+    assert next(data["data"] for kind, data in events if kind == "stdout") == "\u00fc"
     assert events[-1][0] == "exit"
 
 
@@ -122,12 +121,14 @@ def test_output_has_no_limit_and_nothing_of_it_is_lost(api: Caller, made: str) -
     assert text_of(events, "stderr") == "".join(f"{n}\n" for n in range(1, 1001))
 
 
-def test_a_command_at_its_timeout_gets_sigterm_and_code_124(api: Caller, made: str) -> None:
-    events = run(api, "trap 'echo ending > ended; exit 0' TERM; echo begun; sleep 30 & wait", timeout_seconds=1)
+def test_a_command_at_its_timeout_gets_sigterm_and_code_124(api: Caller, made: str, tmp_path: Path) -> None:
+    events = run(
+        api, f"trap 'echo ending > {tmp_path}/ended; exit 0' TERM; echo begun; sleep 30 & wait", timeout_seconds=1
+    )
     assert text_of(events, "stdout") == "begun\n"
     kind, end = events[-1]
     assert (kind, end["exit_code"], end["timed_out"]) == ("exit", 124, True)
-    assert (machines_dir() / made / "disk" / "ended").exists()
+    assert (tmp_path / "ended").exists()
 
 
 def test_one_that_closes_its_output_and_goes_on_is_waited_for(api: Caller, made: str) -> None:
@@ -136,31 +137,29 @@ def test_one_that_closes_its_output_and_goes_on_is_waited_for(api: Caller, made:
     assert (events[-1][1]["exit_code"], events[-1][1]["duration_ms"] >= 1000) == (7, True)
 
 
-def test_a_command_ends_when_its_client_disconnects(api: Caller, made: str) -> None:
-    disk = machines_dir() / made / "disk"
-
+def test_a_command_ends_when_its_client_disconnects(api: Caller, made: str, tmp_path: Path) -> None:
     async def work() -> None:
-        request = streamed(api, "trap 'echo ended > ended; exit' TERM; echo $$ > pid; echo begun; sleep 30 & wait")
+        request = streamed(
+            api, f"cd {tmp_path}; trap 'echo ended > ended; exit' TERM; echo $$ > pid; echo begun; sleep 30 & wait"
+        )
         task = asyncio.ensure_future(request.run())
         await until(lambda: b"begun" in request.body, 20)
         request.leave()
         await asyncio.wait_for(asyncio.wait([task]), 5)
-        await until(lambda: command_capacity().used == 0 and (disk / "ended").exists(), 10)
-        await until(lambda: not Path(f"/proc/{(disk / 'pid').read_text().strip()}").exists(), 10)
+        await until(lambda: command_capacity().used == 0 and (tmp_path / "ended").exists(), 10)
+        await until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists(), 10)
 
     asyncio.run(work())
 
 
-def test_one_that_ignores_sigterm_is_killed_when_its_client_disconnects(api: Caller, made: str) -> None:
-    disk = machines_dir() / made / "disk"
-
+def test_one_that_ignores_sigterm_is_killed_when_its_client_disconnects(api: Caller, made: str, tmp_path: Path) -> None:
     async def work() -> None:
-        request = streamed(api, "trap '' TERM; echo $$ > pid; yes")
+        request = streamed(api, f"trap '' TERM; echo $$ > {tmp_path}/pid; yes")
         task = asyncio.ensure_future(request.run())
         await until(lambda: len(request.body) > 100_000, 20)
         request.leave()
         await asyncio.wait_for(asyncio.wait([task]), 5)
-        await until(lambda: not Path(f"/proc/{(disk / 'pid').read_text().strip()}").exists(), 10)
+        await until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists(), 10)
 
     asyncio.run(work())
 
@@ -191,13 +190,15 @@ def test_a_client_that_leaves_before_the_command_runs_leaves_nothing(
     asyncio.run(work())
 
 
-def test_a_reader_that_does_not_read_stops_the_command_and_loses_nothing(api: Caller, made: str) -> None:
-    counted = machines_dir() / made / "disk" / "count"
+def test_a_reader_that_does_not_read_stops_the_command_and_loses_nothing(
+    api: Caller, made: str, tmp_path: Path
+) -> None:
+    counted = tmp_path / "count"
 
     async def work() -> None:
         slow = streamed(
             api,
-            "i=0; while [ $i -lt 300 ]; do i=$((i+1)); head -c 9999 /dev/zero; echo; echo $i > count; done",
+            f"i=0; while [ $i -lt 120 ]; do i=$((i+1)); head -c 9999 /dev/zero; echo; echo $i > {tmp_path}/count; done",
             SlowRequest,
         )
         task = asyncio.ensure_future(slow.run())
@@ -210,7 +211,7 @@ def test_a_reader_that_does_not_read_stops_the_command_and_loses_nothing(api: Ca
         slow.reads.set()
         await asyncio.wait_for(task, 30)
         events = events_in(slow.body)
-        assert len(text_of(events, "stdout")) == 300 * 10_000
+        assert len(text_of(events, "stdout")) == 120 * 10_000
         assert events[-1][1]["exit_code"] == 0
 
     asyncio.run(work())
@@ -339,19 +340,21 @@ def test_a_revoked_credential_ends_its_commands(api: Caller, made: str) -> None:
     asyncio.run(work())
 
 
-def test_a_streamed_command_counts_among_those_of_its_account(api: Caller, made: str, settings: Any) -> None:
+def test_a_streamed_command_counts_among_those_of_its_account(
+    api: Caller, made: str, tmp_path: Path, settings: Any
+) -> None:
     settings.ENV = settings.ENV.model_copy(update={"commands_per_account": 1})
     command_capacity.cache_clear()
 
     async def work() -> None:
-        request = streamed(api, "echo begun; while [ ! -e go ]; do sleep 0.02; done")
+        request = streamed(api, f"echo begun; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
         task = asyncio.ensure_future(request.run())
         await until(lambda: b"begun" in request.body, 20)
         second = streamed(api, "true")
         await second.run()
         assert (second.status, second.json()["code"]) == (429, "rate_limited")
         assert int(second.headers["Retry-After"]) > 0
-        (machines_dir() / made / "disk" / "go").touch()
+        (tmp_path / "go").touch()
         await asyncio.wait_for(task, 20)
 
     asyncio.run(work())

@@ -25,6 +25,10 @@ from workspaces.commands.requested import Command
 from workspaces.guests import take_parts
 from workspaces.streams.grants import revoked_grants
 
+# After a part of fewer bytes the next one is not asked for at once: it has more, and events are not as many.
+SMALL_BYTES = 4096
+PAUSE_SECONDS = 0.01
+
 Item = OutputPart | CommandExit | DomainError
 
 
@@ -82,6 +86,8 @@ class CommandStream:
     async def _put(self, item: Item) -> None:
         await self._room.acquire()
         self._items.put_nowait(item)
+        if isinstance(item, OutputPart) and 0 < len(item.data) < SMALL_BYTES:
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _body(self, item: Item, task: asyncio.Task[None]) -> AsyncIterator[bytes]:
         release_thread()  # the first place that runs after the last middleware
