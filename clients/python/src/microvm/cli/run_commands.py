@@ -101,7 +101,7 @@ def _show_result(session: Session, workspace: str, body: dict[str, Any]) -> int:
 
 def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
     """The output as it comes. Returns the program's exit code; where this ends early, the service ends the program."""
-    sinks = {"stdout": sys.stdout, "stderr": sys.stderr}
+    sinks, is_begun = {"stdout": sys.stdout, "stderr": sys.stderr}, False
     try:
         with closing(session.client.workspaces.exec_stream(workspace, **body)) as events:
             for event in events:
@@ -109,10 +109,17 @@ def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
                     return _exit_code(session, event, body["timeout_seconds"])
                 sinks[event.stream].write(event.text)
                 sinks[event.stream].flush()
+                is_begun = True
     except KeyboardInterrupt:
         session.output.warn("The program is ended in the workspace.")
         raise
-    raise ConnectionFailed("The stream ended without an exit code.")
+    except ConnectionFailed as error:
+        if not is_begun:
+            raise
+        raise CommandError(
+            str(error), "The program is ended in the workspace; a workload outlives connections."
+        ) from None
+    raise CommandError("The stream ended without an exit code.")
 
 
 def _exit_code(session: Session, end: CommandExit, timeout: float) -> int:
