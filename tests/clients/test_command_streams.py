@@ -80,9 +80,12 @@ def test_a_service_without_such_streams_is_said() -> None:
     def older(request: ScriptedRequest) -> None:
         request.answer(200, {"Content-Type": "application/json", "Content-Length": "2"}, b"{}")
 
-    with scripted_server(older) as script, client_at(script.url) as client:
-        with pytest.raises(ConnectionFailed, match="older than this client"):
-            next(client.workspaces.exec_stream("box", cmd="make"))
+    with (
+        scripted_server(older) as script,
+        client_at(script.url) as client,
+        pytest.raises(ConnectionFailed, match="older than this client"),
+    ):
+        next(client.workspaces.exec_stream("box", cmd="make"))
 
 
 def test_the_caller_may_stop_early() -> None:

@@ -15,7 +15,7 @@ from vmbackend.errors import GuestCommandInvalid
 from vmbackend.guest.asking import Answer, answer_questions
 from vmbackend.guest.commands import TIMED_OUT, start_failure
 from vmbackend.guest.communicate import BoundedBuffer, EnoughOutput
-from vmbackend.guest.output import CommandExit, OutputPart
+from vmbackend.guest.output import CommandExit, OutputPart, StreamOptions
 from vmbackend.guest.output_reader import OutputReader
 from vmbackend.guest.running import DEADLINE_SLACK
 from vmbackend.guest.session import ExecResult
@@ -65,13 +65,14 @@ async def finish_command(
 
 
 async def stream_command(
-    process: asyncio.subprocess.Process, stdin: bytes, *, timeout: float, grace: float
+    process: asyncio.subprocess.Process, options: StreamOptions
 ) -> AsyncGenerator[OutputPart | CommandExit, None]:
-    """As `GuestSession.execute_streamed`, of a process that leads a session of its own; times in seconds."""
+    """As `GuestSession.execute_streamed`, of a process that leads a session of its own."""
+    timeout, grace = options.get("timeout", 30.0), options.get("grace", 0.0)
     if process.stdout is None or process.stderr is None:
         return
     started = time.monotonic()
-    feeding, ending = asyncio.ensure_future(_feed(process.stdin, stdin)), asyncio.Event()
+    feeding, ending = asyncio.ensure_future(_feed(process.stdin, options.get("stdin", b""))), asyncio.Event()
     timer = asyncio.ensure_future(_end_after(process, timeout, grace, ending))
     reader = OutputReader(process.stdout, process.stderr, started + timeout + DEADLINE_SLACK)
     try:

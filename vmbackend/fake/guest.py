@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import Unpack
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import (
@@ -34,17 +35,9 @@ from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
-from vmbackend.guest.output import CommandExit, OutputPart
+from vmbackend.guest.output import StreamedOutput, StreamOptions
 from vmbackend.guest.records import ssh_key_file
-from vmbackend.guest.session import (
-    DiskUsage,
-    Entry,
-    ExecResult,
-    GuestAddress,
-    GuestSession,
-    SearchTools,
-    TreeEntry,
-)
+from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from vmbackend.guest.terminal_contract import Terminal
 
 _CHUNK = 64 * 1024
@@ -94,22 +87,12 @@ class FakeGuestSession(GuestSession):
             process, stdin, timeout=timeout, grace=grace, max_output=max_output, stop_after=stop_after
         )
 
-    async def execute_streamed(
-        self,
-        command: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None = None,
-        working_dir: str | None = None,
-        user: str | None = None,
-        stdin: bytes = b"",
-        timeout: float = 30.0,
-        grace: float = 0.0,
-    ) -> AsyncIterator[OutputPart | CommandExit]:
-        domain = self._require_ready()
-        _check_user(user)
+    async def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
+        domain, env = self._require_ready(), options.get("env") or {}
+        _check_user(options.get("user"))
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        process = await self._start(words, domain, env or {}, self._cwd(working_dir))
-        async with aclosing(stream_command(process, stdin, timeout=timeout, grace=grace)) as parts:
+        process = await self._start(words, domain, env, self._cwd(options.get("working_dir")))
+        async with aclosing(stream_command(process, options)) as parts:
             async for part in parts:
                 yield part
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 StreamName = Literal["stdout", "stderr"]
 
@@ -23,3 +24,17 @@ class CommandExit:
     exit_code: int
     duration_ms: int
     timed_out: bool
+
+
+StreamedOutput = AsyncIterator[OutputPart | CommandExit]
+
+
+class StreamOptions(TypedDict, total=False):
+    """How a command with streamed output runs: as the parameters of `GuestSession.execute`."""
+
+    env: Mapping[str, str] | None
+    working_dir: str | None
+    user: str | None
+    stdin: bytes
+    timeout: float
+    grace: float

@@ -13,9 +13,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from .asking import Answer
-from .output import CommandExit, OutputPart
+from .output import StreamedOutput, StreamOptions
 from .terminal_contract import Terminal
 
 # Of a file that is replaced after those that expect some content, or before them.
@@ -131,17 +132,7 @@ class GuestSession(ABC):
         """
 
     @abstractmethod
-    def execute_streamed(
-        self,
-        command: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None = None,
-        working_dir: str | None = None,
-        user: str | None = None,
-        stdin: bytes = b"",
-        timeout: float = 30.0,
-        grace: float = 0.0,
-    ) -> AsyncIterator[OutputPart | CommandExit]:
+    def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
         """As `execute`, with the output as it comes, and its exit code at last; the guest waits while none is taken.
 
         The first part comes once the command runs; it is empty where nothing was written for START_SECONDS. A reader

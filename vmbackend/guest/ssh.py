@@ -9,14 +9,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from posixpath import basename
-from typing import Any
+from typing import Any, Unpack
 
-from vmbackend.errors import (
-    GuestCommandInvalid,
-    GuestKitOutdated,
-    GuestPathInvalid,
-    GuestUnreachable,
-)
+from vmbackend.errors import GuestCommandInvalid, GuestKitOutdated, GuestPathInvalid, GuestUnreachable
 
 from . import changes, commands, kernel_files, listing, records, search, transfer, walks
 from .asking import Answer
@@ -29,7 +24,7 @@ from .hold.command import CommandStart, NotStarted
 from .hold.transport import ssh_opener
 from .left_out import MOST_BYTES
 from .listing import check_path, make_entry
-from .output import CommandExit, OutputPart
+from .output import StreamedOutput, StreamOptions
 from .replacing import move_expected
 from .running import run_answering, run_remote
 from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
@@ -101,23 +96,8 @@ class SSHGuestSession(GuestSession):
             remote = commands.build_command(self._kit, command, **fields)
         return await self._execute(remote, stdin, timeout, max_output, reserved=False, stop_after=stop_after)
 
-    def execute_streamed(
-        self,
-        command: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None = None,
-        working_dir: str | None = None,
-        user: str | None = None,
-        stdin: bytes = b"",
-        timeout: float = 30.0,
-        grace: float = 0.0,
-    ) -> AsyncIterator[OutputPart | CommandExit]:
-        fields: dict[str, Any] = {"env": env, "working_dir": working_dir, "user": user, "timeout": timeout}
-
-        def build(wanted: float) -> RemoteCommand:
-            return commands.build_command(self._kit, command, **fields, grace=wanted)
-
-        return stream_remote(self._commands, build, stdin, timeout, grace)
+    def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
+        return stream_remote(self._commands, self._kit, command, options)
 
     async def execute_answering(
         self,

@@ -1,14 +1,14 @@
 """Received data of an SSH channel: in few pieces, however small the packets are, and never more than its window twice.
 
-The guest is hostile. asyncssh keeps one list element for each packet and removes them from the front one by one: with packets of one byte a
-window of 256 KiB takes tens of seconds of one step, and a hundred times its size in memory.
+asyncssh keeps one list element for each packet and removes them from the front one by one: with packets of one byte of
+a hostile guest a window of 256 KiB takes tens of seconds of one step, and a hundred times its size in memory.
 
 It also gives the sender a whole window with each piece that it passes on, whatever waits behind that piece: a reader
-that is slower than its sender gets eight times what it reads into memory, without an end (271 MB while 60 were read).
-Here what waits in the channel counts as sent and not yet read.
+that is slower than its sender gets several times what it reads into memory, without an end (271 MB while 60 were read).
+Here what waits in the channel counts as not yet read.
 
-Relies on internals of asyncssh 2.24: the lists `_recv_buf` of channels and of sessions, to which it appends; of channels
-`_deliver_data`, which they call with each piece, and the windows `_recv_window` and `_init_recv_window`.
+Relies on internals of asyncssh 2.24: the lists `_recv_buf` of channels and of sessions, to which it appends; the method
+`_deliver_data` of channels, which gets each piece, and their `_recv_window`, `_init_recv_window` and `_session`.
 """
 
 from __future__ import annotations

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from vmbackend.errors import GuestKitOutdated
 
 from . import commands
-from .commands import START_FAILURE_PREFIX, TIMED_OUT, RemoteCommand
+from .commands import START_FAILURE_PREFIX, TIMED_OUT, KitPaths, RemoteCommand
 from .communicate import exit_code_of, feed_input
 from .connection import Channel, CommandConnections
-from .output import CommandExit, OutputPart
+from .output import CommandExit, OutputPart, StreamOptions
 from .output_reader import OutputReader
 from .running import DEADLINE_SLACK
 from .translate import translate_errors
@@ -25,18 +25,28 @@ MESSAGE_BYTES = 4096
 
 
 async def stream_remote(
-    connections: CommandConnections, build: Callable[[float], RemoteCommand], stdin: bytes, timeout: float, grace: float
+    connections: CommandConnections, kit: KitPaths, command: Sequence[str] | str, options: StreamOptions
 ) -> AsyncGenerator[OutputPart | CommandExit, None]:
-    """As `GuestSession.execute_streamed`; `build` makes the command for a grace in seconds."""
-    for wanted in (grace, 0.0):
-        run = _StreamedRun(stdin, timeout)
+    """As `GuestSession.execute_streamed`."""
+    timeout = options.get("timeout", 30.0)
+    for grace in (options.get("grace", 0.0), 0.0):
+        run = _StreamedRun(options.get("stdin", b""), timeout)
+        remote = commands.build_command(
+            kit,
+            command,
+            env=options.get("env"),
+            working_dir=options.get("working_dir"),
+            user=options.get("user"),
+            timeout=timeout,
+            grace=grace,
+        )
         try:
-            async with aclosing(run.parts(connections, build(wanted))) as parts:
+            async with aclosing(run.parts(connections, remote)) as parts:
                 async for part in parts:
                     yield part
             return
         except GuestKitOutdated:  # it is killed at once, as it was before the update
-            if run.is_begun or not wanted:
+            if run.is_begun or not grace:
                 raise
 
 
@@ -66,8 +76,8 @@ class _StreamedRun:
         except TimeoutError:
             code = TIMED_OUT
         self._require_started(code)
-        for part in self._held:
-            yield part
+        for held in self._held:
+            yield held
         elapsed = time.monotonic() - started
         # A command may itself exit with 124; only after the deadline it is the helper's code.
         yield CommandExit(code, int(elapsed * 1000), code == TIMED_OUT and elapsed >= self._timeout)
@@ -78,8 +88,8 @@ class _StreamedRun:
         feeding = asyncio.ensure_future(feed_input(process.stdin, data))
         reader = OutputReader(process.stdout, process.stderr, until)
         try:
-            for part in await self._first_parts(reader):
-                yield part
+            for first in await self._first_parts(reader):
+                yield first
             while (part := await self._take_part(reader)) is not None:
                 yield part
             async with asyncio.timeout(max(until - time.monotonic(), 1)):

@@ -116,9 +116,8 @@ def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
     except ConnectionFailed as error:
         if not is_begun:
             raise
-        raise CommandError(
-            str(error), "The program is ended in the workspace; a workload outlives connections."
-        ) from None
+        hint = "The program is ended in the workspace; a workload outlives connections."
+        raise CommandError(str(error), hint) from None
     raise CommandError("The stream ended without an exit code.")
 
 
