@@ -88,11 +88,11 @@ class FakeGuestSession(GuestSession):
         )
 
     async def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
-        domain, env = self._require_ready(), options.get("env") or {}
+        domain = self._require_ready()
         _check_user(options.get("user"))
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        process = await self._start(words, domain, env, self._cwd(options.get("working_dir")))
-        async with aclosing(stream_command(process, options)) as parts:
+        env, cwd = options.get("env") or {}, self._cwd(options.get("working_dir"))
+        async with aclosing(stream_command(await self._start(words, domain, env, cwd), options)) as parts:
             async for part in parts:
                 yield part
 
@@ -138,8 +138,7 @@ class FakeGuestSession(GuestSession):
     ) -> Terminal:
         domain = self._require_ready()
         _check_user(user)
-        whole = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}
-        cwd = self._cwd(working_dir)
+        whole, cwd = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}, self._cwd(working_dir)
         return await open_terminal(
             command, size=(cols, rows), env=whole, cwd=cwd, user=user, require_ready=self._require_ready
         )
