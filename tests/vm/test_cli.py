@@ -31,7 +31,7 @@ def test_a_workspace_from_its_creation_to_its_end(ws: Ws, api: Api, tmp_path: Pa
     assert ws.run("exec", ".", "sh", "-c", "exit 9").exit_code == 9
     assert ws.output("exec", ".", "seq", "200000") == "".join(f"{n}\n" for n in range(1, 200_001))
     assert "cannot be started" in ws.fails(125, "exec", ".", "no-such-program")
-    program = "trap 'echo ended >/dev/shm/ended; exit' TERM; echo begun; while :; do sleep 0.1; done"
+    program = "trap 'echo ended >/dev/shm/ended; exit' TERM; echo begun; sleep 60 & wait"
     running = ws.process("exec", ".", "sh", "-c", program)
     assert running.stdout is not None
     assert running.stdout.readline() == b"begun\n"
