@@ -70,6 +70,12 @@ class DeadlineExceeded(BackendError):
     retryable = True
 
 
+class GuestOutputNotRead(BackendError):
+    """The reader of a command's output did not take it in time; the command was ended."""
+
+    code = "guest_output_not_read"
+
+
 class MachineExited(BackendError):
     """The machine stopped while a caller waited for it. `exit_code`: that of its main process, if it reported one."""
 

@@ -221,6 +221,14 @@ class GuestKitOutdated(Conflict):
     message = "The workspace has run since before an upgrade of the platform: restart it to use this."
 
 
+class OutputNotRead(DomainError):
+    """Only within the event stream of a command, which has begun with 200."""
+
+    code = "output_not_read"
+    status = 408
+    message = "The output was not read in time; the command has been ended."
+
+
 class GuestUnreachable(DomainError):
     """The machine runs and its control channel does not answer."""
 

@@ -116,6 +116,32 @@ async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitab
         return await _until_machine_ends(address, guest_pool().acall(address, fn, timeout))
 
 
+async def take_parts(
+    address: GuestAddress,
+    read: Callable[[GuestSession], AsyncIterator[T]],
+    take: Callable[[T], Awaitable[None]],
+    timeout: float,
+) -> None:
+    """Give each part of what `read` yields to `take`, which may wait: the guest waits as long.
+
+    `timeout`: seconds for the first part, from when the guest has a place for it, and from then on for all others.
+    Raises the errors of `call_errors`, and OutputNotRead. It ends with the machine, within LOOK_SECONDS.
+    """
+    async with call_errors(address):
+        await _until_machine_ends(address, _take_parts(guest_pool().astream(address, read, timeout), take, timeout))
+
+
+async def _take_parts(parts: AsyncGenerator[T, None], take: Callable[[T], Awaitable[None]], timeout: float) -> None:
+    try:
+        async with aclosing(parts), asyncio.timeout(None) as deadline:
+            async for part in parts:
+                if deadline.when() is None:
+                    deadline.reschedule(asyncio.get_running_loop().time() + timeout)
+                await take(part)
+    except TimeoutError as exc:
+        raise errors.OutputNotRead from exc
+
+
 async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T]) -> T:
     """Raises VmNotRunning, NotFound, and what the call raises."""
     task = asyncio.ensure_future(call)
@@ -266,5 +292,7 @@ def guest_errors() -> Iterator[None]:
         raise RateLimited(message, headers={"Retry-After": str(BUSY_SECONDS)}) from exc
     except backend.GuestKitOutdated as exc:
         raise errors.GuestKitOutdated from exc
+    except backend.GuestOutputNotRead as exc:
+        raise errors.OutputNotRead(exc.message) from exc
     except backend.BackendError as exc:
         raise errors.GuestUnreachable(exc.message) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,6 +53,22 @@ class Script:
 def not_found(request: ScriptedRequest) -> None:
     body = b'{"success": false, "error": "not_found", "code": "not_found", "message": "It is gone."}'
     request.answer(404, {"Content-Length": str(len(body)), "Content-Type": "application/json"}, body)
+
+
+def command_stream(*events: tuple[str, Any], cut: bool = False) -> Step:
+    """Answers with these events of a command, and ends the connection; with `cut` before the body's announced end."""
+
+    def step(request: ScriptedRequest) -> None:
+        text = "".join(f"event: {kind}\ndata: {json.dumps(data)}\n\n" for kind, data in events).encode()
+        headers = {"Content-Type": "text/event-stream"} | ({"Content-Length": "100000"} if cut else {})
+        request.answer(200, headers, b": heartbeat\n\n" + text)
+
+    return step
+
+
+def command_end(code: int = 0, *, timed_out: bool = False) -> tuple[str, Any]:
+    """The last event of a command."""
+    return "exit", {"exit_code": code, "duration_ms": 5, "timed_out": timed_out}
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
+from tests.threads import wait_until
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 
@@ -64,7 +65,17 @@ def test_a_program_gets_its_input_and_gives_its_code(ws: Ws, made: str) -> None:
     result = json.loads(ws.run("exec", "--json", made, "sh", "-c", "exit 3").stdout)
     assert (result["exit_code"], result["timed_out"]) == (3, False)
     assert "killed after 1 seconds" in ws.fails(124, "exec", "--timeout", "1", made, "sleep", "20")
-    assert "cut off" in ws.fails(0, "exec", made, "sh", "-c", "yes | head -c 3000000")
+    assert ws.output("exec", made, "sh", "-c", "yes | head -c 3000000") == "y\n" * 1_500_000
+
+
+def test_ctrl_c_ends_a_program_in_its_workspace(ws: Ws, made: str, tmp_path: Path) -> None:
+    program = f"trap 'touch {tmp_path}/ended; exit' TERM; echo begun; while :; do sleep 0.1; done"
+    process = ws.process("exec", made, "sh", "-c", program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGINT)
+    assert b"ended in the workspace" in process.communicate(timeout=60)[1]
+    wait_until(lambda: (tmp_path / "ended").exists())
 
 
 def test_what_fails_in_ws_itself_is_no_code_of_the_program(ws: Ws, made: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 from pathlib import Path
 
@@ -28,6 +29,15 @@ def test_a_workspace_from_its_creation_to_its_end(ws: Ws, api: Api, tmp_path: Pa
     assert ws.output("create", "--wait", "--name", "typed", "--env", "COLOUR=blue", *SIZES).strip() == "typed"
     assert ws.output("exec", ".", "sh", "-c", "echo $COLOUR; uname -s").split() == ["blue", "Linux"]
     assert ws.run("exec", ".", "sh", "-c", "exit 9").exit_code == 9
+    assert ws.output("exec", ".", "seq", "200000") == "".join(f"{n}\n" for n in range(1, 200_001))
+    assert "cannot be started" in ws.fails(125, "exec", ".", "no-such-program")
+    program = "trap 'echo ended >/dev/shm/ended; exit' TERM; echo begun; sleep 60 & wait"
+    running = ws.process("exec", ".", "sh", "-c", program)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"begun\n"
+    running.send_signal(signal.SIGINT)
+    assert b"ended in the workspace" in running.communicate(timeout=120)[1]
+    until(lambda: ws.run("exec", ".", "cat", "/dev/shm/ended").exit_code == 0, 30, "the program has ended")
 
     tree = tmp_path / "tree"
     (tree / "empty").mkdir(parents=True)

@@ -15,7 +15,7 @@ from tests.asgi import Request
 from tests.callers import Caller
 from tests.common.sse.reading import until
 from tests.fakehost import FakeHost
-from workspaces.commands import views
+from workspaces.commands import requested
 from workspaces.commands.capacity import command_capacity, command_place
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,7 +121,7 @@ def test_a_command_that_fails_gives_its_place_back(api: Caller, vmhost: FakeHost
 def test_a_command_that_waits_for_its_guest_ends_with_its_deadline(
     api: Caller, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "EXEC_SLACK_SECONDS", -0.5)
+    monkeypatch.setattr(requested, "EXEC_SLACK_SECONDS", -0.5)
     began = time.monotonic()
     answer = api.post(f"{BOX}/exec", {"cmd": "sleep 5", "timeout_seconds": 1})
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")

@@ -15,6 +15,9 @@ from vmbackend.errors import GuestCommandInvalid
 from vmbackend.guest.asking import Answer, answer_questions
 from vmbackend.guest.commands import TIMED_OUT, start_failure
 from vmbackend.guest.communicate import BoundedBuffer, EnoughOutput
+from vmbackend.guest.output import CommandExit, OutputPart, StreamOptions
+from vmbackend.guest.output_reader import OutputReader
+from vmbackend.guest.running import DEADLINE_SLACK
 from vmbackend.guest.session import ExecResult
 
 _FOLDER = "/dev/shm"  # noqa: S108  # as in a guest
@@ -59,6 +62,46 @@ async def finish_command(
         truncated=out.truncated or err.truncated,
         timed_out=timed_out,
     )
+
+
+async def stream_command(
+    process: asyncio.subprocess.Process, options: StreamOptions
+) -> AsyncGenerator[OutputPart | CommandExit, None]:
+    """As `GuestSession.execute_streamed`, of a process that leads a session of its own."""
+    timeout, grace = options.get("timeout", 30.0), options.get("grace", 0.0)
+    if process.stdout is None or process.stderr is None:
+        return
+    started = time.monotonic()
+    feeding, ending = asyncio.ensure_future(_feed(process.stdin, options.get("stdin", b""))), asyncio.Event()
+    timer = asyncio.ensure_future(_end_after(process, timeout, grace, ending))
+    reader = OutputReader(process.stdout, process.stderr, started + timeout + DEADLINE_SLACK)
+    try:
+        yield OutputPart("stdout", b"")
+        while (part := await reader.take_part()) is not None:
+            yield part
+        await process.wait()
+    finally:
+        if process.returncode is None and grace:
+            await _end_gently(process, grace)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for task in (feeding, timer):
+            task.cancel()
+        await reader.close()
+        process._transport.close()  # type: ignore[attr-defined]
+    code = await process.wait()
+    elapsed = int((time.monotonic() - started) * 1000)
+    yield CommandExit(TIMED_OUT if ending.is_set() else code if code >= 0 else 128 - code, elapsed, ending.is_set())
+
+
+async def _end_after(process: asyncio.subprocess.Process, seconds: float, grace: float, ending: asyncio.Event) -> None:
+    """Set `ending` and end the process, with all of its session, after so many seconds."""
+    await asyncio.sleep(seconds)
+    ending.set()
+    if grace:
+        await _end_gently(process, grace)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def run_asking(

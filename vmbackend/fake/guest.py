@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import Unpack
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import (
@@ -27,23 +28,16 @@ from vmbackend.errors import (
     GuestUnreachable,
 )
 from vmbackend.fake import trees
-from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking
+from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking, stream_command
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
+from vmbackend.guest.output import StreamedOutput, StreamOptions
 from vmbackend.guest.records import ssh_key_file
-from vmbackend.guest.session import (
-    DiskUsage,
-    Entry,
-    ExecResult,
-    GuestAddress,
-    GuestSession,
-    SearchTools,
-    TreeEntry,
-)
+from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from vmbackend.guest.terminal_contract import Terminal
 
 _CHUNK = 64 * 1024
@@ -93,6 +87,15 @@ class FakeGuestSession(GuestSession):
             process, stdin, timeout=timeout, grace=grace, max_output=max_output, stop_after=stop_after
         )
 
+    async def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
+        domain = self._require_ready()
+        _check_user(options.get("user"))
+        words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        env, cwd = options.get("env") or {}, self._cwd(options.get("working_dir"))
+        async with aclosing(stream_command(await self._start(words, domain, env, cwd), options)) as parts:
+            async for part in parts:
+                yield part
+
     async def execute_answering(
         self,
         command: Sequence[str],
@@ -135,8 +138,7 @@ class FakeGuestSession(GuestSession):
     ) -> Terminal:
         domain = self._require_ready()
         _check_user(user)
-        whole = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}
-        cwd = self._cwd(working_dir)
+        whole, cwd = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}, self._cwd(working_dir)
         return await open_terminal(
             command, size=(cols, rows), env=whole, cwd=cwd, user=user, require_ready=self._require_ready
         )

@@ -52,7 +52,7 @@ async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: B
     Raises GuestUnreachable, EnoughOutput. Cancellation, such as the caller's timeout, stops the input only.
     """
     process = channel.process
-    feeding = asyncio.ensure_future(_feed(process.stdin, stdin))
+    feeding = asyncio.ensure_future(feed_input(process.stdin, stdin))
     return await _finish(process, feeding, (_drain(process.stdout, out), _drain(process.stderr, err)))
 
 
@@ -71,7 +71,8 @@ async def read_output(channel: Channel, preamble: bytes, err: BoundedBuffer) -> 
     DeadlineExceeded where the guest's own deadline has ended the command.
     """
     process = channel.process
-    others = [asyncio.ensure_future(_feed(process.stdin, preamble)), asyncio.ensure_future(_drain(process.stderr, err))]
+    feeding, draining = feed_input(process.stdin, preamble), _drain(process.stderr, err)
+    others = [asyncio.ensure_future(feeding), asyncio.ensure_future(draining)]
     try:
         while block := await _next_block(process):
             yield block
@@ -81,7 +82,7 @@ async def read_output(channel: Channel, preamble: bytes, err: BoundedBuffer) -> 
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-    if _exit_code(process) == TIMED_OUT:
+    if exit_code_of(process) == TIMED_OUT:
         raise DeadlineExceeded("The machine did not finish in time.")
 
 
@@ -105,10 +106,11 @@ async def _finish(
         for task in (feeding, *draining):
             task.cancel()
         await asyncio.gather(feeding, *draining, return_exceptions=True)
-    return _exit_code(process)
+    return exit_code_of(process)
 
 
-async def _feed(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
+async def feed_input(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
+    """Write the whole input of a command, and its end. Returns where the command does not read it any more."""
     await _write(stdin, data)
     with suppress(OSError, asyncssh.Error):
         stdin.write_eof()
@@ -127,7 +129,8 @@ async def _drain(stream: asyncssh.SSHReader[bytes], buffer: BoundedBuffer) -> No
         buffer.append(block)
 
 
-def _exit_code(process: asyncssh.SSHClientProcess[bytes]) -> int:
+def exit_code_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
+    """That of a process that has ended. Raises GuestUnreachable where the connection ended without one."""
     killed = process.exit_signal
     if killed is not None:
         number = getattr(signal, f"SIG{killed[0]}", signal.SIGKILL)

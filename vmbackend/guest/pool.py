@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .deadlines import call_deadline
 from .leases import OpenSession, Sessions
@@ -23,7 +23,7 @@ from .sources import closing_source
 T = TypeVar("T")
 # How often a caller that waits for a chunk is asked whether it still wants it.
 LOOK_SECONDS = 1.0
-Pull = Callable[[GuestSession], AsyncIterator[bytes]]
+Pull = Callable[[GuestSession], AsyncIterator[T]]
 
 
 class _Runtime:
@@ -99,11 +99,13 @@ class GuestPool:
     def stream(
         self,
         address: GuestAddress,
-        fn: Pull,
+        fn: Pull[T],
         timeout: float | None = None,
         while_waiting: Callable[[], None] = lambda: None,
-    ) -> Iterator[bytes]:
-        """Chunks of `fn`, pulled one by one; `timeout` in seconds per chunk. Close the iterator to stop early.
+    ) -> Iterator[T]:
+        """Chunks of `fn`, bytes or anything but None, pulled one by one; `timeout` in seconds per chunk.
+
+        Close the iterator to stop early.
 
         `while_waiting` is called each second in which no chunk came; what it raises ends the stream.
         """
@@ -116,8 +118,8 @@ class GuestPool:
             runtime.submit(chunks.finish()).result()
 
     async def astream(
-        self, address: GuestAddress, fn: Pull, timeout: float | None = None
-    ) -> AsyncGenerator[bytes, None]:
+        self, address: GuestAddress, fn: Pull[T], timeout: float | None = None
+    ) -> AsyncGenerator[T, None]:
         """The same for a caller on another loop. Use it within `contextlib.aclosing`."""
         runtime = self._start()
         chunks = _Pulled(self._chunks(address, fn))
@@ -193,13 +195,13 @@ class GuestPool:
         async with call_deadline(timeout), self._start().sessions.lease(address) as session:
             return await fn(session)
 
-    async def _chunks(self, address: GuestAddress, fn: Pull) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, address: GuestAddress, fn: Pull[T]) -> AsyncGenerator[T, None]:
         async with self._start().sessions.lease(address) as session, closing_source(fn(session)) as source:
             async for chunk in source:
                 yield chunk
 
 
-def _result(pulling: Future[bytes | None], while_waiting: Callable[[], None]) -> bytes | None:
+def _result(pulling: Future[T | None], while_waiting: Callable[[], None]) -> T | None:
     try:
         while not wait([pulling], LOOK_SECONDS).done:
             while_waiting()
@@ -209,19 +211,19 @@ def _result(pulling: Future[bytes | None], while_waiting: Callable[[], None]) ->
     return pulling.result()
 
 
-async def _next(chunks: AsyncIterator[bytes], timeout: float | None) -> bytes | None:
+async def _next(chunks: AsyncIterator[T], timeout: float | None) -> T | None:
     async with call_deadline(timeout):
         return await anext(chunks, None)
 
 
-class _Pulled:
+class _Pulled(Generic[T]):
     """Chunks that are pulled from another loop. All methods run on the pool's loop."""
 
-    def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, chunks: AsyncGenerator[T, None]) -> None:
         self._chunks = chunks
         self._lock = asyncio.Lock()
 
-    async def take_chunk(self, timeout: float | None) -> bytes | None:
+    async def take_chunk(self, timeout: float | None) -> T | None:
         """The next chunk within `timeout` seconds, None at the end."""
         async with self._lock:
             return await _next(self._chunks, timeout)

@@ -13,8 +13,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from .asking import Answer
+from .output import StreamedOutput, StreamOptions
 from .terminal_contract import Terminal
 
 # Of a file that is replaced after those that expect some content, or before them.
@@ -127,6 +129,15 @@ class GuestSession(ABC):
         `stop_after`, a separator and a number: the command is ended, with code 0 and `truncated`, when its output has
         as many separators, or more than `max_output` bytes. Raises GuestCommandInvalid (no such program, user or
         directory).
+        """
+
+    @abstractmethod
+    def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
+        """As `execute`, with the output as it comes, and its exit code at last; the guest waits while none is taken.
+
+        The first part comes once the command runs; it is empty where nothing was written for START_SECONDS. A reader
+        that stops ends the command, with `grace`. Raises what `execute` does, GuestCommandInvalid before the first
+        part where the guest says so in START_SECONDS, and GuestOutputNotRead 5 seconds after the timeout.
         """
 
     async def execute_held(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
-async def closing_source(source: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+async def closing_source(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
     """As `contextlib.aclosing`, for iterators of which some are no generators.
 
     A generator that is only left keeps its file open until the garbage collector comes.

@@ -9,14 +9,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from posixpath import basename
-from typing import Any
+from typing import Any, Unpack
 
-from vmbackend.errors import (
-    GuestCommandInvalid,
-    GuestKitOutdated,
-    GuestPathInvalid,
-    GuestUnreachable,
-)
+from vmbackend.errors import GuestCommandInvalid, GuestKitOutdated, GuestPathInvalid, GuestUnreachable
 
 from . import changes, commands, kernel_files, listing, records, search, transfer, walks
 from .asking import Answer
@@ -29,11 +24,13 @@ from .hold.command import CommandStart, NotStarted
 from .hold.transport import ssh_opener
 from .left_out import MOST_BYTES
 from .listing import check_path, make_entry
+from .output import StreamedOutput, StreamOptions
 from .replacing import move_expected
 from .running import run_answering, run_remote
 from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from .sftp import FileChannel
 from .ssh_limits import CpuBudget
+from .streamed import stream_remote
 from .terminal import open_terminal
 from .terminal_contract import Terminal
 
@@ -98,6 +95,9 @@ class SSHGuestSession(GuestSession):
         except GuestKitOutdated:  # it is killed at once, as it was before the update
             remote = commands.build_command(self._kit, command, **fields)
         return await self._execute(remote, stdin, timeout, max_output, reserved=False, stop_after=stop_after)
+
+    def execute_streamed(self, command: Sequence[str] | str, **options: Unpack[StreamOptions]) -> StreamedOutput:
+        return stream_remote(self._commands, self._kit, command, options)
 
     async def execute_answering(
         self,

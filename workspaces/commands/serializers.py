@@ -6,13 +6,13 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import StrictChar, StrictFloat
+from common.fields import StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
 from workspaces.fields import CommandField, EnvField
 
 
 class ExecRequest(serializers.Serializer):
-    """A command to run to its end. A string is run by `sh -c`."""
+    """A command to run to its end. A string is run by `sh -c`. `stream`: its output comes as events while it runs."""
 
     cmd = CommandField()
     env = serializers.JSONField(required=False)
@@ -20,6 +20,7 @@ class ExecRequest(serializers.Serializer):
     user = StrictChar(required=False, max_length=64)
     timeout_seconds = StrictFloat(min_value=1, max_value=600, default=60)
     stdin = StrictChar(required=False, allow_blank=True, trim_whitespace=False, default="")
+    stream = StrictBoolean(default=False)
 
     def validate_env(self, value: Any) -> dict[str, str]:
         items = [{"key": key, "value": item} for key, item in value.items()] if isinstance(value, dict) else value

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from drf_spectacular.utils import extend_schema
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
 from common.async_views import AsyncViewSet, in_request_thread, run_to_end
 from common.openapi import refused
-from common.requests import validated
+from common.sse.response import stream_response
 from vmbackend.guest.deadlines import PLACE_SECONDS
-from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
+from vmbackend.guest.session import ExecResult
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
+from workspaces.commands.requested import Command, requested_command
 from workspaces.commands.serializers import ExecRequest, ExecResponse
-from workspaces.guests import address_of, call_guest
-from workspaces.requested import requested_workspace
+from workspaces.commands.streaming import CommandStream
+from workspaces.guests import call_guest
 
-# How much longer than its command an exec request may take.
-EXEC_SLACK_SECONDS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A checked request: what to run and where. `options` as `GuestSession.execute` takes them."""
-
-    account_id: str
-    address: GuestAddress
-    options: dict[str, Any]
-
-    @property
-    def seconds(self) -> float:
-        """The whole request's deadline."""
-        return float(self.options["timeout"]) + EXEC_SLACK_SECONDS
-
-    async def execute(self, session: GuestSession) -> ExecResult:
-        return await session.execute(**self.options)
+EVENTS = "text/event-stream"
+FRAMES = (
+    "With `stream`. Server-sent events, each with one JSON object on one line of `data`: `stdout` and `stderr` "
+    '(`{"data": "text"}`) as the command writes, then `exit` (`exit_code`, `duration_ms`, `timed_out`). A comment '
+    "`: heartbeat` after each 15 seconds without one. What fails after the beginning is the last event, `error`: the "
+    "body of an error and its `status` (`output_not_read`: the client did not read for 20 seconds after the timeout). "
+    "No stream ends without `exit` or `error`, but with its connection."
+)
+# tests/workspaces/test_command_streams.py sends it.
+EVENTS_EXAMPLE = (
+    'event: stdout\ndata: {"data":"one\\n"}\n\n'
+    'event: stderr\ndata: {"data":"two\\n"}\n\n'
+    'event: exit\ndata: {"exit_code":3,"duration_ms":12,"timed_out":false}\n\n'
+)
 
 
 class CommandsViewSet(AsyncViewSet):
@@ -47,7 +42,12 @@ class CommandsViewSet(AsyncViewSet):
     @extend_schema(
         request=ExecRequest,
         responses={
-            200: ExecResponse,
+            (200, "application/json"): ExecResponse,
+            (200, EVENTS): OpenApiResponse(
+                OpenApiTypes.STR,
+                description=FRAMES,
+                examples=[OpenApiExample("events", EVENTS_EXAMPLE, media_type=EVENTS)],
+            ),
             **refused(
                 {
                     400: "`validation_error`; `command_invalid`",
@@ -58,28 +58,20 @@ class CommandsViewSet(AsyncViewSet):
             ),
         },
     )
-    async def execute(self, request: ApiRequest, workspace_id: str) -> Response:
+    async def execute(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
         """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124).
 
         At most 1 MiB of each output is returned; `truncated` says whether there was more. The command
         continues if the client disconnects.
+
+        With `stream` the answer begins when the command runs, and is an event stream of its output, without a limit;
+        the command waits while its client does not read. It ends when its client disconnects, and when the credential
+        is revoked: it gets SIGTERM, and what is left after 2 seconds is killed. So it is at the timeout.
         """
-        command = await in_request_thread(_checked_command, request, workspace_id)
+        command = await in_request_thread(requested_command, request, workspace_id)
+        if command.is_streamed:
+            return stream_response(await CommandStream(command).begin())
         return Response(ExecResponse(await run_to_end(_run(command))).data)
-
-
-def _checked_command(request: ApiRequest, workspace_id: str) -> Command:
-    workspace = requested_workspace(request.user, workspace_id, whole=True)
-    data = validated(ExecRequest, request)
-    options = {
-        "command": data["cmd"],
-        "env": data.get("env"),
-        "working_dir": data.get("working_dir"),
-        "user": data.get("user"),
-        "stdin": data["stdin"].encode(),
-        "timeout": data["timeout_seconds"],
-    }
-    return Command(request.user.account.pk, address_of(workspace), options)
 
 
 async def _run(command: Command) -> ExecResult:

@@ -26,6 +26,11 @@ class Method:
         return next((flag.removeprefix("bearer=") for flag in self.flags if flag.startswith("bearer=")), "")
 
     @property
+    def left_out(self) -> frozenset[str]:
+        """Fields of the body that callers do not give."""
+        return frozenset(flag.removeprefix("without=") for flag in self.flags if flag.startswith("without="))
+
+    @property
     def placeholders(self) -> list[str]:
         """The names of the path's parameters, but for a sandbox's address."""
         return [name for name in re.findall(r"{(\w+)}", self.path) if name != "url"]

@@ -27,10 +27,13 @@ class Types:
         self.module_of: dict[str, str] = {}
         self._users: dict[str, str] = {}
         self._requested: set[str] = set()
+        self._left_out: dict[str, frozenset[str]] = {}  # fields, by the name of a body's schema
         for group in groups:
             for method in group.methods:
                 operation = description.operation(method)
                 user = f"{group.name}.{method.name}"
+                if method.left_out:
+                    self._left_out[reference_of(operation.body)] = method.left_out
                 self._add(operation.body, group.name, f"Body, or a part of it, of `{user}`.", requested=True)
                 self._add(operation.answer, group.name, f"Answer, or a part of one, of `{user}`.", requested=False)
 
@@ -94,7 +97,7 @@ class Types:
         required = set(schema.get("required", ()))
         fields = {}
         for field, inner in schema["properties"].items():
-            if field != "success":
+            if field != "success" and field not in self._left_out.get(name, ()):
                 written = self.written(inner, requested=is_requested)
                 fields[field] = written if field in required else f"NotRequired[{written}]"
         if any(keyword.iskeyword(field) or not field.isidentifier() for field in fields):

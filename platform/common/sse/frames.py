@@ -36,6 +36,11 @@ def frame(event_id: EventId, kind: str, data: str) -> bytes:
     return f"event: {kind}\nid: {event_id}\ndata: {data}\n\n".encode()
 
 
+def plain_frame(kind: str, value: Any) -> bytes:
+    """An event of a stream that no client can return to: it has no id."""
+    return f"event: {kind}\ndata: {one_line(value)}\n\n".encode()
+
+
 def comment(text: str) -> bytes:
     """A comment line: ignored by clients, readable in a log."""
     return b": " + " ".join(text.split()).encode("ascii", "replace") + b"\n\n"

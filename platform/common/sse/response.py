@@ -15,7 +15,12 @@ from common.sse.runtime import Reader, require_capacity, shared_runtime
 def event_stream(reader: Reader) -> StreamingHttpResponse:
     """Open a stream. Raises RateLimited. An open stream holds neither a thread nor a database connection."""
     require_capacity(reader)
-    response = StreamingHttpResponse(_body(reader), content_type="text/event-stream")
+    return stream_response(_body(reader))
+
+
+def stream_response(body: AsyncIterator[bytes]) -> StreamingHttpResponse:
+    """With the headers of an event stream: nothing on the way keeps, changes or collects it."""
+    response = StreamingHttpResponse(body, content_type="text/event-stream")
     response["Cache-Control"] = "no-cache, no-transform"
     response["X-Accel-Buffering"] = "no"
     return response

@@ -17,7 +17,7 @@ from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
 from sandboxes.level.terminal import services
 from sandboxes.level.terminal.serializers import SandboxCommandRequest, SandboxCommandResponse
 from sandboxes.level.terminal_page.responses import page_response
-from workspaces.commands.views import EXEC_SLACK_SECONDS
+from workspaces.commands.requested import EXEC_SLACK_SECONDS
 
 SHORT_OUTPUT = 8 * 1024  # bytes
 

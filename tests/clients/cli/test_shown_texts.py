@@ -19,7 +19,7 @@ from microvm.cli.terminal import Keyboard, SandboxTerminal
 from microvm.sockets import socket_address
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer, workspace
-from tests.clients.scripted_server import Script, ScriptedRequest, Step, scripted_server
+from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_stream, scripted_server
 
 CONTROLS = {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
 BAD_SECRETS = ["quinine x", "quinine\x00", "quinine\u00e4", "quin ine\tquinine"]
@@ -141,7 +141,14 @@ def test_input_that_no_request_takes_is_refused_before_it_is_sent(server: Script
     assert server.seen == []
 
 
-def test_ctrl_c_says_that_a_program_goes_on(server: Script, ws: Ws) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], b"The program is ended in the workspace"),
+        (["--json"], b"goes on in the workspace, for 90 seconds at most"),
+    ],
+)
+def test_ctrl_c_says_what_becomes_of_the_program(server: Script, ws: Ws, words: list[str], said: bytes) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def running(request: ScriptedRequest) -> None:
@@ -149,14 +156,42 @@ def test_ctrl_c_says_that_a_program_goes_on(server: Script, ws: Ws) -> None:
         ended.wait(30)
 
     server.steps = [running]
-    process = ws.process("exec", "--timeout", "90", "box", "sleep", "80")
+    process = ws.process("exec", *words, "--timeout", "90", "box", "sleep", "80")
     assert begun.wait(60)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=30)
     ended.set()
     assert (process.returncode, output) == (130, b"")
-    assert b"goes on in the workspace, for 90 seconds at most" in errors
+    assert said in errors
     assert b"Traceback" not in errors
+
+
+def test_output_of_a_program_is_there_as_it_comes(server: Script, ws: Ws) -> None:
+    may_end = threading.Event()
+
+    def running(request: ScriptedRequest) -> None:
+        command_stream(("stdout", {"data": "one\n"}))(request)
+        assert may_end.wait(60)
+        request.wfile.write(b'event: stderr\ndata: {"data": "two"}\n\n')
+        request.wfile.write(b'event: exit\ndata: {"exit_code": 4, "duration_ms": 1, "timed_out": true}\n\n')
+
+    server.steps = [running]
+    process = ws.process("exec", "--timeout", "7", "box", "make")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"one\n"
+    may_end.set()
+    output, errors = process.communicate(timeout=60)
+    assert (output, process.returncode) == (b"", 4)
+    assert errors.startswith(b"two")
+    assert b"killed after 7 seconds" in errors
+
+
+def test_a_connection_that_is_lost_while_a_program_runs_is_said_and_nothing_runs_twice(server: Script, ws: Ws) -> None:
+    server.steps = [command_stream(("stdout", {"data": "one\n"}), cut=True), command_stream(command_end())]
+    found = ws.run("exec", "box", "make")
+    assert (found.exit_code, found.stdout) == (125, "one\n")
+    assert "The connection was lost while the command ran" in found.stderr
+    assert len(server.seen) == 1
 
 
 def test_results_go_to_stdout_and_all_else_to_stderr(server: Script, ws: Ws) -> None:

@@ -1,6 +1,7 @@
 """Python client of the micro-VM workspace platform."""
 
 from microvm.aio.client import AsyncMicrovm
+from microvm.commands import CommandExit, CommandOutput
 from microvm.credentials import AccessTokens
 from microvm.errors import ApiError, ConnectionFailed, MicrovmError, WaitTimeout
 from microvm.retries import Retries
@@ -10,6 +11,8 @@ __all__ = [
     "AccessTokens",
     "ApiError",
     "AsyncMicrovm",
+    "CommandExit",
+    "CommandOutput",
     "ConnectionFailed",
     "Microvm",
     "MicrovmError",

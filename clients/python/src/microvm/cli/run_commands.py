@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ from microvm.cli.printable import printable
 from microvm.cli.session import Session, command
 from microvm.cli.ssh import SshOptions, run_ssh
 from microvm.cli.terminal import Keyboard, open_sandbox_terminal
+from microvm.commands import CommandExit
+from microvm.errors import ConnectionFailed
 from microvm.types.logs import LogEntry
 
 MOST_STDIN = 6 << 20  # bytes; a request has 10 MiB at most, and JSON escapes some
@@ -72,8 +75,8 @@ def execute_program(
 ) -> int:
     """Run a program in a workspace to its end, and exit with its code.
 
-    Its output comes at its end, 1 MiB of each stream at most. `ws ssh` runs one with its output as it comes.
-    Ctrl-C ends the wait and not the program, which has until its timeout.
+    Its output comes while it runs; Ctrl-C ends the program, too. With --json the whole result comes at its end, with
+    1 MiB of each stream at most, and Ctrl-C ends only the wait.
     """
     words = program[1:] if program[0] == "--" else program
     body: dict[str, Any] = {"cmd": words, "timeout_seconds": timeout}
@@ -82,23 +85,46 @@ def execute_program(
     body |= {"user": user} if user else {}
     body |= {"stdin": _text_of_stdin()} if stdin else {}
     found = session.workspace(workspace)
+    return _show_result(session, found, body) if session.output.as_json else _show_output(session, found, body)
+
+
+def _show_result(session: Session, workspace: str, body: dict[str, Any]) -> int:
+    """The result as JSON. Returns its exit code."""
     try:
-        result = session.client.workspaces.exec(found, **body)
+        result = session.client.workspaces.exec(workspace, **body)
     except KeyboardInterrupt:
-        session.output.warn(f"The program goes on in the workspace, for {timeout:g} seconds at most.")
+        session.output.warn(f"The program goes on in the workspace, for {body['timeout_seconds']:g} seconds at most.")
         raise
-    if session.output.as_json:
-        session.output.show_json(result)
-        return result["exit_code"]
-    sys.stdout.write(result["stdout"])
-    sys.stdout.flush()
-    sys.stderr.write(result["stderr"])
-    sys.stderr.flush()
-    if result["truncated"]:
-        session.output.warn("The output was cut off at 1 MiB.")
-    if result["timed_out"]:
-        session.output.warn(f"The program was killed after {body['timeout_seconds']:g} seconds.")
+    session.output.show_json(result)
     return result["exit_code"]
+
+
+def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
+    """The output as it comes. Returns the program's exit code; where this ends early, the service ends the program."""
+    sinks, is_begun = {"stdout": sys.stdout, "stderr": sys.stderr}, False
+    try:
+        with closing(session.client.workspaces.exec_stream(workspace, **body)) as events:
+            for event in events:
+                if isinstance(event, CommandExit):
+                    return _exit_code(session, event, body["timeout_seconds"])
+                sinks[event.stream].write(event.text)
+                sinks[event.stream].flush()
+                is_begun = True
+    except KeyboardInterrupt:
+        session.output.warn("The program is ended in the workspace.")
+        raise
+    except ConnectionFailed as error:
+        if not is_begun:
+            raise
+        hint = "The program is ended in the workspace; a workload outlives connections."
+        raise CommandError(str(error), hint) from None
+    raise CommandError("The stream ended without an exit code.")
+
+
+def _exit_code(session: Session, end: CommandExit, timeout: float) -> int:
+    if end.timed_out:
+        session.output.warn(f"The program was killed after {timeout:g} seconds.")
+    return end.exit_code
 
 
 def open_ssh(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Unpack
 from uuid import uuid4
 
-from microvm.errors import WaitTimeout
+import httpx
+
+from microvm.addresses import quoted
+from microvm.commands import CommandEvent, CommandExit, command_event
+from microvm.errors import ConnectionFailed, WaitTimeout
+from microvm.events import EventParser, StreamPlace
 from microvm.retries import Sending
 from microvm.sync.group import LONG
 from microvm.sync.routes.workspaces import WorkspaceRoutes
 from microvm.sync.waiting import sleep
-from microvm.types.workspaces import CreateRequest, Provisioning, Workspace
+from microvm.types.workspaces import CreateRequest, ExecRequest, Provisioning, Workspace
+
+# Seconds without a byte: a machine may take 60 until it has a place for a command, and then there are heartbeats.
+SILENCE = 120.0
 
 
 class Workspaces(WorkspaceRoutes):
@@ -55,3 +63,28 @@ class Workspaces(WorkspaceRoutes):
             if monotonic() + interval > end:
                 raise WaitTimeout(f"Workspace {workspace} is not ready after {timeout:g} seconds.")
             sleep(interval)
+
+    def exec_stream(self, workspace: str, **body: Unpack[ExecRequest]) -> Generator[CommandEvent, None, None]:
+        """Run a command, with its output as it comes: `CommandOutput` each time, and `CommandExit` at last.
+
+        The command waits while none is taken, and ends with its stream: close it to stop early (`contextlib.closing`,
+        of coroutines `contextlib.aclosing`). It is not sent again once it may run. Raises ApiError, also where
+        something fails while it runs, and ConnectionFailed where the connection is lost, which ends the command.
+        """
+        path, headers = f"/workspace/{quoted(workspace)}/exec", {"Accept": "text/event-stream"}
+        sending = Sending("POST", path, body={**body, "stream": True}, headers=headers, timeout=SILENCE)
+        parser = EventParser(StreamPlace())
+        try:
+            with self._transport.opened(sending) as response:
+                if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                    raise ConnectionFailed("The service has no streams of commands: it is older than this client.")
+                for part in response.iter_bytes():
+                    for event in parser.events_in(part):
+                        found = command_event(event)
+                        if found is not None:
+                            yield found
+                        if isinstance(found, CommandExit):
+                            return
+        except httpx.TransportError as error:
+            raise ConnectionFailed(f"The connection was lost while the command ran: {error}") from error
+        raise ConnectionFailed("The service ended the connection while the command ran.")

@@ -1,0 +1,95 @@
+"""Commands of the Python client with output as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+
+import pytest
+
+from microvm import ApiError, AsyncMicrovm, CommandExit, CommandOutput, ConnectionFailed, Microvm, Retries
+from tests.clients.scripted_server import ScriptedRequest, command_end, command_stream, scripted_server
+
+FAST = Retries(attempts=3, first_wait=0.001)
+OUT, ERR = ("stdout", {"data": "one\n"}), ("stderr", {"data": "two\n"})
+
+
+def client_at(url: str) -> Microvm:
+    return Microvm(url, client_id="id", client_secret="secret", retries=FAST)
+
+
+def test_events_are_typed_and_the_exit_code_is_the_last() -> None:
+    with (
+        scripted_server(command_stream(OUT, ERR, ("later", {}), command_end(3))) as script,
+        client_at(script.url) as client,
+    ):
+        events = list(client.workspaces.exec_stream("the/box", cmd=["make"], timeout_seconds=5))
+    assert events == [CommandOutput("stdout", "one\n"), CommandOutput("stderr", "two\n"), CommandExit(3, 5, False)]
+    assert script.seen[0][:2] == ("POST", "/workspace/the%2Fbox/exec")
+    assert script.seen[0][2]["accept"] == "text/event-stream"
+
+
+def test_coroutines_have_the_same() -> None:
+    async def events_of(url: str) -> list[CommandOutput | CommandExit]:
+        async with AsyncMicrovm(url, client_id="i", client_secret="s", retries=FAST) as client:
+            return [event async for event in client.workspaces.exec_stream("box", cmd="make")]
+
+    with scripted_server(command_stream(OUT, command_end())) as script:
+        assert asyncio.run(events_of(script.url)) == [CommandOutput("stdout", "one\n"), CommandExit(0, 5, False)]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_lost_connection_is_an_error_and_nothing_is_sent_again(cut: bool) -> None:
+    with (
+        scripted_server(command_stream(OUT, cut=cut), command_stream(command_end())) as script,
+        client_at(script.url) as client,
+    ):
+        events = client.workspaces.exec_stream("box", cmd="make")
+        assert next(events) == CommandOutput("stdout", "one\n")
+        with pytest.raises(ConnectionFailed, match="while the command ran"):
+            next(events)
+        assert len(script.seen) == 1
+
+
+def test_an_error_while_it_runs_is_that_of_the_service() -> None:
+    error = {"success": False, "code": "VM_UNAVAILABLE", "message": "It is gone.", "status": 503}
+    with scripted_server(command_stream(OUT, ("error", error))) as script, client_at(script.url) as client:
+        events = client.workspaces.exec_stream("box", cmd="make")
+        next(events)
+        with pytest.raises(ApiError, match="It is gone") as raised:
+            next(events)
+    assert (raised.value.code, raised.value.status) == ("VM_UNAVAILABLE", 503)
+
+
+def test_a_refusal_before_it_runs_is_raised_and_too_many_are_tried_again() -> None:
+    def busy(request: ScriptedRequest) -> None:
+        request.answer(429, {"Content-Length": "0", "Retry-After": "0"})
+
+    def invalid(request: ScriptedRequest) -> None:
+        body = json.dumps({"code": "command_invalid", "message": "There is no such program."}).encode()
+        request.answer(400, {"Content-Length": str(len(body))}, body)
+
+    with scripted_server(busy, invalid) as script, client_at(script.url) as client:
+        with pytest.raises(ApiError, match="no such program"):
+            next(client.workspaces.exec_stream("box", cmd="make"))
+        assert len(script.seen) == 2
+
+
+def test_a_service_without_such_streams_is_said() -> None:
+    def older(request: ScriptedRequest) -> None:
+        request.answer(200, {"Content-Type": "application/json", "Content-Length": "2"}, b"{}")
+
+    with (
+        scripted_server(older) as script,
+        client_at(script.url) as client,
+        pytest.raises(ConnectionFailed, match="older than this client"),
+    ):
+        next(client.workspaces.exec_stream("box", cmd="make"))
+
+
+def test_the_caller_may_stop_early() -> None:
+    with scripted_server(command_stream(OUT, OUT, command_end())) as script, client_at(script.url) as client:
+        with closing(client.workspaces.exec_stream("box", cmd="make")) as events:
+            assert next(events) == CommandOutput("stdout", "one\n")
+        assert len(script.seen) == 1

@@ -1,0 +1,40 @@
+"""The output of a command as it comes: parts of both streams, then its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+StreamName = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """What a command wrote to one of its streams; `data` may be empty in the first part."""
+
+    stream: StreamName
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommandExit:
+    """The end of a command; fields as those of `ExecResult`."""
+
+    exit_code: int
+    duration_ms: int
+    timed_out: bool
+
+
+StreamedOutput = AsyncIterator[OutputPart | CommandExit]
+
+
+class StreamOptions(TypedDict, total=False):
+    """How a command with streamed output runs: as the parameters of `GuestSession.execute`."""
+
+    env: Mapping[str, str] | None
+    working_dir: str | None
+    user: str | None
+    stdin: bytes
+    timeout: float
+    grace: float

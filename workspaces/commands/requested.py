@@ -1,0 +1,59 @@
+"""What a request to run a command asks for, checked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from accounts.authentication import ApiRequest
+from common.requests import validated
+from vmbackend.guest.output import CommandExit, OutputPart
+from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
+from workspaces.commands.serializers import ExecRequest
+from workspaces.guests import address_of
+from workspaces.requested import requested_workspace
+from workspaces.streams.grants import StreamGrant, grant_of
+
+# How much longer than its command an exec request may take.
+EXEC_SLACK_SECONDS = 20
+# Between SIGTERM and SIGKILL, for a command whose output is streamed.
+GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A checked request: what to run and where. `options` as `GuestSession.execute` takes them."""
+
+    account_id: str
+    address: GuestAddress
+    grant: StreamGrant
+    options: dict[str, Any]
+    is_streamed: bool
+
+    @property
+    def seconds(self) -> float:
+        """The whole request's deadline."""
+        return float(self.options["timeout"]) + EXEC_SLACK_SECONDS
+
+    async def execute(self, session: GuestSession) -> ExecResult:
+        return await session.execute(**self.options)
+
+    def stream(self, session: GuestSession) -> AsyncIterator[OutputPart | CommandExit]:
+        return session.execute_streamed(**self.options, grace=GRACE_SECONDS)
+
+
+def requested_command(request: ApiRequest, workspace_id: str) -> Command:
+    """Counts as a use of the workspace. Raises ValidationError, NotFound, VmNotRunning."""
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    data = validated(ExecRequest, request)
+    options = {
+        "command": data["cmd"],
+        "env": data.get("env"),
+        "working_dir": data.get("working_dir"),
+        "user": data.get("user"),
+        "stdin": data["stdin"].encode(),
+        "timeout": data["timeout_seconds"],
+    }
+    grant = grant_of(request.user, workspace)
+    return Command(request.user.account.pk, address_of(workspace), grant, options, data["stream"])

@@ -1,0 +1,140 @@
+"""A command whose output is an event stream.
+
+A task of its own runs the command and has one part of the output on its way to the client at most; the guest waits
+while it is not taken. So what the command takes (its place, the guest's connection) is given back at its deadline, also
+where the client does not read and the response waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from codecs import getincrementaldecoder
+from collections.abc import AsyncIterator
+
+from common.connections import release_thread
+from common.errors import DomainError, Unauthorized
+from common.responses import as_domain_error, error_body
+from common.sse.frames import HEARTBEAT, HEARTBEAT_SECONDS, plain_frame
+from common.sse.watched_grants import watched_grant
+from common.stream_clients import EVENTS, client_open
+from vmbackend.guest.deadlines import PLACE_SECONDS
+from vmbackend.guest.output import CommandExit, OutputPart, StreamName
+from workspaces import last_used
+from workspaces.commands.capacity import command_place
+from workspaces.commands.requested import Command
+from workspaces.guests import take_parts
+from workspaces.streams.grants import revoked_grants
+
+# After a part of fewer bytes the next one is not asked for at once: it has more, and events are not as many.
+SMALL_BYTES = 4096
+PAUSE_SECONDS = 0.01
+
+Item = OutputPart | CommandExit | DomainError
+
+
+class CommandStream:
+    """One command and the stream of its output. Belongs to one event loop."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._items: asyncio.Queue[Item] = asyncio.Queue()
+        self._room = asyncio.Semaphore(1)  # for what the client has not taken yet, but for an error at the end
+        self._revoked = ""
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> AsyncIterator[bytes]:
+        """The response's body, once the command runs. Raises RateLimited and the errors of `take_parts`.
+
+        A caller that is cancelled ends the command.
+        """
+        self._task = asyncio.ensure_future(self._serve())
+        _running.add(self._task)  # the loop holds tasks weakly
+        self._task.add_done_callback(_running.discard)
+        try:
+            first = await self._items.get()
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        if isinstance(first, DomainError):
+            raise first
+        return self._body(first, self._task)
+
+    async def _serve(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if not self._revoked:
+                raise
+            self._items.put_nowait(Unauthorized(f"The stream ends: {self._revoked}."))
+        except Exception as exc:
+            self._items.put_nowait(as_domain_error(exc))
+
+    async def _run(self) -> None:
+        command = self._command
+        with command_place(command.account_id):
+            async with (
+                last_used.in_use_async(command.address.machine_id, command.seconds + PLACE_SECONDS),
+                watched_grant(command.grant, revoked_grants, self._end),
+            ):
+                await take_parts(command.address, command.stream, self._put, command.seconds)
+
+    def _end(self, reason: str) -> None:
+        self._revoked = reason
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _put(self, item: Item) -> None:
+        await self._room.acquire()
+        self._items.put_nowait(item)
+        if isinstance(item, OutputPart) and 0 < len(item.data) < SMALL_BYTES:
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _body(self, item: Item, task: asyncio.Task[None]) -> AsyncIterator[bytes]:
+        release_thread()  # the first place that runs after the last middleware
+        events = OutputEvents()
+        try:
+            with client_open(EVENTS):
+                while True:
+                    for text in events.texts_of(item):
+                        yield text
+                    if not isinstance(item, OutputPart):
+                        return
+                    self._room.release()
+                    while (found := await self._next()) is None:
+                        yield HEARTBEAT
+                    item = found
+        finally:
+            task.cancel()
+
+    async def _next(self) -> Item | None:
+        """None where nothing comes for HEARTBEAT_SECONDS."""
+        try:
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                return await self._items.get()
+        except TimeoutError:
+            return None
+
+
+class OutputEvents:
+    """The events of one command. A character whose bytes come apart is in one event, with its last byte."""
+
+    def __init__(self) -> None:
+        make = getincrementaldecoder("utf-8")
+        self._decoders = {"stdout": make("replace"), "stderr": make("replace")}
+
+    def texts_of(self, item: Item) -> list[bytes]:
+        """As the client is sent them."""
+        if isinstance(item, OutputPart):
+            return self._output(item.stream, item.data)
+        rest = [text for name in ("stdout", "stderr") for text in self._output(name, b"", final=True)]
+        if isinstance(item, DomainError):
+            return [*rest, plain_frame("error", {**error_body(item), "status": item.status})]
+        ended = {"exit_code": item.exit_code, "duration_ms": item.duration_ms, "timed_out": item.timed_out}
+        return [*rest, plain_frame("exit", ended)]
+
+    def _output(self, name: StreamName, data: bytes, *, final: bool = False) -> list[bytes]:
+        text = self._decoders[name].decode(data, final)
+        return [plain_frame(name, {"data": text})] if text else []
+
+
+_running: set[asyncio.Task[None]] = set()
