@@ -118,7 +118,8 @@ def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
             raise
         hint = "The program is ended in the workspace; a workload outlives connections."
         raise CommandError(str(error), hint) from None
-    raise CommandError("The stream ended without an exit code.")
+    hint = "The program is ended in the workspace. `ws profiles` shows the address: is the platform there?"
+    raise CommandError("The stream ended without an exit code.", hint)
 
 
 def _exit_code(session: Session, end: CommandExit, timeout: float) -> int:
