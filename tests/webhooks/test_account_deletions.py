@@ -157,7 +157,7 @@ def test_a_deletion_and_what_writes_outcomes_do_not_wait_for_each_other(
     assert nothing_is_left()
 
 
-def test_a_request_that_comes_to_its_account_after_the_deletion_gets_404(
+def test_a_request_that_comes_to_its_account_after_the_deletion_is_refused(
     api: Caller, elsewhere: Callable[[Callable[[], object]], Future[object]]
 ) -> None:
     subscribe(api.account)
@@ -169,6 +169,7 @@ def test_a_request_that_comes_to_its_account_after_the_deletion_gets_404(
             elsewhere(lambda: api.post("/namespaces/team/suspend")),
         ]
         until(lambda: waits_for_a_lock(len(answers)))
-    for answer in answers:
-        assert_error(answer.result(120), 404, "not_found")
+    subscribed, suspended = (answer.result(120) for answer in answers)
+    assert_error(subscribed, 401, "unauthorized")
+    assert_error(suspended, 404, "not_found")
     assert nothing_is_left()
