@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,9 @@ import pytest
 from microvm.cli.profiles import Profile, ProfileStore
 from tests.clients.cli.runner import PROGRAM, Ws
 from tests.clients.cli.test_commands import answer, workspace
-from tests.clients.scripted_server import Script, command_end, command_stream, scripted_server
+from tests.clients.scripted_server import Script, command_end, command_stream
 
 EMPTY = answer(200, {"success": True, "workspaces": []})
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
 
 
 @pytest.fixture

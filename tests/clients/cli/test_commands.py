@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from microvm.errors import error_of
 from microvm.sync.client import Microvm
 from microvm.types.ssh import Ssh
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
-from tests.clients.scripted_server import Script, ScriptedRequest, Step, scripted_server
+from tests.clients.scripted_server import Script, ScriptedRequest, Step
 
 HOSTILE = "a\x1b]0;title\x07\x1b[31m\rb\u202ec\x9b2J\nnext"
 
@@ -47,12 +46,6 @@ def workspace(**fields: Any) -> dict[str, Any]:
         "id": "ws_1", "slug": "box", "name": "box", "status": "running", "image": "tiny", "created_at": "2026-11-01",
         "resources": {"cpus": 1, "memory_mb": 128, "disk_size_mb": 64}, **fields,
     }  # fmt: skip
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
 
 
 @pytest.fixture

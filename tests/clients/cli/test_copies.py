@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,6 @@ from tests.clients.cli.runner import Ws
 from tests.clients.cli.test_hostile import listing, refused
 from tests.clients.scripted_server import Script, scripted_server
 from tests.clients.test_transfers import CONTENT, file_of
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
-
-
-@pytest.fixture
-def ws(server: Script, tmp_path: Path) -> Ws:
-    return Ws(tmp_path / "config", {"MICROVM_URL": server.url, "MICROVM_TOKEN": "t"})
 
 
 def test_nothing_of_another_kind_is_replaced_in_a_folder(server: Script, ws: Ws, tmp_path: Path) -> None:

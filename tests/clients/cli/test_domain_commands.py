@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,9 @@ import pytest
 from microvm.cli import domain_commands
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer
-from tests.clients.scripted_server import Script, ScriptedRequest, Step, scripted_server
+from tests.clients.scripted_server import Script, ScriptedRequest, Step
 
 NAME = "shop.example.com"
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
 
 
 @pytest.fixture

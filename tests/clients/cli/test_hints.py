@@ -15,7 +15,7 @@ from microvm.cli.failures import failure_of
 from microvm.errors import ConnectionFailed, WaitTimeout, error_of
 from tests.clients.cli.runner import SOURCES, Ws
 from tests.clients.cli.test_commands import answer
-from tests.clients.scripted_server import Script, ScriptedRequest, scripted_server
+from tests.clients.scripted_server import Script, ScriptedRequest
 
 ERRORS: list[BaseException] = [
     *(error_of(status, b"{}") for status in (200, 400, 401, 402, 403, 404, 405, 409, 413, 429, 500, 503)),
@@ -51,17 +51,6 @@ def test_every_error_of_a_command_is_made_with_a_hint() -> None:
         if len(call.args) < 2 or (isinstance(call.args[1], ast.Constant) and not call.args[1].value)
     ]
     assert empty == []
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
-
-
-@pytest.fixture
-def ws(server: Script, tmp_path: Path) -> Ws:
-    return Ws(tmp_path / "config", {"MICROVM_URL": server.url, "MICROVM_TOKEN": "the-token"})
 
 
 def test_a_search_of_sandboxes_is_refused_and_not_left_out(server: Script, ws: Ws) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,6 @@ from tests.clients.test_transfers import CONTENT, file_of, rest_of, stored
 
 CONTROLS = {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
 FAST = Retries(attempts=3, first_wait=0.001)
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,10 @@ from microvm.cli.terminal import Keyboard, SandboxTerminal
 from microvm.sockets import socket_address
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer, workspace
-from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_stream, scripted_server
+from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_stream
 
 CONTROLS = {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
 BAD_SECRETS = ["quinine x", "quinine\x00", "quinine\u00e4", "quin ine\tquinine"]
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
-
-
-@pytest.fixture
-def ws(server: Script, tmp_path: Path) -> Ws:
-    return Ws(tmp_path / "config", {"MICROVM_URL": server.url, "MICROVM_TOKEN": "the-token"})
 
 
 def logs(line: str) -> Step:
