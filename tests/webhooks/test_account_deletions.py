@@ -48,8 +48,9 @@ def elsewhere() -> Iterator[Callable[[Callable[[], object]], Future[object]]]:
 
 
 def waits_for_a_lock(number: int = 1) -> bool:
-    """Whether as many connections do. Within a transaction the server shows what it showed first, until it is cleared."""
+    """Whether as many connections do."""
     with connection.cursor() as cursor:
+        # Within a transaction the server shows what it showed first.
         cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         return bool(cursor.fetchone()[0] >= number)

@@ -35,7 +35,7 @@ def plan_of(sql: str) -> list[str]:
 
 
 def _refresh_statistics(cursor: CursorWrapper) -> None:
-    """The server analyzes what other tests committed, when it likes, and their rows leave indexes of different sizes: the
+    """The server analyzes what other tests committed, when it likes, and their rows leave indexes of other sizes: the
     plan would be that of these.
     """
     cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what is not checked yet refuses the next statement
