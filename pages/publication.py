@@ -8,7 +8,6 @@ it with a row locked would let all who want to write wait.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
@@ -18,6 +17,7 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.models import Account
+from common.sweeps import rows_in_turn
 from pages.models import Page, PageDeploy, PageRelease
 from pages.releases import reconcile
 from pages.releases.errors import StoreError
@@ -168,14 +168,8 @@ def publications_continue() -> int:
 
     Each is tried once: those that cannot be applied now keep no other from it.
     """
-    end, done, after = time.monotonic() + CONTINUE_SECONDS, 0, ""
-    while stale := list(Page.objects.filter(is_stale=True, pk__gt=after).order_by("pk")[:BATCH]):
-        for page in stale:
-            done += publish_page(page)
-        after = stale[-1].pk
-        if time.monotonic() >= end:
-            break
-    return done
+    stale = rows_in_turn(Page.objects.filter(is_stale=True), batch=BATCH, seconds=CONTINUE_SECONDS)
+    return sum(publish_page(page) for page in stale)
 
 
 def files_reconcile() -> list[str]:

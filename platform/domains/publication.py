@@ -16,6 +16,7 @@ from django.db import transaction
 
 from certificates.selectors import active_names, is_active
 from common.commits import call_after_commit
+from common.sweeps import rows_in_turn
 from domains import hooks
 from domains.models import CustomDomain, DomainName, TargetKind
 from edge.domain_files import PORT, WWW, DomainFiles, is_name, kind_link, page_link
@@ -23,6 +24,8 @@ from edge.domain_files import PORT, WWW, DomainFiles, is_name, kind_link, page_l
 logger = logging.getLogger(__name__)
 
 BATCH = 500
+# Of one look of the worker; it begins the next one after a few seconds.
+CONTINUE_SECONDS = 20.0
 
 
 def domain_files() -> DomainFiles:
@@ -99,9 +102,9 @@ def certificate_mark(name: str, present: bool) -> None:
 
 
 def names_continue() -> int:
-    """Apply the rows that a process has changed and not applied. Returns how many."""
-    stale = DomainName.objects.filter(is_stale=True).order_by("pk").values_list("pk", flat=True)
-    return _publish_names(list(stale[:BATCH]))
+    """Apply the rows that a process has changed and not applied, as many as there is time for. Returns how many."""
+    stale = rows_in_turn(DomainName.objects.filter(is_stale=True), batch=BATCH, seconds=CONTINUE_SECONDS)
+    return sum(_publish(row.name) for row in stale)
 
 
 def names_reconcile() -> list[str]:

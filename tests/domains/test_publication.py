@@ -109,6 +109,27 @@ def test_what_could_not_be_applied_is_applied_later(
     assert publication.names_continue() == 0
 
 
+def test_names_that_cannot_be_applied_keep_no_others_from_it(
+    api: Caller, page: Any, files: DomainFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "BATCH", 2)
+    names = [f"{letter}.example.com" for letter in "abcdefg"]
+    DomainName.objects.bulk_create(DomainName(name=name, is_stale=True) for name in names)
+    tried = []
+
+    def apply(name: str) -> None:
+        tried.append(name)
+        if name in names[:4]:
+            raise OSError(13, "Permission denied")
+
+    monkeypatch.setattr(publication, "name_publish", apply)
+    assert publication.names_continue() == 3
+    assert tried == names
+    monkeypatch.setattr(publication, "CONTINUE_SECONDS", 0.0)
+    assert publication.names_continue() == 0
+    assert tried == [*names, *names[:2]]
+
+
 def _full_disk(*args: Any) -> bool:
     raise OSError(28, "No space left on device")
 
