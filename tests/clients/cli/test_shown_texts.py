@@ -15,7 +15,7 @@ import pytest
 from microvm.cli.failures import CommandError
 from microvm.cli.run_commands import MOST_STDIN
 from microvm.cli.terminal import Keyboard, SandboxTerminal
-from microvm.sockets import socket_address
+from microvm.sockets import TerminalPlace, socket_address
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer, workspace
 from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_stream
@@ -62,7 +62,7 @@ def test_a_traceback_that_was_asked_for_has_no_secret(server: Script, ws: Ws) ->
 
 @pytest.mark.parametrize("url", ["/s/sbx_1", "http://"])
 def test_an_address_that_is_none_does_not_show_the_token_in_it(url: str) -> None:
-    terminal = SandboxTerminal(socket_address(url, "sbt_quinine"), Keyboard(0, 1), None, None)
+    terminal = SandboxTerminal(socket_address(url, "sbt_quinine"), Keyboard(0, 1), TerminalPlace({}))
     with pytest.raises(CommandError) as error:
         asyncio.run(terminal._show_output())
     assert "quinine" not in str(error.value)

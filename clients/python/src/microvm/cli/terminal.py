@@ -16,9 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.tty import RESET, EscapeReader, raw_mode, terminal_size
-from microvm.errors import error_of
+from microvm.errors import TerminalRefused
 from microvm.sockets import (
-    ACKNOWLEDGED_AT,
     FIRST_WAIT,
     GOING_AWAY,
     INPUT_PIECE,
@@ -26,6 +25,8 @@ from microvm.sockets import (
     MOST_MESSAGE,
     PATIENCE,
     TOKEN_ENDED,
+    TerminalPlace,
+    lasting_error,
     socket_address,
 )
 
@@ -69,13 +70,15 @@ def open_sandbox_terminal(
 
     Raises ApiError, CommandError. The terminal here is as it was before, whatever happens.
     """
-    made = SandboxTerminal(socket_address(url, token), keyboard, attach, program)
+    cols, rows = terminal_size(keyboard.sink)
+    wanted = {"cols": cols, "rows": rows, **({"command": program} if program else {})}
+    made = SandboxTerminal(socket_address(url, token), keyboard, TerminalPlace(wanted, attach))
     try:
         with raw_mode(keyboard.source):
             code = asyncio.run(made.run())
     except Left:
-        if made.id is not None:
-            say(f"Left the terminal, which goes on for ten minutes: ws terminal --attach {made.id}")
+        if made.place.id is not None:
+            say(f"Left the terminal, which goes on for ten minutes: ws terminal --attach {made.place.id}")
         return 0
     finally:
         _write_all(keyboard.sink, RESET)
@@ -86,14 +89,11 @@ def open_sandbox_terminal(
 
 @dataclass
 class SandboxTerminal:
-    """`id` and `received`, the offset of the next byte of output, are what a new connection goes on with."""
+    """`place` is what a new connection goes on with."""
 
     address: str
     keyboard: Keyboard
-    id: int | None
-    program: str | None
-    received: int = 0
-    _unacknowledged: int = 0
+    place: TerminalPlace
     _waiting: bytearray = field(default_factory=bytearray)
     _escapes: EscapeReader = field(default_factory=EscapeReader)
     _socket: ClientConnection | None = None
@@ -171,7 +171,11 @@ class SandboxTerminal:
             except InvalidURI:  # its text has the address, and that the token
                 raise CommandError("The address of the sandbox is none of a WebSocket.", ADDRESSES) from None
             except InvalidStatus as refused:
-                _raise_for_refusal(refused)
+                if lasting := lasting_error(refused):
+                    raise lasting from refused
+            except TerminalRefused as refused:
+                text = REFUSED.get(refused.code, refused.message)
+                raise CommandError(text, "Open a new one: ws terminal", ExitCode.CONFLICT) from refused
             except ConnectionClosed as closed:
                 _raise_for_close(closed)
             except (OSError, InvalidHandshake, TimeoutError) as error:
@@ -183,7 +187,7 @@ class SandboxTerminal:
         return None
 
     async def _use_connection(self, socket: ClientConnection) -> None:
-        """Until it ends. Raises ConnectionClosed, Ended, CommandError."""
+        """Until it ends. Raises ConnectionClosed, Ended, TerminalRefused."""
         sender = None
         try:
             await self._attach(socket)
@@ -200,55 +204,25 @@ class SandboxTerminal:
                     await sender
 
     async def _attach(self, socket: ClientConnection) -> None:
-        cols, rows = terminal_size(self.keyboard.sink)
-        if self.id is None:
-            body: dict[str, Any] = {"action": "terminal_create", "cols": cols, "rows": rows}
-            body |= {"command": self.program} if self.program else {}
-        else:
-            body = {"action": "terminal_attach", "id": self.id, "offset": self.received}
-        self._unacknowledged = 0
-        await socket.send(json.dumps({**body, "ack": True, "requestId": "ws"}))
-        while True:
-            message = await socket.recv()
-            if isinstance(message, bytes):
-                await self._take_message(socket, message)
-                continue
-            found = json.loads(message)
-            if found.get("type") in ("terminal_created", "terminal_attached"):
-                await self._take_place(found)
-                break
-            await self._take_message(socket, message)
-        await socket.send(json.dumps({"a": "r", "id": self.id, "cols": cols, "rows": rows}))
-
-    async def _take_place(self, found: dict[str, Any]) -> None:
-        self.id = int(found["terminalId"])
-        if found["type"] == "terminal_attached":
-            self.received, self._unacknowledged = int(found["offset"]), 0
-            if found.get("skipped"):
-                self._show_note(f"{int(found['skipped'])} bytes of output are lost")
+        await socket.send(self.place.first_message())
+        while not self.place.is_begun_by(message := await socket.recv()):
+            pass
+        self._show_skipped(message)
+        await self._send_size(socket, terminal_size(self.keyboard.sink))
 
     async def _take_message(self, socket: ClientConnection, message: str | bytes) -> None:
-        if isinstance(message, bytes):
-            if message[:1] == bytes([self.id or 0]):
-                await self._write_output(socket, message[1:])
-            return
-        found = json.loads(message)
-        kind = found.get("type")
-        if kind == "terminal_exited" and found.get("terminalId") == self.id:
-            raise Ended(_exit_code(found))
-        if kind == "terminal_attached" and found.get("terminalId") == self.id:
-            await self._take_place(found)
-        if kind == "terminal_error" and found.get("requestId") == "ws":
-            text = REFUSED.get(found.get("code", ""), str(found.get("message", "")))
-            raise CommandError(text, "Open a new one: ws terminal", ExitCode.CONFLICT)
+        self._show_skipped(message)
+        part = self.place.output_in(message)
+        if part:
+            await asyncio.to_thread(_write_all, self.keyboard.sink, part)
+            if (done := self.place.acknowledgement(len(part))) is not None:
+                await socket.send(done)
+        if self.place.is_ended:
+            raise Ended(_exit_code(self.place))
 
-    async def _write_output(self, socket: ClientConnection, data: bytes) -> None:
-        await asyncio.to_thread(_write_all, self.keyboard.sink, data)
-        self.received += len(data)
-        self._unacknowledged += len(data)
-        if self._unacknowledged >= ACKNOWLEDGED_AT:
-            done, self._unacknowledged = self._unacknowledged, 0
-            await socket.send(json.dumps({"a": "k", "id": self.id, "n": done}))
+    def _show_skipped(self, message: str | bytes) -> None:
+        if skipped := self.place.skipped_by(message):
+            self._show_note(f"{skipped} bytes of output are lost")
 
     async def _send_input(self, socket: ClientConnection) -> None:
         """Keys and sizes, as they come. What a connection took before it was lost may not have arrived."""
@@ -257,31 +231,25 @@ class SandboxTerminal:
             self._sending.clear()
             while self._waiting:
                 piece = bytes(self._waiting[:INPUT_PIECE])
-                await socket.send(bytes([self.id or 0]) + piece)
+                await socket.send(bytes([self.place.id or 0]) + piece)
                 del self._waiting[: len(piece)]
             if (now := terminal_size(self.keyboard.sink)) != size:
                 size = now
-                await socket.send(json.dumps({"a": "r", "id": self.id, "cols": size[0], "rows": size[1]}))
+                await self._send_size(socket, size)
             if not self._waiting:
                 await self._sending.wait()
+
+    async def _send_size(self, socket: ClientConnection, size: tuple[int, int]) -> None:
+        await socket.send(json.dumps({"a": "r", "id": self.place.id, "cols": size[0], "rows": size[1]}))
 
     def _show_note(self, text: str) -> None:
         _write_all(self.keyboard.sink, f"\r\n[ws: {text}]\r\n".encode())
 
 
-def _exit_code(found: dict[str, Any]) -> int:
-    code, name = found.get("exitCode"), found.get("signal")
-    if isinstance(code, int):
-        return code
-    return 128 + getattr(signal, str(name), signal.SIGHUP) if name else 0
-
-
-def _raise_for_refusal(refused: InvalidStatus) -> None:
-    """What passes is tried again: 429 and 5xx, while the platform restarts. Raises ApiError for the rest."""
-    response = refused.response
-    if response.status_code == 429 or response.status_code >= 500:
-        return
-    raise error_of(response.status_code, bytes(response.body or b"")) from refused
+def _exit_code(place: TerminalPlace) -> int:
+    if place.exit_code is not None:
+        return place.exit_code
+    return 128 + getattr(signal, place.signal, signal.SIGHUP) if place.signal else 0
 
 
 def _raise_for_close(closed: ConnectionClosed) -> None:
