@@ -12,7 +12,7 @@ from cdn.states import FileStatus
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, IdFilter, IndexedChoicesFilter
-from staff.action_admin import StaffActionsMixin
+from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
 
 
@@ -29,21 +29,30 @@ def _purge(act: Act) -> None:
     files.trash_purge(account=act.row.account, within=Q(pk=act.row.pk), actor=act.actor, origin=act.origin)
 
 
+LIMITS_DELETED = (
+    "The limits of the plan are deleted: its accounts have those of plans without any. Their files stay. It cannot be "
+    "undone; limits may be added again."
+)
+
+
 @admin.register(PlanLimits)
-class PlanLimitsAdmin(ServiceModelAdmin):
+class PlanLimitsAdmin(DeletedByActionMixin, ServiceModelAdmin):
     """The ceilings. `policy`: see docs/operations.md, CDN."""
 
     list_display = ("plan", bytes_column("max_bytes"), bytes_column("monthly_bytes"), "policy")
     list_select_related = ("plan",)
+    staff_actions = (
+        StaffAction(
+            name="remove", label="Delete", call=lambda act: limits.plan_limits_delete(act.row), icon="delete",
+            harms=True, permission="delete", will=LIMITS_DELETED,
+        ),
+    )  # fmt: skip
 
     def get_readonly_fields(self, request: HttpRequest, obj: PlanLimits | None = None) -> tuple[str, ...]:
         return ("plan",) if obj else ()
 
     def save_by_service(self, request: HttpRequest, obj: PlanLimits, *, change: bool) -> None:
         limits.plan_limits_save(obj)
-
-    def delete_by_service(self, request: HttpRequest, obj: PlanLimits) -> None:
-        limits.plan_limits_delete(obj)
 
 
 class StatusFilter(IndexedChoicesFilter):

@@ -26,6 +26,7 @@ from common.admin_columns import (
     text_column,
     time_column,
 )
+from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter
 from credits import services
 from credits.admin_columns import KindFilter, NearLimitFilter, ServiceFilter, quota_use
@@ -33,18 +34,31 @@ from credits.amounts import MAX_CREDITS
 from credits.ledger import quota_raise, quota_reset
 from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, Service, WaitingCharge
 from namespaces.models import Namespace
-from staff.action_admin import StaffActionsMixin
+from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.forms import ActionForm
 
 NIGHTLY_WITHIN = timedelta(days=2)
 
 
+class RateForm(ReasonedForm):
+    """A new rate is a new price."""
+
+    reason_to_add = True
+
+
 @admin.register(Rate)
-class RateAdmin(ServiceModelAdmin):
+class RateAdmin(DeletedByActionMixin, ServiceModelAdmin):
+    form = RateForm
     list_display = ("unit", "credits", time_column("effective_from"))
     list_filter = ("unit",)
-    actions = None  # the bulk deletion does not check permissions for each row
+    staff_actions = (
+        StaffAction(
+            name="remove", label="Delete", call=lambda act: services.rate_delete(act.row), icon="delete", harms=True,
+            permission="delete", allowed=services.is_future,
+            will="The rate is deleted before it is valid: the present price stays. It is refused once it is valid.",
+        ),
+    )  # fmt: skip
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"effective_from": timezone.now() + timedelta(hours=1)}
@@ -52,14 +66,8 @@ class RateAdmin(ServiceModelAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return (obj is None or services.is_future(obj)) and super().has_change_permission(request, obj)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return (obj is None or services.is_future(obj)) and super().has_delete_permission(request, obj)
-
     def save_by_service(self, request: HttpRequest, obj: Rate, *, change: bool) -> None:
         services.rate_save(obj)
-
-    def delete_by_service(self, request: HttpRequest, obj: Rate) -> None:
-        services.rate_delete(obj)
 
 
 class RaiseForm(ActionForm):

@@ -14,6 +14,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminIntegerFiel
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, staff_label
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from namespaces import services
@@ -29,7 +30,7 @@ from staff.subjects import Subject
 EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}
 
 
-class NamespaceForm(forms.ModelForm):
+class NamespaceForm(ReasonedForm):
     """Leaves the constraint of one default namespace to the service, which replaces the former one.
 
     Values of any JSON are those that the API takes, as it shows them again. The page carries the values that it showed:

@@ -69,7 +69,7 @@ class SandboxEventAdmin(ReadOnlyAdmin):
         time_column("created_at", "When"), id_column("sandbox_id", "sandboxes.Sandbox"), "action", text_column("actor"),
         "ip_address",
     )  # fmt: skip
-    list_filter = (("action", IdFilter), ("sandbox_id", IdFilter), ("created_at", AgeFilter))
+    list_filter = (("action", IdFilter), ("sandbox_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
     search_fields = ("=actor", "=action")
-    search_ids = ("sandbox_id",)
+    search_ids = ("sandbox_id", "account__id")
     keyset = ("-id",)

@@ -59,7 +59,7 @@ class StaffToken(models.Model):
 class SandboxEvent(models.Model):
     """An audit entry. `sandbox_id` is a plain id: entries outlive the sandbox, and are deleted with the account."""
 
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, db_index=False, related_name="+")
     sandbox_id = models.CharField(max_length=24, db_index=True)
     action = models.CharField(max_length=32)
     actor = models.CharField(max_length=160)
@@ -70,6 +70,7 @@ class SandboxEvent(models.Model):
     class Meta:
         ordering = ["-created_at", "-id"]
         indexes = [
+            models.Index(fields=["account", "-id"], name="sandbox_event_of_account"),
             models.Index(fields=["action", "-id"], name="sandbox_event_by_action"),
             models.Index(fields=["actor", "-id"], name="sandbox_event_by_actor"),
         ]

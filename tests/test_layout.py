@@ -147,7 +147,8 @@ def test_a_plan_is_made_and_changed(staff: Client) -> None:
     answer = staff.post("/admin/accounts/plan/add/", {"code": "own", "label": "Own", "max_workspaces": 3, **form})
     assert answer.status_code == 302, answer.content
     answer = staff.post(
-        "/admin/accounts/plan/own/change/", {"code": "own", "label": "New", "max_workspaces": 4, **form}
+        "/admin/accounts/plan/own/change/",
+        {"code": "own", "label": "New", "max_workspaces": 4, "reason": "why", **form},
     )
     assert answer.status_code == 302
     assert (Plan.objects.get(code="own").label, Plan.objects.get(code="own").max_workspaces) == ("New", 4)
@@ -183,7 +184,7 @@ def test_a_credential_is_made_and_its_secret_is_shown_once(staff: Client, api: C
     assert Client().get("/workspace", headers=pair).json()["code"] == "forbidden"
     change = f"/admin/accounts/credential/{made.pk}/change/"
     assert secret not in staff.get(change).content.decode()
-    assert staff.post(change, {"name": "renamed"}, follow=True).status_code == 200
+    assert staff.post(change, {"name": "renamed", "reason": "why"}, follow=True).status_code == 200
     made.refresh_from_db()
     assert (made.name, made.scope, made.client_id) == ("renamed", "billing", client_id)
 

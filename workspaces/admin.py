@@ -77,12 +77,13 @@ class OperationAdmin(ReadOnlyAdmin):
         duration_of,
     )  # fmt: skip
     list_filter = (
-        EndedFilter, "state", "kind", ("queue", IdFilter), ("workspace", IdFilter), ("created_at", AgeFilter),
+        EndedFilter, "state", "kind", ("queue", IdFilter), ("workspace", IdFilter), ("account_id", IdFilter),
+        ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("workspace",)
     search_fields = ("^workspace__name",)
-    search_ids = ("id", "workspace__id")
-    search_help_text = "Id of an operation or workspace, beginning of a workspace's name"
+    search_ids = ("id", "workspace__id", "account_id")
+    search_help_text = "Id of an operation, workspace or account, beginning of a workspace's name"
     # Arguments may hold what the owner keeps secret.
     exclude = ("params", "claim")
     keyset = ("-id",)
@@ -92,10 +93,10 @@ class OperationAdmin(ReadOnlyAdmin):
 class PublicPortAdmin(ReadOnlyAdmin):
     list_display = (link_column("workspace", text="name"), "port", "hash", "slug", "label", time_column("created_at"))
     list_display_links = ("port", "hash")
-    list_filter = (("workspace", IdFilter), ("created_at", AgeFilter))
+    list_filter = (("workspace", IdFilter), ("account_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("workspace",)
     search_fields = ("=hash", "slug", "label")
-    search_ids = ("workspace__id",)
+    search_ids = ("workspace__id", "account_id")
     keyset = ("-id",)
 
 
@@ -131,6 +132,7 @@ class MeterRecordAdmin(ReadOnlyAdmin):
         "tick_id", metered_workspace, "period_ms", "cpu_time_ns", "memory_mb_ms", bytes_column("disk_bytes"),
         bytes_column("network_bytes"),
     )  # fmt: skip
+    list_filter = (("tick", AgeFilter),)
     list_select_related = ("metered",)
     search_help_text = f"Id of a workspace, or of a namespace or account for its {MOST_METERED} newest workspaces"
     search_fields = ("=metered__workspace_id",)

@@ -27,14 +27,18 @@ def _activate(act: Act) -> None:
 
 
 @admin.register(Plan)
-class PlanAdmin(ServiceModelAdmin):
+class PlanAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = ("code", "label", "max_workspaces", "cpus", "memory_mb", "disk_size_mb")
+    staff_actions = (
+        StaffAction(
+            name="remove", label="Delete", call=lambda act: services.plan_delete(act.row), icon="delete", harms=True,
+            permission="delete",
+            will="The plan is deleted; it is refused while an account has it. It cannot be undone.",
+        ),
+    )  # fmt: skip
 
     def save_by_service(self, request: HttpRequest, obj: Plan, *, change: bool) -> None:
         services.plan_save(obj)
-
-    def delete_by_service(self, request: HttpRequest, obj: Plan) -> None:
-        services.plan_delete(obj)
 
 
 @admin.register(Account)

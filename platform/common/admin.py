@@ -3,47 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 from django.contrib import messages
-from django.db import router, transaction
-from django.db.models import JSONField, Model, ProtectedError, QuerySet, RestrictedError
-from django.db.models.deletion import Collector
+from django.db.models import JSONField, Model
 from django.http import HttpRequest, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 
+from common.admin_forms import ReasonMixin, reason_of
 from common.admin_input import CheckedJSONField
 from common.admin_lists import ListMixin
 from common.admin_pages import PageMixin
 from common.errors import DomainError
 from common.hooks import Hook
 
-# (request, row, what, details), in the transaction of the form: `what` is `added`, `changed` or `deleted`. Registered
-# by staff, for its audit entries.
-row_written: Hook[[HttpRequest, Model, str, str], None] = Hook("admin.row_written")
-SHOWN = 20  # of what forbids a deletion
+# (request, row, what, details, reason), in the transaction of the form: `what` is `added`, `changed` or `deleted`.
+# Registered by staff, for its audit entries.
+row_written: Hook[[HttpRequest, Model, str, str, str], None] = Hook("admin.row_written")
 
 
 class AuditedFormsMixin:
     """Calls `row_written` for what the forms of an admin class have written. Before the base class."""
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        row_written(request, obj, "added", "")
+        row_written(request, obj, "added", "", reason_of(message))
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        row_written(request, obj, "changed", _fields_of(message))
+        row_written(request, obj, "changed", _fields_of(message), reason_of(message))
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         for obj in queryset:
-            row_written(request, obj, "deleted", "")
+            row_written(request, obj, "deleted", "", "")
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 
 
-class ServiceModelAdmin(AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
-    """Saves and deletes by `save_by_service` and `delete_by_service`, which call services.
+class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
+    """Saves by `save_by_service`, which calls services. Rows are deleted by an action (`staff.action_admin`).
 
     What a service refuses is shown as an error message, and nothing is written.
     """
@@ -57,43 +54,11 @@ class ServiceModelAdmin(AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
         """Write a new or changed row. May set `obj.pk`."""
         raise NotImplementedError
 
-    def delete_by_service(self, request: HttpRequest, obj: Any) -> None:
-        """Delete a row."""
-        raise NotImplementedError
-
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         self.save_by_service(request, obj, change=change)
 
-    def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        self.delete_by_service(request, obj)
-
-    @transaction.atomic
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """The list's own action deletes row by row, so that each passes the service."""
-        for obj in queryset:
-            self.delete_by_service(request, obj)
-
-    def get_deleted_objects(
-        self, objs: Any, request: HttpRequest
-    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
-        """What the page before a deletion shows: the rows, and what forbids it.
-
-        Not what goes with them, as Django's own does: that may be very much, and is the service's, not the reader's, to
-        delete, so it needs no permissions.
-        """
-        name = str(self.opts.verbose_name)
-        forbidden = {name} if any(not self.has_delete_permission(request, obj) for obj in objs) else set()
-        rows = [str(obj) for obj in objs]
-        return rows, {str(self.opts.verbose_name_plural): len(rows)}, forbidden, _protecting(objs)
-
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return _shown_refusal(request, super().changeform_view, *args, **kwargs)
-
-    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return _shown_refusal(request, super().delete_view, *args, **kwargs)
-
-    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return _shown_refusal(request, super().changelist_view, *args, **kwargs)
 
 
 class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):
@@ -107,18 +72,6 @@ class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-
-def _protecting(objs: Any) -> list[str]:
-    """Rows because of which the database would refuse the deletion, some of them."""
-    collector = Collector(using=router.db_for_write(type(objs[0]))) if objs else None
-    try:
-        if collector is not None:
-            collector.collect(list(objs))
-    except (ProtectedError, RestrictedError) as exc:
-        found = exc.protected_objects if isinstance(exc, ProtectedError) else exc.restricted_objects
-        return [str(obj) for obj in islice(found, SHOWN)]
-    return []
 
 
 def _fields_of(message: Any) -> str:

@@ -10,25 +10,34 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, router
-from django.db.models import Model, Q
+from django.db.models import DateTimeField, Model, Q
 
 from common.admin_input import ID
 from common.ids import first_id
 
 # By how much the order of keys and that of times may differ: a transaction takes its number before it ends.
 MARGIN = timedelta(hours=1)
+MICROSECONDS = 10**6  # in a second
 
 
 def rows_since(model: type[Model], column: str, at: datetime) -> Q:
-    """Rows whose `column`, the time at which they were made, is `at` or later. At most one query."""
+    """Rows whose `column`, the time at which they were made, is `at` or later. At most one query.
+
+    The column has times, or microseconds since 1970.
+    """
     key = _first_key(model, column, at - MARGIN)
-    return Q(**{f"{column}__gte": at}) & (Q() if key is None else Q(pk__gte=key))
+    return Q(**{f"{column}__gte": _stored(model, column, at)}) & (Q() if key is None else Q(pk__gte=key))
 
 
 def rows_before(model: type[Model], column: str, at: datetime) -> Q:
     """Those of an earlier time. At most one query."""
     key = _first_key(model, column, at + MARGIN)
-    return Q(**{f"{column}__lt": at}) & (Q() if key is None else Q(pk__lt=key))
+    return Q(**{f"{column}__lt": _stored(model, column, at)}) & (Q() if key is None else Q(pk__lt=key))
+
+
+def _stored(model: type[Model], column: str, at: datetime) -> datetime | int:
+    has_times = isinstance(model._meta.get_field(column), DateTimeField)
+    return at if has_times else round(at.timestamp() * MICROSECONDS)
 
 
 def _first_key(model: type[Model], column: str, at: datetime) -> Any:
@@ -60,6 +69,7 @@ def _first_number(model: type[Model], column: str, at: datetime) -> int | None:
         " FROM part WHERE low < high) SELECT low FROM part WHERE low >= high"  # names of columns
     )
     with connection.cursor() as cursor:
-        cursor.execute(sql, [connection.ops.adapt_datetimefield_value(at)] * 2)
+        value = model._meta.get_field(column).get_db_prep_value(_stored(model, column, at), connection)  # type: ignore[union-attr]
+        cursor.execute(sql, [value] * 2)
         found = cursor.fetchone()
     return None if found is None else int(found[0])

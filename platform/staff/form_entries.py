@@ -17,13 +17,14 @@ ACCOUNT = "accounts.account"
 WRITTEN_BY_SERVICES = frozenset({"namespaces.namespace"})
 
 
-def record_form(request: HttpRequest, row: Model, action: str, detail: str) -> None:
+def record_form(request: HttpRequest, row: Model, action: str, detail: str, reason: str) -> None:
     """`common.admin.row_written`, in the transaction of the form. The owner reads of it, too."""
     member = StaffMember.of(request)
-    record_entry(member, f"{row._meta.model_name}.{action}", Target.of(row), detail=detail)
+    record_entry(member, f"{row._meta.model_name}.{action}", Target.of(row), reason=reason, detail=detail)
     label, subject = row._meta.label_lower, Subject.of(row)
     if label == ACCOUNT:
         subject = replace(subject, account_id=str(row.pk))
     if subject.account_id and label not in WRITTEN_BY_SERVICES:
-        text = f"{capfirst(str(row._meta.verbose_name))} {row} {action} by staff{f': {detail}' if detail else '.'}"
-        hooks.reason_given(subject, text, member.actor, member.origin)
+        what = f"{capfirst(str(row._meta.verbose_name))} {row} {action} by staff"
+        why = "; ".join(text for text in (detail, reason) if text)
+        hooks.reason_given(subject, f"{what}: {why}" if why else f"{what}.", member.actor, member.origin)

@@ -116,7 +116,9 @@ def test_staff_make_and_delete_keys_and_see_no_secret(staff: Client, api: Caller
     again = staff.get(f"/admin/assist/apikey/{made.pk}/change/").content.decode()
     assert "whsec_" not in again
     assert made.key_hash not in again
-    assert staff.post(f"/admin/assist/apikey/{made.pk}/change/", {"name": "renamed"}).status_code == 302
+    assert (
+        staff.post(f"/admin/assist/apikey/{made.pk}/change/", {"name": "renamed", "reason": "why"}).status_code == 302
+    )
     assert ApiKey.objects.get().name == "renamed"
     confirm(staff, "assist/apikey", "revoke", made.pk, reason="why")
     assert not ApiKey.objects.exists()

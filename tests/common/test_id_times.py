@@ -13,7 +13,7 @@ from common.id_times import rows_before, rows_since
 from common.ids import first_id, new_id
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
-from workspaces.models import Activity, Workspace
+from workspaces.models import Activity, Metered, MeterRecord, Workspace
 
 pytestmark = pytest.mark.django_db
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,6 +39,20 @@ def test_numbered_rows_are_parted_at_a_time(api: Caller, days: int) -> None:
     since, before = rows_since(Activity, "at", at), rows_before(Activity, "at", at)
     assert set(Activity.objects.filter(since)) == {row for row in Activity.objects.all() if row.at >= at}
     assert set(Activity.objects.filter(before)) == {row for row in Activity.objects.all() if row.at < at}
+
+
+@pytest.mark.parametrize("days", [-1, 0, 17, 40])
+def test_rows_with_microseconds_in_place_of_times_are_parted(api: Caller, days: int) -> None:
+    metered = Metered.objects.create(workspace_id="ws_x", namespace_id="ns_x", account_id=api.account.pk)
+    amounts = dict.fromkeys(("period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes"), 1)
+    ticks = [round((BEGIN + day * DAY).timestamp()) * 10**6 for day in range(40)]
+    MeterRecord.objects.bulk_create(MeterRecord(metered=metered, tick=tick, **amounts) for tick in ticks)
+    at = BEGIN + days * DAY
+    with CaptureQueriesContext(connection) as captured:
+        since, before = rows_since(MeterRecord, "tick", at), rows_before(MeterRecord, "tick", at)
+    assert len(captured) == 2
+    for found, expected in ((since, ticks[max(0, days) :]), (before, ticks[: max(0, days)])):
+        assert list(MeterRecord.objects.filter(found).order_by("tick").values_list("tick", flat=True)) == expected
 
 
 def test_rows_whose_numbers_are_not_quite_in_the_order_of_their_times_are_found(api: Caller) -> None:

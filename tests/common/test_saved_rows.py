@@ -69,7 +69,10 @@ def test_a_form_of_a_plan_that_is_deleted_is_a_message(staff: Client) -> None:
     plan = new_plan()
     change = f"/admin/accounts/plan/{plan.pk}/change/"
     form = staff.get(change).context["adminform"].form
-    sent = {name: value for name, value in form.initial.items() if value is not None} | {"label": "Renamed"}
+    sent = {name: value for name, value in form.initial.items() if value is not None} | {
+        "label": "Renamed",
+        "reason": "why",
+    }
     with done_before('UPDATE "accounts_plan"', Plan.objects.filter(pk=plan.pk).delete):
         answer = staff.post(change, sent)
     assert answer.status_code == 302

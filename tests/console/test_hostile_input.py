@@ -144,7 +144,7 @@ def test_json_that_the_database_cannot_store_is_an_error_of_its_field(staff: Cli
 
 def test_json_with_a_backslash_before_u0000_is_text(staff: Client, api: Caller) -> None:
     namespace = Namespace.objects.get(account=api.account)
-    sent = {"name": "x", "type": "default", "is_default": "on", "tags": "[]", "resource_limits": "{}"}
+    sent = {"name": "x", "type": "default", "is_default": "on", "tags": "[]", "reason": "why"}
     text = '{"a": "\\\\u0000"}'
     url = page("namespaces.namespace", "change", namespace.pk)
     assert staff.post(url, {**sent, "metadata": text}).status_code == 302

@@ -82,17 +82,17 @@ def test_what_needs_no_reason_and_has_no_entry_of_its_own_is_read_too(staff: Cli
 
 def test_what_staff_write_by_forms_is_read_with_the_names_of_what_changed(staff: Client, api: Caller) -> None:
     url = f"/admin/accounts/account/{api.account.pk}/change/"
-    assert staff.post(url, {"name": api.account.name, "plan": "free"}).status_code == 302
+    assert staff.post(url, {"name": api.account.name, "plan": "free", "reason": WHY}).status_code == 302
     fields = {"account": api.account.pk, "name": "made by staff", "scope": "account"}
     assert staff.post("/admin/accounts/credential/add/", fields).status_code == 302
     assert read(api) == [
-        f"Account {api.account} changed by staff: Plan", "Credential made by staff added by staff.",
+        f"Account {api.account} changed by staff: Plan; {WHY}", "Credential made by staff added by staff.",
     ]  # fmt: skip
 
 
 def test_a_namespace_that_staff_change_by_its_form_has_one_entry(staff: Client, api: Caller) -> None:
     team = Namespace.objects.create(account=api.account, name="Team", slug="team")
-    fields = {"name": "Crew", "type": "default", "metadata": "{}", "tags": "[]"}
+    fields = {"name": "Crew", "type": "default", "metadata": "{}", "tags": "[]", "reason": WHY}
     assert staff.post(f"/admin/namespaces/namespace/{team.pk}/change/", fields).status_code == 302
     assert read(api) == []
     entries = api.get("/namespaces/team/activity").json()["data"]

@@ -13,6 +13,7 @@ from django.utils import timezone
 from common.errors import Conflict, ValidationError
 from credits.models import MAX_PRICE, Rate, Unit
 from credits.services import Rates, Units, rate_delete, rate_save
+from tests.staff.pages import confirm, shown
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("db")]
 
@@ -72,6 +73,7 @@ def test_a_price_that_would_fill_every_balance_is_refused(staff: Client) -> None
     with pytest.raises(ValidationError):
         rate_save(Rate(unit=Unit.VCPU_HOUR, credits=MAX_PRICE + 1, effective_from=later))
     form = {"unit": "cdn_gb", "credits": "1000001", "effective_from_0": later.date(), "effective_from_1": "12:00:00"}
+    form["reason"] = "why"
     shown = staff.post("/admin/credits/rate/add/", form)
     assert (shown.status_code, Rate.objects.count()) == (200, count)
     assert b"1000000" in shown.content
@@ -90,11 +92,13 @@ def test_staff_add_prices_and_change_only_those_to_come(staff: Client) -> None:
     future = Rate.objects.create(unit=Unit.CDN_GB, credits=2, effective_from=timezone.now() + timedelta(days=9))
     assert staff.get("/admin/credits/rate/").status_code == 200
     sent = {"unit": "cdn_gb", "credits": "7", "effective_from_0": "2999-01-01", "effective_from_1": "00:00:00"}
+    assert staff.post("/admin/credits/rate/add/", sent).status_code == 200  # without a reason
+    sent["reason"] = "why"
     assert staff.post("/admin/credits/rate/add/", sent).status_code == 302
     assert Rate.objects.filter(credits=7).exists()
     sent["effective_from_0"] = "2998-01-01"
     assert staff.post(f"/admin/credits/rate/{past.pk}/change/", sent).status_code == 403
-    assert staff.post(f"/admin/credits/rate/{past.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert "is valid already" in shown(confirm(staff, "credits/rate", "remove", past.pk, reason="why"))[0]
     assert staff.post(f"/admin/credits/rate/{future.pk}/change/", sent).status_code == 302
     past.refresh_from_db()
     assert past.credits != 7

@@ -101,7 +101,12 @@ def make_box(account: Account, host: Host, number: int) -> Workspace:
 
 def make_work(box: Workspace, number: int) -> None:
     now = timezone.now()
-    common = {"workspace": box, "queue": box.host.queue if box.host else "default", "params": {"env": PLANTED}}
+    common = {
+        "workspace": box,
+        "account_id": box.account_id,
+        "queue": box.host.queue if box.host else "default",
+        "params": {"env": PLANTED},
+    }
     ended = {"attempt": 1, "finished_at": now - timedelta(hours=2), "step": "boot", "actor": "ci key"}
     Operation.objects.create(
         **common, **ended, kind="create", state="succeeded", created_at=now - timedelta(hours=2, seconds=41),
@@ -119,7 +124,7 @@ def make_work(box: Workspace, number: int) -> None:
     )  # fmt: skip
     for event, detail in (("created", "The workspace was created."), ("started", "The machine was started.")):
         Activity.objects.create(account=box.account, workspace_id=box.pk, event=event, actor="ci key", detail=detail)
-    PublicPort.objects.create(workspace=box, port=8080, label="web", slug="shop")
+    PublicPort.objects.create(workspace=box, account_id=box.account_id, port=8080, label="web", slug="shop")
     StaffEntry.objects.create(
         user_name="ann", action="stop", object_type="workspaces.workspace", object_id=box.pk, object_label=str(box),
         account_id=box.account_id, reason="Asked for by its owner.",

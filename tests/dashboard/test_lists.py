@@ -12,13 +12,20 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from accounts.models import Account
 from common.ids import first_id
+from common.request_origin import NO_ORIGIN
+from sandboxes.models import SandboxEvent
+from sandboxes.services import record_event
 from tests.callers import Caller
 from tests.dashboard.sample import make_account, make_sample
 from tests.workspaces.rows import make_host, make_workspace
-from workspaces.models import Activity, Operation
+from workspaces.models import Activity, Metered, MeterRecord, Operation
+from workspaces.models.operation import OperationKind
+from workspaces.network.services import port_publish
+from workspaces.operations.queue import enqueue_operation
 
 pytestmark = pytest.mark.django_db
 # Filled by no account: what operators and migrations write.
@@ -142,6 +149,47 @@ def test_workspaces_are_filtered_by_state_account_host_and_age(staff: Client, ap
         ({"age_created_at": "older"}, theirs),
     ):
         assert shown_rows(staff.get("/admin/workspaces/workspace/", filters)) == [found.pk], filters
+
+
+@pytest.mark.parametrize(
+    ("label", "column"),
+    [
+        ("workspaces/operation", "account_id"),
+        ("workspaces/publicport", "account_id"),
+        ("sandboxes/sandboxevent", "account"),
+    ],
+)
+def test_rows_of_an_account_are_filtered_and_searched(
+    staff: Client, api: Caller, stranger: Caller, label: str, column: str
+) -> None:
+    rows = [(caller, [row_of(caller, label) for _ in range(2)]) for caller in (api, stranger)]
+    for caller, found in rows:
+        for query in ({f"by_{column}": caller.account.pk}, {"q": caller.account.pk}):
+            shown = shown_rows(staff.get(f"/admin/{label}/", query))
+            assert shown == [row.pk for row in found[::-1]], query
+
+
+def row_of(caller: Caller, label: str) -> Any:
+    """As services make it."""
+    box = make_workspace(caller.account, host=make_host(), kind="sandbox")
+    if label == "workspaces/operation":
+        return enqueue_operation(box, OperationKind.START, actor="test")
+    if label == "workspaces/publicport":
+        return port_publish(workspace=box, actor="test", port=8080)[0]
+    record_event(box, "created", actor="test", origin=NO_ORIGIN)
+    return SandboxEvent.objects.latest("pk")
+
+
+def test_metering_records_are_filtered_by_age(staff: Client, api: Caller) -> None:
+    now = round(timezone.now().timestamp() * 10**6)
+    metered = Metered.objects.create(workspace_id="ws_x", namespace_id="ns_x", account_id=api.account.pk)
+    amounts = dict.fromkeys(("period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes"), 1)
+    old, new = (
+        MeterRecord.objects.create(metered=metered, tick=now - days * 24 * 3600 * 10**6, **amounts).pk
+        for days in (40, 0)
+    )
+    for age, found in (("hour", [new]), ("month", [new]), ("older", [old]), ("", [new, old])):
+        assert shown_rows(staff.get("/admin/workspaces/meterrecord/", {"age_tick": age})) == found, age
 
 
 def test_times_are_relative_with_the_exact_one_on_hover(staff: Client, api: Caller) -> None:

@@ -24,7 +24,7 @@ def default(api: Caller) -> Namespace:
 def post(staff: Client, namespace: Namespace | None, **fields: Any) -> str:
     """The page after the form was sent, with its messages."""
     place = f"{namespace.pk}/change" if namespace else "add"
-    common = {"name": "Name", "type": "default", "metadata": "{}", "tags": "[]"}
+    common = {"name": "Name", "type": "default", "metadata": "{}", "tags": "[]", "reason": "why"}
     form = {**common, "resource_limits": "{}", **fields}
     answer = staff.post(f"/admin/namespaces/namespace/{place}/", form, follow=True)
     assert answer.status_code == 200

@@ -41,7 +41,7 @@ class Page:
                 self.fields[field.html_initial_name] = "False"
 
     def send(self, **changes: Any) -> None:
-        fields = {**self.fields, **changes}
+        fields = {**self.fields, "reason": "why", **changes}
         answer = self.staff.post(self.path, {name: value for name, value in fields.items() if value is not None})
         assert answer.status_code == 302, answer.context["adminform"].form.errors
 

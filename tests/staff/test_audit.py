@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
 from accounts.models import Plan
 from staff.audit import StaffMember, Target, record_entry
 from staff.models import StaffEntry
+from tests.staff.pages import confirm
 
 pytestmark = pytest.mark.django_db
 SIZES = [
@@ -80,9 +82,38 @@ def test_forms_are_recorded_with_the_names_of_what_changed(staff: Client) -> Non
     staff.post("/admin/accounts/account/add/", {"name": "later", "plan": "pro"})
     made = StaffEntry.objects.get()
     assert (made.action, made.object_label.partition(" ")[0], made.outcome) == ("account.added", "later", "done")
-    staff.post(f"/admin/accounts/account/{made.object_id}/change/", {"name": "renamed", "plan": "pro"})
+    staff.post(f"/admin/accounts/account/{made.object_id}/change/", {"name": "renamed", "plan": "pro", "reason": "why"})
     changed = StaffEntry.objects.get(action="account.changed")
-    assert changed.detail == "Name"
+    assert (changed.detail, changed.reason) == ("Name", "why")
     unused = Plan.objects.create(code="unused", label="Unused", **dict.fromkeys(SIZES, 1))
-    staff.post(f"/admin/accounts/plan/{unused.pk}/delete/", {"post": "yes"})
-    assert StaffEntry.objects.get(action="plan.deleted").object_id == "unused"
+    confirm(staff, "accounts/plan", "remove", unused.pk, reason="why")
+    assert StaffEntry.objects.get(action="plan.remove").object_id == "unused"
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "two\nlines", "x" * 301, "\u202eback"])
+def test_a_form_that_changes_something_needs_a_reason(staff: Client, reason: str) -> None:
+    plan = Plan.objects.create(code="own", label="Own", **dict.fromkeys(SIZES, 1))
+    url = f"/admin/accounts/plan/{plan.pk}/change/"
+    form = staff.get(url).context["adminform"].form
+    sent = {name: value for name, value in form.initial.items() if value is not None} | {"label": "Renamed"}
+    answer = staff.post(url, {**sent, "reason": reason})
+    assert (answer.status_code, list(answer.context["adminform"].form.errors)) == (200, ["reason"])
+    assert (Plan.objects.get(pk="own").label, StaffEntry.objects.count()) == ("Own", 0)
+    assert staff.post(url, {**sent, "reason": "They asked."}).status_code == 302
+    entry = StaffEntry.objects.get()
+    assert (entry.action, entry.detail, entry.reason) == ("plan.changed", "Label", "They asked.")
+
+
+def test_what_is_new_needs_a_reason_only_where_it_is_a_price(staff: Client) -> None:
+    assert not staff.get("/admin/accounts/account/add/").context["adminform"].form.fields["reason"].required
+    assert staff.get("/admin/credits/rate/add/").context["adminform"].form.fields["reason"].required
+
+
+def test_who_may_not_change_a_row_is_asked_for_no_reason(staff: Client) -> None:
+    viewer = Client()
+    user = get_user_model().objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_plan"))
+    viewer.force_login(user)
+    page = viewer.get(f"/admin/accounts/plan/{Plan.objects.all()[0].pk}/change/")
+    assert page.status_code == 200
+    assert b'name="reason"' not in page.content

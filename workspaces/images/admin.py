@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from common.admin import ServiceModelAdmin
-from staff.action_admin import StaffActionsMixin
+from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
 from workspaces.images import catalog_snapshots, services
 from workspaces.images.models import CatalogEntry
@@ -25,7 +25,7 @@ def _hide(act: Act) -> None:
 
 
 @admin.register(CatalogEntry)
-class CatalogEntryAdmin(StaffActionsMixin, ServiceModelAdmin):
+class CatalogEntryAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = ("icon", "id", "label", "category", "image", "preset", "recommended", "is_shown", "revision")
     list_display_links = ("id", "label")
     list_filter = ("category", "recommended", "is_shown", "os_family")
@@ -42,6 +42,12 @@ class CatalogEntryAdmin(StaffActionsMixin, ServiceModelAdmin):
             allowed=lambda row: row.is_shown,
             will="The entries are not listed, and their presets are refused. Workspaces that were made from them stay.",
         ),
+        StaffAction(
+            name="remove", label="Delete", call=lambda act: services.catalog_entry_delete(entry=act.row),
+            icon="delete", harms=True, permission="delete",
+            will="The entry is deleted, and its preset is refused. Workspaces that were made from it stay. It cannot "
+            "be undone; an entry that is hidden can be shown again.",
+        ),
     )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("id", "label", "desc", "category", "recommended", "position", "is_shown")}),
@@ -56,9 +62,6 @@ class CatalogEntryAdmin(StaffActionsMixin, ServiceModelAdmin):
 
     def save_by_service(self, request: HttpRequest, obj: CatalogEntry, *, change: bool) -> None:
         services.catalog_entry_save(entry=obj)
-
-    def delete_by_service(self, request: HttpRequest, obj: CatalogEntry) -> None:
-        services.catalog_entry_delete(entry=obj)
 
     @admin.display(description="")
     def icon(self, entry: CatalogEntry) -> SafeString:

@@ -65,6 +65,8 @@ class Operation(models.Model):
 
     id = models.CharField(primary_key=True, max_length=24, default=new_operation_id, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="operations")
+    # That of the workspace, which never changes: staff list the operations of an account by an index.
+    account_id = models.CharField(max_length=24, default="", db_default="", editable=False)
     kind = models.CharField(max_length=16, choices=OperationKind.choices)
     # Arguments of the kind; `from`, the status at the request; `facts`, what earlier attempts recorded.
     params = models.JSONField(default=dict)
@@ -111,6 +113,7 @@ class Operation(models.Model):
             models.Index(fields=["kind", "-id"], name="operation_by_kind"),
             models.Index(fields=["state", "-id"], name="operation_by_state"),
             models.Index(fields=["queue", "-id"], name="operation_by_queue"),
+            models.Index(fields=["account_id", "-id"], name="operation_of_account"),
             models.Index(fields=["queue", "state"], condition=Q(state__in=LIVE), name="operation_live"),
             models.Index(fields=["deadline_at"], condition=Q(state__in=LIVE), name="operation_deadline"),
             # Conditions without a value: SQLite uses an index with one for literals alone.

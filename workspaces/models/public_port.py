@@ -23,6 +23,8 @@ class PublicPort(models.Model):
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="public_ports")
+    # That of the workspace, as in an operation.
+    account_id = models.CharField(max_length=24, default="", db_default="", editable=False)
     port = models.PositiveIntegerField()
     hash = models.CharField(max_length=32, unique=True, default=new_hash, editable=False)
     label = models.CharField(max_length=100, blank=True, default="")
@@ -35,6 +37,7 @@ class PublicPort(models.Model):
             models.UniqueConstraint(fields=["workspace", "port"], name="public_port_once_per_workspace"),
             models.CheckConstraint(condition=models.Q(port__gte=1, port__lte=65535), name="public_port_is_a_port"),
         ]
+        indexes = [models.Index(fields=["account_id", "-id"], name="public_port_of_account")]
 
     def __str__(self) -> str:
         return f"{self.workspace_id}:{self.port}"

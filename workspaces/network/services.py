@@ -62,7 +62,7 @@ def port_publish(
         return found, False
     if workspace.published_ports >= MAX_PORTS:
         raise PublicPortLimit(details={"current": workspace.published_ports, "max": MAX_PORTS})
-    made = PublicPort.objects.create(workspace=workspace, port=port, **given)
+    made = PublicPort.objects.create(workspace=workspace, account_id=workspace.account_id, port=port, **given)
     opened = {} if workspace.published_ports else {"public_access": True}
     columns = {**opened, "published_ports": workspace.published_ports + 1}
     write_columns(workspace, "port_published", f"Port {port} has a public address.", actor, **columns)

@@ -53,6 +53,7 @@ def enqueue_operation(
         with transaction.atomic():
             operation = Operation.objects.create(
                 workspace=workspace,
+                account_id=workspace.account_id,
                 kind=kind,
                 params=params or {},
                 queue=workspace.host.queue if workspace.host else "default",

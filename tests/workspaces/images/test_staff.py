@@ -27,7 +27,7 @@ def form_of(entry: CatalogEntry, **changes: Any) -> dict[str, Any]:
     plain += ["os_distribution", "os_version", "logo", "color"]
     lists = ["includes", "software", "keywords", "env", "vm_defaults", "capabilities", "desktop"]
     form = {name: getattr(entry, name) or "" for name in plain}
-    form |= {name: json.dumps(getattr(entry, name)) for name in lists} | {"is_shown": "on"}
+    form |= {name: json.dumps(getattr(entry, name)) for name in lists} | {"is_shown": "on", "reason": "why"}
     return form | changes
 
 
@@ -136,7 +136,6 @@ def test_an_entry_that_staff_deleted_does_not_come_back_by_itself(api: Caller) -
 
 
 def test_a_deleted_entry_is_no_longer_listed(staff: Client, api: Caller) -> None:
-    answer = staff.post(f"{ADMIN}postgres/delete/", {"post": "yes"})
-    assert answer.status_code == 302, answer.content
+    confirm(staff, "workspaces/catalogentry", "remove", "postgres", reason="why")
     assert not CatalogEntry.objects.filter(pk="postgres").exists()
     assert "postgres" not in [entry["id"] for entry in api.get("/workspace/images").json()["images"]]
