@@ -9,7 +9,6 @@ writes the answers again. Fields of an example:
     status, answer          what is answered; `answer_text` for what is no JSON
     content_type            of the answer
     fresh                   true: nothing that another example made may be there
-    outside                 true: others would have to answer, so it is not sent
 """
 
 from __future__ import annotations

@@ -70,16 +70,20 @@ class Stage:
 
 
 class Stages:
-    """The stage of now, which is used for some cases, or until one of them has deleted something of it."""
+    """The stage of now, which is used for some cases, or until one of them has deleted something of it.
 
-    def __init__(self) -> None:
+    `env`: the environment of its machines.
+    """
+
+    def __init__(self, env: dict[str, str] | None = None) -> None:
+        self._env = env or {}
         self._stage: Stage | None = None
         self._left = 0
 
     def current(self) -> Stage:
         if self._stage is None or self._left <= 0:
             self.end()
-            self._stage, self._left = new_stage(), STAGE_CASES
+            self._stage, self._left = new_stage(self._env), STAGE_CASES
         self._left -= 1
         return self._stage
 
@@ -101,13 +105,13 @@ class Stages:
             self._stage = None
 
 
-def new_stage() -> Stage:
+def new_stage(env: dict[str, str]) -> Stage:
     """Another account than before, so that nothing of earlier cases is in its way."""
     number = next(_numbers)
     account, made = account_create(name=f"stage {number}", plan="pro")
     owner = Caller(Client(), account, made.credential.client_id, made.secret)
     world = World.of(owner)
-    running, boxed = (_running(owner, f"stage-{number}-{name}") for name in ("workspace", "sandbox"))
+    running, boxed = (_running(owner, f"stage-{number}-{name}", env) for name in ("workspace", "sandbox"))
     Workspace.objects.filter(pk=boxed).update(kind=Kind.SANDBOX)
     sandbox, token = sandbox_of(Workspace.objects.get(pk=boxed))
     idle, idle_token = make_sandbox(account, status=Status.STOPPED, slug=f"stage-{number}-idle")
@@ -120,9 +124,10 @@ def new_stage() -> Stage:
     return Stage(owner, ids, secrets, {"id": idle.pk, "token": idle_token})
 
 
-def _running(owner: Caller, slug: str) -> str:
+def _running(owner: Caller, slug: str, env: dict[str, str]) -> str:
     """The id of a new workspace, which runs; a vmhost of this process must be there (fixture `vmhost`)."""
-    answer = owner.post("/workspace", {"slug": slug, "config": {"memory_mb": 128}})
+    config = {"memory_mb": 128, "env": [{"key": key, "value": value} for key, value in env.items()]}
+    answer = owner.post("/workspace", {"slug": slug, "config": config})
     assert answer.status_code == 201, answer.content
     return str(answer.json()["workspace"]["id"])
 
