@@ -31,7 +31,7 @@ WITH_TABS = {
     "cdn.File": ["Overview", "Activity"],
     "webhooks.Subscription": ["Overview", "Deliveries", "Activity"],
     "webhooks.Delivery": ["Overview"],
-    "accounts.Account": ["Overview", "Namespaces", "Workspaces", "Credentials", "Staff"],
+    "accounts.Account": ["Overview", "Namespaces", "Workspaces", "Operations", "Credentials", "Staff"],
     "accounts.Credential": ["Overview"],
     "assist.ApiKey": ["Overview", "Activity"],
     "notifications.SendToken": ["Overview", "Sends", "Activity"],

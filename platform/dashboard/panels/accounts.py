@@ -11,11 +11,11 @@ from accounts.models import Account, Credential
 from assist.models import ApiKey, DayCount, KeyEvent
 from common.admin_columns import badge, change_url, link, list_url, mebibytes_text, row_link, time_text
 from common.admin_pages import Bar, Panel, page, panel, table
-from dashboard.panels.columns import STAFF, WORKSPACES, audit
+from dashboard.panels.columns import OPERATIONS, STAFF, WORKSPACES, audit
 from namespaces.models import Namespace
 from notifications.models import NotificationEvent, Send, SendToken
 from staff.models import StaffEntry
-from workspaces.models import Workspace
+from workspaces.models import Operation, Workspace
 from workspaces.quota import Amount, account_usage, plan_pool, plan_running_pool
 
 ACCOUNT, CREDENTIAL, KEY, TOKEN = (
@@ -30,7 +30,7 @@ def _badges(row: Account) -> list[SafeString]:
     return [badge("active" if row.is_active else "inactive"), badge(row.plan.label)]
 
 
-page(ACCOUNT, "Overview", "Namespaces", "Workspaces", "Credentials", "Staff", form_tab="Settings", badges=_badges)
+page(ACCOUNT, "Overview", "Namespaces", "Workspaces", "Operations", "Credentials", "Staff", form_tab="Settings", badges=_badges)
 
 
 @panel(ACCOUNT, "Overview", "workspaces.view_workspace")
@@ -76,6 +76,14 @@ def namespaces_panel(request: HttpRequest, row: Account) -> Panel:
 def workspaces_panel(request: HttpRequest, row: Account) -> Panel:
     found = Workspace.objects.filter(account=row).defer("env", "workloads").order_by("-created_at", "-id")
     return table("Newest workspaces", found, WORKSPACES, more=list_url("workspaces.Workspace", by_account=row.pk))
+
+
+@panel(ACCOUNT, "Operations", "workspaces.view_operation")
+def operations_panel(request: HttpRequest, row: Account) -> Panel:
+    columns = (("Workspace", lambda one: row_link(one.workspace, one.workspace.name)), *OPERATIONS)
+    found = Operation.objects.filter(account_id=row.pk).select_related("workspace")
+    newest = found.defer("params", "workspace__env", "workspace__workloads").order_by("-id")
+    return table("Newest operations", newest, columns, more=list_url("workspaces.Operation", by_account_id=row.pk))
 
 
 @panel(ACCOUNT, "Credentials", "accounts.view_credential")
