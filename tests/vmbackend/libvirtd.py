@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vmbackend.libvirt.account import ensure_account
 from vmbackend.libvirt.connection import QEMU_CONF
 
 LIBVIRTD_CONF = """\
@@ -50,6 +51,7 @@ def running_libvirtd(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
     """Start the daemon and wait for its socket."""
+    ensure_account()  # as the package of the systemd units does, which tests do not need
     (folder / "libvirt-sock").unlink(missing_ok=True)
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import pwd
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +15,8 @@ import libvirt
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import reaper
+from vmbackend.libvirt.account import ensure_account
 from vmbackend.libvirt.domain_folders import clean_folders
-from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
@@ -193,7 +192,7 @@ def _claim_root(root: Path, instance: str, timeout: float) -> None:
             if _embedded[0] != root:
                 raise BackendUnavailable("This process already uses another embedded libvirt root.")
             return
-        _ensure_account()
+        ensure_account()
         for folder in (root / "etc", root / "lib" / "qemu"):
             folder.mkdir(parents=True, exist_ok=True)
         _restrict_root(root)
@@ -244,19 +243,3 @@ def _test_pid_file(path: Path) -> None:
     if path.exists():
         with path.open("r+") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _ensure_account() -> None:
-    """Create the account that libvirt's QEMU driver looks up even if qemu.conf names another one.
-
-    Debian creates it in the package of the systemd units, which a host with an embedded libvirt need not have.
-    """
-    try:
-        pwd.getpwnam("libvirt-qemu")
-        return
-    except KeyError:
-        pass
-    if os.geteuid() != 0:
-        raise BackendUnavailable("An embedded libvirt needs root.")
-    run_tool(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/var/lib/libvirt",
-         "--shell", "/usr/sbin/nologin", "libvirt-qemu"])  # fmt: skip
