@@ -22,7 +22,6 @@
 #define READY_POLL_MS 2 /* one file access */
 #define START_POLL_MS 10
 #define REQUESTS_PAUSE_MS 1000
-#define REQUESTS_GRACE_MS 500 /* after a restore the host's end appears a moment later, and a wake waits for the answer */
 #define MAX_BUTTONS 8
 
 enum { SIGNALS, REQUESTS, BUTTONS }; /* what is polled, in this order */
@@ -116,24 +115,18 @@ static void advance(struct start *start)
 }
 
 /* The port appears while the machine starts. Without a host at its other end it polls as ready without data: then it is
- * after a moment not polled for a while. Returns milliseconds until the next call, or -1. */
+ * not polled for a while. Returns milliseconds until the next call, or -1. */
 static int poll_requests(struct pollfd *source, bool starting)
 {
-	static long long paused_until, absent_since, absent_at;
+	static long long paused_until;
 	static int fd = -1;
 	if (fd < 0 && starting)
 		source->fd = fd = open_requests();
 	if (source->fd >= 0 && source->revents) {
 		fd = source->fd;
-		long long now = now_ms();
 		if (!handle_requests(fd)) {
-			if (now - absent_at > 2 * REQUESTS_PAUSE_MS)
-				absent_since = now;
-			absent_at = now;
-			if (now - absent_since > REQUESTS_GRACE_MS) {
-				source->fd = -1;
-				paused_until = now + REQUESTS_PAUSE_MS;
-			}
+			source->fd = -1;
+			paused_until = now_ms() + REQUESTS_PAUSE_MS;
 		}
 	}
 	if (source->fd >= 0 || fd < 0)
