@@ -128,7 +128,8 @@ def _fill_machines(owners: _Owners, sizes: Sizes) -> None:
         Sandbox, owners.sandbox_workspaces.count, (owners.sandbox_workspaces, "each"),
         id="'sbx_' || substr(p0.workspace_id, 4)", token_hash="'token-' || n.number",
     )  # fmt: skip
-    _made(SandboxEvent, count, (keys_of(sandboxes, "sandbox_id"), "skewed"), account_id="s.account_id")
+    account = "(SELECT w.account_id FROM workspaces_workspace w WHERE w.id = p0.workspace_id)"
+    _made(SandboxEvent, count, (keys_of(sandboxes, "sandbox_id"), "skewed"), account_id=account)
     _made(Operation, count * 97 // 100, some, which="state = 'succeeded'")
     _made(Operation, count * 3 // 100, some, which="state = 'failed'")
     live = {"created_at": "s.created_at", "queue": f"'host-' || (n.number % {HOSTS})"}
