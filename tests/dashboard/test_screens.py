@@ -104,11 +104,12 @@ def paths() -> dict[str, str]:
 
 
 def pages_without_pictures() -> dict[str, str]:
-    """Forms: that of a user has the longest choices."""
+    """Forms: that of a user has the longest choices, that of a plan asks for a reason."""
     user = get_user_model().objects.order_by("pk")[0]
     row = Workspace.objects.filter(kind="workspace").order_by("-id")[0]
     return {
         "user": f"/admin/auth/user/{user.pk}/change/",
+        "plan": "/admin/accounts/plan/pro/change/",
         "confirmation": action_url("workspaces/workspace", "remove", row.pk),
     }
 
