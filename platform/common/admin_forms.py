@@ -16,7 +16,7 @@ REASON = "reason"
 class ReasonedForm(forms.ModelForm):
     """The row's form with the reason, which is no column of it. `reason_to_add`: a new row needs one as well."""
 
-    reason = reason_field("Audit entries have it; of what an account has, its owner reads it, too. At most 300 characters.")
+    reason = reason_field("In the audit entry; of what an account has, its owner reads it. At most 300 characters.")
     reason_to_add = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
