@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -44,3 +45,23 @@ def test_no_row_is_written_in_the_transaction_that_locks_the_tables() -> None:
     locking = loader.get_migration("workspaces", "0021_accounts_of_operations")
     assert {type(operation) for operation in locking.operations} == {AddField}
     assert not loader.get_migration("workspaces", "0022_lists_of_accounts").atomic
+
+
+def test_rows_that_an_earlier_version_adds_meanwhile_do_not_keep_it_from_its_end(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = make_workspace(api.account, host=make_host())
+    migration = import_module("workspaces.migrations.0022_lists_of_accounts")
+    monkeypatch.setattr(migration, "CHUNK", 1)
+    ports = iter(range(1, 50))
+    PublicPort.objects.create(workspace=box, port=next(ports))
+
+    def adding(execute: Any, sql: str, *args: Any) -> Any:
+        done = execute(sql, *args)
+        if sql.startswith("UPDATE"):
+            PublicPort.objects.create(workspace=box, port=next(ports))
+        return done
+
+    with connection.execute_wrapper(adding):
+        migration.accounts_write(apps, None)
+    assert PublicPort.objects.count() == 2

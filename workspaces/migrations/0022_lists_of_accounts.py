@@ -19,7 +19,11 @@ def accounts_write(apps: Any, schema_editor: Any) -> None:
     account = Subquery(accounts.values("account_id")[:1])
     for name in ("Operation", "PublicPort"):
         rows = apps.get_model("workspaces", name).objects.filter(account_id="")
-        beyond = Q()
+        newest = rows.order_by("pk").values_list("pk", flat=True).last()
+        if newest is None:
+            continue
+        # Without an end it would go on for as long as an earlier version adds rows.
+        rows, beyond = rows.filter(pk__lte=newest), Q()
         while keys := list(rows.filter(beyond).order_by("pk").values_list("pk", flat=True)[:CHUNK]):
             rows.filter(beyond, pk__lte=keys[-1]).update(account_id=account)
             beyond = Q(pk__gt=keys[-1])
