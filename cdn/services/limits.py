@@ -56,8 +56,8 @@ def plan_limits_save(row: PlanLimits) -> PlanLimits:
 
 
 def plan_limits_delete(row: PlanLimits) -> None:
-    """The plan has the limits of plans without a row from now on (`cdn.policy`). Raises NotFound (it was deleted since it
-    was read)."""
+    """The plan has the limits of plans without a row from now on (`cdn.policy`). Raises NotFound (it was deleted since
+    it was read)."""
     delete_unless_deleted(row)
 
 
