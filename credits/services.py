@@ -11,7 +11,7 @@ from typing import Self
 from django.utils import timezone
 
 from common.errors import Conflict, ValidationError
-from common.saved_rows import save_unless_deleted
+from common.saved_rows import delete_unless_deleted, save_unless_deleted
 from credits.amounts import PLACES
 from credits.models import MAX_PRICE, Rate, Unit
 
@@ -79,9 +79,10 @@ def rate_save(rate: Rate) -> Rate:
 
 
 def rate_delete(rate: Rate) -> None:
-    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already, or nearly."""
+    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already, or nearly; NotFound
+    where it was deleted since it was read."""
     _require_changeable(rate)
-    rate.delete()
+    delete_unless_deleted(rate)
 
 
 def _require_changeable(rate: Rate) -> None:

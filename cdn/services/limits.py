@@ -14,7 +14,7 @@ from cdn.models import NamespaceQuota, PlanLimits, Template
 from cdn.policy import Layer, row_layer
 from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
-from common.saved_rows import save_unless_deleted
+from common.saved_rows import delete_unless_deleted, save_unless_deleted
 from namespaces.models import Namespace
 
 
@@ -56,8 +56,9 @@ def plan_limits_save(row: PlanLimits) -> PlanLimits:
 
 
 def plan_limits_delete(row: PlanLimits) -> None:
-    """The plan has the limits of plans without a row from now on (`cdn.policy`)."""
-    row.delete()
+    """The plan has the limits of plans without a row from now on (`cdn.policy`). Raises NotFound (it was deleted since
+    it was read)."""
+    delete_unless_deleted(row)
 
 
 def _apply(row: Template | NamespaceQuota, changes: Mapping[str, Any]) -> None:

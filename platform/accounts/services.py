@@ -26,7 +26,7 @@ from accounts.scopes import Scope, ScopeBinding
 from common.database_errors import is_database_unavailable
 from common.errors import Forbidden, NotFound, ValidationError
 from common.ids import random_suffix
-from common.saved_rows import save_unless_deleted
+from common.saved_rows import delete_unless_deleted, save_unless_deleted
 from common.secrets_at_rest import keyed_hash, new_secret
 
 logger = logging.getLogger(__name__)
@@ -123,8 +123,8 @@ def plan_save(plan: Plan) -> Plan:
 
 
 def plan_delete(plan: Plan) -> None:
-    """Delete a plan. Raises ProtectedError while any account has it."""
-    plan.delete()
+    """Delete a plan. Raises ProtectedError while any account has it, NotFound (it was deleted since it was read)."""
+    delete_unless_deleted(plan)
 
 
 def credential_issue(*, account: Account, name: str, scope: Scope, binding: ScopeBinding) -> NewCredential:

@@ -1,4 +1,4 @@
-"""Saving a row that a form has changed."""
+"""Saving and deleting a row that staff have read before."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ def save_unless_deleted(row: Model) -> None:
         if not is_update_of_nothing(exc):
             raise
         raise NotFound(f"This {row._meta.verbose_name} was deleted.") from None
+
+
+def delete_unless_deleted(row: Model) -> None:
+    """Delete a stored row. Raises NotFound where another request has deleted it since it was read, so that only one of
+    two is recorded as the deletion.
+    """
+    label = row._meta.label
+    if not row.delete()[1].get(label):
+        raise NotFound(f"This {row._meta.verbose_name} was deleted.")

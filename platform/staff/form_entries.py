@@ -13,8 +13,9 @@ from staff.audit import StaffMember, Target, record_entry
 from staff.subjects import Subject
 
 ACCOUNT = "accounts.account"
-# Their services write in the owner's activity what staff change.
-WRITTEN_BY_SERVICES = frozenset({"namespaces.namespace"})
+NAMESPACE = "namespaces.namespace"
+# Their services write in the owner's activity what staff change, but not why.
+WRITTEN_BY_SERVICES = frozenset({NAMESPACE})
 
 
 def record_form(request: HttpRequest, row: Model, action: str, detail: str, reason: str) -> None:
@@ -24,7 +25,9 @@ def record_form(request: HttpRequest, row: Model, action: str, detail: str, reas
     label, subject = row._meta.label_lower, Subject.of(row)
     if label == ACCOUNT:
         subject = replace(subject, account_id=str(row.pk))
-    if subject.account_id and label not in WRITTEN_BY_SERVICES:
+    if label == NAMESPACE:
+        subject = replace(subject, namespace_id=str(row.pk))
+    if subject.account_id and (reason or label not in WRITTEN_BY_SERVICES):
         what = f"{capfirst(str(row._meta.verbose_name))} {row} {action} by staff"
         why = "; ".join(text for text in (detail, reason) if text)
         hooks.reason_given(subject, f"{what}: {why}" if why else f"{what}.", member.actor, member.origin)

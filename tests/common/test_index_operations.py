@@ -14,8 +14,10 @@ MIGRATIONS = {
     ("staff", "0005_entries_of_a_user"): (
         "staff_staffentry", {"staff_entry_by_type", "staff_entry_of_user"}, "staff_entry_by_user",
     ),
+    ("sandboxes", "0005_events_of_accounts"): ("sandboxes_sandboxevent", {"sandbox_event_of_account"}, ""),
     ("webhooks", "0007_lists_of_a_status"): ("webhooks_event", {"event_of_account"}, ""),
     ("workspaces", "0020_no_index_by_kind"): ("workspaces_workspace", {"workspace_on_host"}, "workspace_by_kind"),
+    ("workspaces", "0022_lists_of_accounts"): ("workspaces_operation", {"operation_of_account"}, ""),
 }  # fmt: skip
 
 

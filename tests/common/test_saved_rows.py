@@ -1,4 +1,4 @@
-"""A row that is deleted while a form of staff with it is open is not inserted again."""
+"""A row that is deleted while a form of staff with it is open is not inserted again, and not deleted twice."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import Plan
-from accounts.services import plan_save
+from accounts.services import plan_delete, plan_save
 from cdn.models import PlanLimits
-from cdn.services.limits import plan_limits_save
+from cdn.services.limits import plan_limits_delete, plan_limits_save
 from common.errors import NotFound
 from credits.models import Rate, Unit
-from credits.services import rate_save
+from credits.services import rate_delete, rate_save
 from tests.between_queries import done_before
 from workspaces.images.models import CatalogEntry
-from workspaces.images.services import catalog_entry_save
+from workspaces.images.services import catalog_entry_delete, catalog_entry_save
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +63,24 @@ def test_a_row_that_was_deleted_is_not_inserted_again(make: Callable[[], Model],
     with pytest.raises(NotFound), transaction.atomic():
         save(read)
     assert not rows.exists()
+
+
+DELETED = [
+    (new_plan, plan_delete),
+    (new_limits, plan_limits_delete),
+    (new_rate, rate_delete),
+    (new_entry, lambda row: catalog_entry_delete(entry=row)),
+]
+
+
+@pytest.mark.parametrize(("make", "delete"), DELETED, ids=["plan", "limits", "rate", "image"])
+def test_a_row_is_deleted_by_one_of_two(make: Callable[[], Model], delete: Callable[[Any], object]) -> None:
+    rows = type(stored := make())._default_manager.filter(pk=stored.pk)
+    first, second = rows.get(), rows.get()
+    delete(first)
+    assert not rows.exists()
+    with pytest.raises(NotFound), transaction.atomic():
+        delete(second)
 
 
 def test_a_form_of_a_plan_that_is_deleted_is_a_message(staff: Client) -> None:

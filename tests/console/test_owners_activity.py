@@ -90,13 +90,24 @@ def test_what_staff_write_by_forms_is_read_with_the_names_of_what_changed(staff:
     ]  # fmt: skip
 
 
-def test_a_namespace_that_staff_change_by_its_form_has_one_entry(staff: Client, api: Caller) -> None:
+def test_the_activity_of_a_namespace_has_the_reason_of_a_form(staff: Client, api: Caller) -> None:
     team = Namespace.objects.create(account=api.account, name="Team", slug="team")
     fields = {"name": "Crew", "type": "default", "metadata": "{}", "tags": "[]", "reason": WHY}
     assert staff.post(f"/admin/namespaces/namespace/{team.pk}/change/", fields).status_code == 302
     assert read(api) == []
     entries = api.get("/namespaces/team/activity").json()["data"]
-    assert [one["user_id"] for one in entries] == ["staff root"]
+    assert [one["user_id"] for one in entries] == ["staff root"] * 2
+    assert [one["description"] for one in entries if one["action"] == "staff_action"] == [
+        f"Namespace {Namespace.objects.get(pk=team.pk)} changed by staff: Name; {WHY}"
+    ]
+
+
+def test_a_namespace_that_staff_make_without_a_reason_has_one_entry(staff: Client, api: Caller) -> None:
+    fields = {"account": api.account.pk, "slug": "team", "name": "Team", "type": "default", "metadata": "{}"}
+    sent = {**fields, "tags": "[]", "resource_limits": "{}", "status": "active"}
+    assert staff.post("/admin/namespaces/namespace/add/", sent).status_code == 302
+    entries = api.get("/namespaces/team/activity").json()["data"]
+    assert [one["action"] for one in entries] == ["saved"]
 
 
 def certificate(api: Caller, **fields: Any) -> Certificate:

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from common.saved_rows import save_unless_deleted
+from common.saved_rows import delete_unless_deleted, save_unless_deleted
 from vmbackend.images.reference import parse_reference
 from workspaces.images.models import CatalogEntry
 
@@ -40,8 +40,9 @@ def _fill_empty(entry: CatalogEntry) -> None:
 
 
 def catalog_entry_delete(*, entry: CatalogEntry) -> None:
-    """Remove an entry. Its preset can no longer be used; workspaces created from it are unchanged."""
-    entry.delete()
+    """Remove an entry. Its preset can no longer be used; workspaces created from it are unchanged. Raises NotFound
+    (it was deleted since it was read)."""
+    delete_unless_deleted(entry)
 
 
 def catalog_entries_show(*, entries: QuerySet[CatalogEntry], shown: bool) -> int:
