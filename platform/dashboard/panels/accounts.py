@@ -30,7 +30,8 @@ def _badges(row: Account) -> list[SafeString]:
     return [badge("active" if row.is_active else "inactive"), badge(row.plan.label)]
 
 
-page(ACCOUNT, "Overview", "Namespaces", "Workspaces", "Operations", "Credentials", "Staff", form_tab="Settings", badges=_badges)
+TABS = ("Overview", "Namespaces", "Workspaces", "Operations", "Credentials", "Staff")
+page(ACCOUNT, *TABS, form_tab="Settings", badges=_badges)
 
 
 @panel(ACCOUNT, "Overview", "workspaces.view_workspace")
