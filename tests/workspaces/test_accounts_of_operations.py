@@ -40,7 +40,7 @@ def test_rows_get_the_account_of_their_workspace_in_parts(
 
 
 def test_no_row_is_written_in_the_transaction_that_locks_the_tables() -> None:
-    """PostgreSQL lets nobody read a table from ALTER TABLE to the end of its transaction."""
+    """PostgreSQL lets no other connection read a table from ALTER TABLE to the end of its transaction."""
     loader = MigrationLoader(connection)
     locking = loader.get_migration("workspaces", "0021_accounts_of_operations")
     assert {type(operation) for operation in locking.operations} == {AddField}
