@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +91,8 @@ def test_a_stream_ends_with_its_machine(
         _ = row.delete() if now is None else row.update(status=now)
         connections.close_all()
 
-    async def work() -> None:
-        request = streamed(api, "echo begun; sleep 30")
-        task = asyncio.ensure_future(request.run())
-        await until(lambda: b"begun" in request.body, 20)
-        await asyncio.to_thread(change)
-        await asyncio.wait_for(task, 10)
-        kind, error = events_in(request.body)[-1]
-        assert (kind, error["code"]) == ("error", code)
-
-    asyncio.run(work())
+    kind, error = asyncio.run(last_event(api, change))
+    assert (kind, error["code"]) == ("error", code)
 
 
 def test_a_revoked_credential_ends_its_commands(api: Caller, box: str) -> None:
@@ -107,16 +100,19 @@ def test_a_revoked_credential_ends_its_commands(api: Caller, box: str) -> None:
         api.account.credentials.update(epoch=99)
         connections.close_all()
 
-    async def work() -> None:
-        request = streamed(api, "echo begun; sleep 30")
-        task = asyncio.ensure_future(request.run())
-        await until(lambda: b"begun" in request.body, 20)
-        await asyncio.to_thread(revoke)
-        await asyncio.wait_for(task, 10)
-        kind, error = events_in(request.body)[-1]
-        assert (kind, error["code"], error["status"]) == ("error", "unauthorized", 401)
+    kind, error = asyncio.run(last_event(api, revoke))
+    assert (kind, error["code"], error["status"]) == ("error", "unauthorized", 401)
 
-    asyncio.run(work())
+
+async def last_event(api: Caller, change: Callable[[], None]) -> tuple[str, Any]:
+    """Of a command that runs when `change` is called."""
+    request = streamed(api, "echo begun; sleep 30")
+    task = asyncio.ensure_future(request.run())
+    await until(lambda: b"begun" in request.body, 20)
+    await asyncio.to_thread(change)
+    await asyncio.wait_for(task, 10)
+    kind, data = events_in(request.body)[-1]
+    return kind, data
 
 
 def test_a_streamed_command_counts_among_those_of_its_account(
