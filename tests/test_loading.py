@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from config.celery import app
 from config.env import Env
 from config.settings import ROLES_WITHOUT_ADMIN
 from supervise.instance import Instance
@@ -35,6 +36,40 @@ def test_a_worker_loads_its_tasks_and_no_admin_and_collects_afterwards(role: str
     found, *others = json.loads(done.stdout)
     assert sorted(found) == sorted(admins)
     assert others == [True, True, True]
+
+
+BEAT = """
+import json, sys
+from celery.apps.beat import Beat
+from config.app_list import APPS
+from config.celery import app
+beat = Beat(app=app, quiet=True)
+beat.init_loader()
+loaded = [name for name in sys.modules if name.endswith((".tasks", ".models")) and name.partition(".")[0] in APPS]
+sent = {}
+scheduler = beat.Service(app=app, scheduler_cls=app.conf.beat_scheduler).get_scheduler()
+app.send_task = lambda name, *_, **options: sent.update({name: options.get("queue")})
+for entry in scheduler.schedule.values():
+    scheduler.apply_async(entry, producer=None, advance=False)
+print(json.dumps([loaded, sent]))
+"""
+
+
+def test_beat_sends_by_names_and_loads_no_task_and_no_model() -> None:
+    environment = {**os.environ, "PLATFORM_ROLE": "beat", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BEAT]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    loaded, sent = json.loads(done.stdout)
+    assert loaded == []
+    assert sent == {entry["task"]: entry.get("options", {}).get("queue") for entry in app.conf.beat_schedule.values()}
+
+
+def test_a_periodic_task_has_no_options_of_its_own_which_beat_would_not_send() -> None:
+    app.loader.import_default_modules()
+    own = ("queue", "expires", "priority", "time_limit", "soft_time_limit", "serializer", "routing_key", "exchange")
+    for entry in app.conf.beat_schedule.values():
+        task = app.tasks[entry["task"]]
+        assert {name: getattr(task, name, None) for name in own} == dict.fromkeys(own) | {"serializer": "json"}
 
 
 def test_the_processes_without_admin_are_those_that_serve_no_request() -> None:

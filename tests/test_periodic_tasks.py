@@ -48,3 +48,15 @@ def test_a_tick_does_not_look_at_all_entries(monkeypatch: pytest.MonkeyPatch) ->
     time.sleep(1.1)
     assert run_due(scheduler) == ["sweep-due"]
     assert compared == []
+
+
+def test_beat_sleeps_until_a_task_is_due_and_not_almost(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = RecordingScheduler(app)
+    run_due(scheduler)
+    ticks, ends = 0, time.monotonic() + 3.2
+    while time.monotonic() < ends:
+        time.sleep(max(0.0, scheduler.tick() or 0.0))
+        ticks += 1
+    sent = len(scheduler.sent)
+    assert sent >= 3
+    assert ticks <= 3 * sent, "one that finds it due, one that sleeps, and at most another"

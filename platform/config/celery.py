@@ -28,6 +28,7 @@ from celery.signals import (
 )
 
 from common import log_context, traces
+from config.env import load_settings
 from config.loading import collector_pause, collector_resume
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -40,10 +41,13 @@ def _begin_loading(**kwargs: Any) -> None:
     collector_pause()
 
 
+# Beat sends tasks by their names and reads no row: it needs neither Django's apps nor the tasks.
+IS_BEAT = load_settings().role == "beat"
 # Both connect what loads: Django, then the tasks. Handlers are called in this order.
-app = Celery("platform")
+app = Celery("platform", fixups=[] if IS_BEAT else None)
 app.config_from_object("config.celery_settings")
-app.autodiscover_tasks()
+if not IS_BEAT:
+    app.autodiscover_tasks()
 
 
 @import_modules.connect

@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,17 @@ class ApiServer(MPServer):
         self._sso.set_inheritable(True)
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+        """Serve until SIGTERM or SIGINT.
+
+        The target is loaded once, here: workers are forks, also one that replaces another.
+        """
 
         def serve_as_worker(*arguments: Any) -> None:
             # Looked up when the worker begins to serve.
             _signals.set_sync_signals = lambda: _draining_signals(self._sfd)
             MPServer._spawn_wsgi_worker(*arguments)
 
+        import_module(str(self.target).partition(":")[0])
         _reset_signals_of_workers()
         self.serve(spawn_target=serve_as_worker)
 
