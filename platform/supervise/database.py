@@ -20,6 +20,7 @@ import django
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 
+from config.loading import collector_paused
 from supervise.files import read_env_file, write_private
 from supervise.instance import Instance, load_instance
 from supervise.migration_lock import LockNotHad, take_migration_lock
@@ -36,13 +37,15 @@ REPORT = "report: "
 def main() -> None:
     """Migrate, collect the static files, and make the credentials file agree with the database."""
     try:
-        django.setup()
+        with collector_paused():
+            django.setup()
     except ImproperlyConfigured as error:
         _refuse_settings([str(error)])
     require_fitting_settings()
     instance = load_instance()
     _wait_for_other_hosts(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
-    call_command("check", stdout=io.StringIO())
+    with collector_paused():  # the checks load all routes
+        call_command("check", stdout=io.StringIO())
     call_command("migrate", interactive=False, verbosity=0)
     _collect_static()
     _write_credentials(instance)
