@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dns.resolver
+import httpx
 import hypothesis
 import pytest
 from django.apps import apps
@@ -84,6 +86,14 @@ def no_value_of_another_test() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def one_reading_of_certificates() -> Iterator[None]:
+    """Of all clients of a process: each reads the system's, 25 ms of a processor, and most are for a few requests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx._transports.default, "create_ssl_context", cache(httpx.create_ssl_context))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_links_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """State folders of tests have long paths, for which instances make links in /run."""
     yield
@@ -131,7 +141,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 def delete_rows(style: Any, connection: Any, **_: Any) -> list[str]:
     # A test that has lost its connection fails alone: those after it get another one.
-    connection.close_if_unusable_or_obsolete()
+    if connection.connection is not None and not connection.is_usable():
+        connection.close()
     models = apps.get_models(include_auto_created=True)
     tables = {model._meta.db_table for model in models if model._meta.managed and not model._meta.proxy}
     tables -= {ContentType._meta.db_table, Permission._meta.db_table}

@@ -1,6 +1,8 @@
 """The order in which files of tests are given to the processes of a run: those that take longest first.
 
 A file is one process's. If a long one came last, one process would be left with it while the others had nothing to do.
+Files of tests/vm come before all others: their instance, which uses a twentieth of a core while idle, ends with the
+last of them (scope `package`).
 """
 
 from __future__ import annotations
@@ -11,19 +13,27 @@ import pytest
 LONG = (
     # With machines.
     "vm/test_faults.py",
-    "vmbackend/test_guest_kit.py",
-    "vm/test_sleep.py",
+    "vm/test_full_disk.py",
     "vm/test_power.py",
-    "vmbackend/test_workloads.py",
+    "vm/test_sleep.py",
     "vm/test_death.py",
+    "vm/test_commands.py",
+    "vmbackend/test_guest_kit.py",
     "vm/test_backup.py",
-    "vmbackend/test_libvirt_sleep.py",
+    "vmbackend/test_libvirt_death.py",
+    "vmbackend/test_workloads.py",
     "vmbackend/test_sleep_contract.py",
     "vm/test_files.py",
-    "vm/test_network.py",
-    "vmbackend/test_driver_contract.py",
-    "vm/test_commands.py",
+    "vmbackend/test_libvirt_sleep.py",
+    "vmbackend/test_guest_ssh.py",
     "vm/test_edge.py",
+    "vm/test_logs.py",
+    "vm/test_hold_deaths.py",
+    "vm/test_file_places.py",
+    "vmbackend/test_driver_power.py",
+    "vm/test_pages.py",
+    "vm/test_cli.py",
+    "vmbackend/test_driver_contract.py",
     # Without.
     "workspaces/faults/test_table.py",
     "served/test_cdn_uploads.py",
@@ -59,8 +69,15 @@ LONG = (
     "workspaces/usage/test_counting_failures.py",
 )
 _PLACES = {f"tests/{name}": place for place, name in enumerate(LONG)}
+INSTANCE = "tests/vm/"
+# Its process goes on with files of another folder, which share the internet with it: without its instance.
+LAST_WITH_INSTANCE = f"{INSTANCE}test_network.py"
 
 
 def files_sort(items: list[pytest.Item]) -> None:
     """In place; tests of one file keep their order, and so do files that are not long."""
-    items.sort(key=lambda item: _PLACES.get(item.nodeid.partition("::")[0], len(LONG)))
+    items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))
+
+
+def _place(file: str) -> tuple[bool, bool, int]:
+    return not file.startswith(INSTANCE), file == LAST_WITH_INSTANCE, _PLACES.get(file, len(LONG))

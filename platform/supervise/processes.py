@@ -119,9 +119,9 @@ def _celery(*arguments: str) -> tuple[str, ...]:
 
 
 def _celery_worker(name: str, queue: str, *pool: str) -> tuple[str, ...]:
-    return _celery(
-        "worker", *pool, "-Q", queue, "-n", f"{name}@%h", "-l", "info", "--without-gossip", "--without-mingle"
-    )
+    # Nothing listens to the events that workers would send each other and to monitors, every two seconds.
+    silent = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    return _celery("worker", *pool, "-Q", queue, "-n", f"{name}@%h", "-l", "info", *silent)
 
 
 def _worker(settings: Env) -> Process:

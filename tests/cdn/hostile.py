@@ -11,6 +11,7 @@ import wave
 import zipfile
 import zlib
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import av
@@ -81,6 +82,7 @@ def long_gif(frames: int = 10_000) -> bytes:
     return head + frame * frames + b";"
 
 
+@cache
 def zip_bomb() -> bytes:
     """A gigabyte of zeros in a megabyte."""
     made = io.BytesIO()

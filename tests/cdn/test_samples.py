@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,8 +15,9 @@ from cdn.inspection.messages import PIXELS_MAX, InspectionOrder, VariantOrder
 from cdn.media.inspections import inspection_run
 from cdn.sniffing import file_sniff
 from cdn.types import TYPES
+from tests.run_extent import WHOLE
 
-pytestmark = pytest.mark.skipif(not os.environ.get("TEST_ALL"), reason="takes minutes and a package index: TEST_ALL=1")
+pytestmark = pytest.mark.skipif(not WHOLE, reason="takes minutes and a package index: TEST_ALL=1")
 PACKAGES = {"pillow": "Tests/images", "puremagic": "test/resources"}
 VARIANT = VariantOrder(-1, 32, 32, "contain", "webp", None)
 REASONS = {"", "damaged", "unsupported", "pixels", "frames"}

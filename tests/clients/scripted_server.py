@@ -34,7 +34,8 @@ class ScriptedRequest(BaseHTTPRequestHandler):
     def answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """The head of an answer, and as much of its body as is given; the connection ends after it."""
         self.send_response(status)
-        for name, value in headers.items():
+        # Else the client might send its next request on this connection.
+        for name, value in {"Connection": "close", **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -27,11 +27,12 @@ from supervise import control
 from supervise.instance import Instance
 from supervise.processes import Process
 from tests.commands.running import processes_named, running, start, wait_for_status
+from tests.run_extent import WHOLE
 
 Make = Callable[[str], Instance]
 THREADS = 16
 # Answers of new processes after each restart. The api has nine: more than 100,000 requests in the long version.
-ANSWERS = 12_000 if os.environ.get("TEST_ALL") else 300
+ANSWERS = 12_000 if WHOLE else 300
 SECONDS = 600
 
 
@@ -201,7 +202,7 @@ def interrupted(made: Load) -> int:
     return made.statuses["503"] + made.statuses[CUT_OFF]
 
 
-@pytest.mark.timeout(3600 if os.environ.get("TEST_ALL") else 900)
+@pytest.mark.timeout(3600 if WHOLE else 900)
 @pytest.mark.parametrize("name", SERVERS)
 def test_no_request_gets_anothers_body_while_servers_die(make_instance: Make, name: str) -> None:
     instance, (path, target) = make_instance("restarts"), SERVERS[name]

@@ -16,13 +16,13 @@ from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hook_port() -> int:
     """Where webhooks may be sent to on this host."""
     return free_port()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(hook_port: int) -> Iterator[TestInstance]:
     """All files of this folder share it (tests/scheduling.py)."""
     settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_PRIVATE_RECEIVERS": f"127.0.0.1:{hook_port}"}
@@ -31,7 +31,7 @@ def served(hook_port: int) -> Iterator[TestInstance]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_chromium() -> Iterator[Browser]:
     with browser() as made:
         yield made
@@ -44,12 +44,12 @@ def chromium(shared_chromium: Browser) -> Iterator[Browser]:
     shared_chromium.close_pages()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(served: TestInstance) -> Api:
     return served.api()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def box(client: Api) -> str:
     """A running workspace."""
     made: dict[str, Any] = client.create("localhost/tiny:1")

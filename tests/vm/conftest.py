@@ -25,31 +25,31 @@ class Witness:
     pid: int
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def push_port() -> int:
     """Where the instance may send notifications to; a test that listens there stands for a push service."""
     return free_port()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def instance(push_port: int) -> Iterator[TestInstance]:
     with new_instance(PLATFORM_PRIVATE_RECEIVERS=f"127.0.0.1:{push_port}") as made:
         made.start()
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(instance: TestInstance) -> Api:
     return instance.api()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
     with open_sleep_command(instance.instance, instance.settings) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def witness(instance: TestInstance, api: Api) -> Witness:
     made = api.create()
     return Witness(made["id"], made["ip"], boot_of(api, made["id"]), machine_pids(instance)[made["id"]])

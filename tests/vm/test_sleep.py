@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from tests.run_extent import WHOLE
 from tests.vm.client import Api, until
 from tests.vm.conftest import Witness, boot_of, end_of_test, is_right
 from tests.vm.instances import TestInstance
@@ -22,7 +22,7 @@ from tests.vm.sleep_command import SleepCommand
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 IDLE_SECONDS = 120
 USE_EVERY_SECONDS = 10
-CYCLES = 50 if os.environ.get("TEST_ALL") else 15
+CYCLES = 50 if WHOLE else 8
 
 
 @dataclass(frozen=True)

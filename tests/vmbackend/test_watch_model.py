@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_extent import WHOLE
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.vmbackend.watch_factory import Picture, Watch
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
-WHOLE = bool(os.environ.get("TEST_ALL"))
 SEEDS = 60 if WHOLE else 4
 CHANGES = 20_000 if WHOLE else 1000
 SECONDS = 60.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,12 @@ from sandboxes.level.files.edits import Edit
 from sandboxes.level.search import services as search
 from sandboxes.level.search.program import Selection
 from sandboxes.level.terminal import services as terminal
+from tests.run_extent import WHOLE
 from tests.vmbackend.conftest import Harness
 from vmbackend.errors import GuestPathExists, GuestPathInvalid
 from vmbackend.guest.session import GuestAddress, GuestSession
 
 pytestmark = pytest.mark.vm
-WHOLE = bool(os.environ.get("TEST_ALL"))
 FILES = 100_000 if WHOLE else 30_000
 LINE = 300_000_000 if WHOLE else 20_000_000  # bytes; above what the search program may have in memory, or below
 LONG = {"timeout_ms": 180_000}

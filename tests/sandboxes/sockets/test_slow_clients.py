@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from sandboxes import services
+from tests.run_extent import WHOLE
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 MIB = 1 << 20
-WHOLE = bool(os.environ.get("TEST_ALL"))
 READY = b"ready\n"
 
 

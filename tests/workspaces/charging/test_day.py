@@ -6,7 +6,6 @@ On SQLite; on PostgreSQL in `make test-all` only, as it shows arithmetic and not
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,6 +22,7 @@ from common.times import EPOCH
 from credits.models import Balance, Entry, Rate, Unit
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.run_extent import WHOLE
 from tests.workspaces.charging.day import HOUR, RATES, SimulatedHypervisor, SimulatedMachine
 from tests.workspaces.charging.measuring import dying_at
 from tests.workspaces.rows import make_host, make_workspace
@@ -35,8 +35,8 @@ from workspaces.states import Status
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HOURS = 24
-# What happens in an hour does not depend on how many there are, so that the second database has fewer.
-WORKSPACES, AWAKE = (80, 28) if connection.vendor == "postgresql" and not os.environ.get("TEST_ALL") else (200, 70)
+# What happens in an hour does not depend on how many there are.
+WORKSPACES, AWAKE = (200, 70) if WHOLE else (80, 28)
 MORNING, EVENING = 8, 16  # between them workspaces are awake
 ROUND_SECONDS, ROUND_SECONDS_OF_NIGHT = 4, 60  # samples that are further apart than five leave a gap
 CHARGE_SECONDS = 60
@@ -186,9 +186,7 @@ class Day:
             pass
 
 
-@pytest.mark.skipif(
-    connection.vendor == "postgresql" and not os.environ.get("TEST_ALL"), reason="on SQLite, or with TEST_ALL=1"
-)
+@pytest.mark.skipif(connection.vendor == "postgresql" and not WHOLE, reason="on SQLite, or with TEST_ALL=1")
 def test_the_ledger_of_a_day_has_what_the_samples_cost(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workspaces sleep at night; by day they crash, sleep and wake, and everything around them fails now and then."""
     Namespace.objects.create(account=api.account, name="Team", slug="team")

@@ -24,6 +24,7 @@ from credits.amounts import stored_amount
 from credits.models import Rate
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.run_extent import WHOLE
 from tests.webhooks.outbox import subscribe
 from tests.workspaces.charging.expected import ExpectedLedger, ExpectedMachine, Place
 from tests.workspaces.charging.history import MoneyHistory
@@ -37,8 +38,8 @@ pytestmark = pytest.mark.django_db
 
 LENGTH = 50  # steps of one history
 STEPS, SEED = (int(os.environ.get(name, "0")) for name in ("STEPS", "SEED"))
-# On PostgreSQL for its arithmetic and its statements: of what 10,000 steps reach, 2,500 leave out three lines.
-SHORT = 2_500 if connection.vendor == "postgresql" and not os.environ.get("TEST_ALL") else 10_000
+# Of what 10,000 steps reach, 2,500 leave out three lines.
+SHORT = 10_000 if WHOLE else 2_500
 PART = 5_000 if STEPS else SHORT
 PROGRESS = Path(os.environ["PROGRESS"]) if os.environ.get("PROGRESS") else None
 

@@ -1,7 +1,8 @@
 """The fault table: every step of every operation against everything that may happen there.
 
 The steps are those of the code (`engine.KINDS`). After at most two passes of reconcile nothing is left over or doubled,
-the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete.
+the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete. What
+ended as if nothing had been is deleted after the last step alone, in `make test-all` after each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 from accounts.models import Account
 from tests.callers import Caller
 from tests.fakehost import Died, FakeHost
+from tests.run_extent import WHOLE
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.conftest import Tally
 from tests.workspaces.faults.fault_cases import CASES, Case
@@ -55,7 +57,11 @@ def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case
     if fault.sentences and differs and not fault_cases.activity_mentions(scene.made, *fault.sentences):
         wrong.append("the activity does not say why")
     patch.undo()
-    return wrong + fault_cases.act(host, scene.made, operate=bool(differs))
+    if differs or WHOLE or step == case.steps[-1]:
+        return wrong + fault_cases.act(host, scene.made, operate=bool(differs))
+    # It is as after an operation without a fault. Its deletion would take as long as the rest.
+    fault_cases.set_aside(host, scene.made)
+    return wrong
 
 
 def test_every_kind_of_operation_is_in_the_table() -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.run_extent import WHOLE
 from tests.workspaces.model.history import History
 from workspaces.host import faults
 
@@ -26,7 +27,7 @@ def test_random_histories_follow_the_state_table(
     run_state_machine_as_test(
         lambda: History(vmhost, api.account),
         settings=settings(
-            max_examples=MORE or 40,
+            max_examples=MORE or (40 if WHOLE else 12),
             stateful_step_count=25,
             derandomize=not MORE,
             database=None,
