@@ -64,7 +64,9 @@ class RateAdmin(DeletedByActionMixin, ServiceModelAdmin):
         return {"effective_from": timezone.now() + timedelta(hours=1)}
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return (obj is None or services.is_future(obj)) and super().has_change_permission(request, obj)
+        # As it is stored: a form that is shown again has put what was typed into `obj`.
+        stored = Rate.objects.filter(pk=obj.pk).first() if obj else None
+        return (stored is None or services.is_future(stored)) and super().has_change_permission(request, obj)
 
     def save_by_service(self, request: HttpRequest, obj: Rate, *, change: bool) -> None:
         services.rate_save(obj)

@@ -38,6 +38,23 @@ def test_a_worker_loads_its_tasks_and_no_admin_and_collects_afterwards(role: str
     assert others == [True, True, True]
 
 
+FORKED = """
+import json, os
+import config.wsgi
+found = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.exists(entry.path)]
+connections = [name for name in found if "socket" in name or ".sqlite3" in name]
+print(json.dumps([len(os.listdir("/proc/self/task")), connections]))
+"""
+
+
+def test_what_the_api_loads_may_be_forked() -> None:
+    """Its workers are forks of a process that has loaded it: threads would be missing in them, connections shared."""
+    environment = {**os.environ, "PLATFORM_ROLE": "api", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", FORKED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stdout) == [1, []]
+
+
 BEAT = """
 import json, sys
 from celery.apps.beat import Beat

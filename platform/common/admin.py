@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from django.contrib import messages
 from django.db.models import JSONField, Model
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
-from common.admin_forms import ReasonMixin, reason_of
+from common.admin_forms import REFUSAL, ReasonMixin, reason_of
 from common.admin_input import CheckedJSONField
 from common.admin_lists import ListMixin
 from common.admin_pages import PageMixin
@@ -42,7 +40,7 @@ class AuditedFormsMixin:
 class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
     """Saves by `save_by_service`, which calls services. Rows are deleted by an action (`staff.action_admin`).
 
-    What a service refuses is shown as an error message, and nothing is written.
+    What a service refuses is shown in the form, beside what was typed, and nothing is written.
     """
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -58,7 +56,14 @@ class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, Mo
         self.save_by_service(request, obj, change=change)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return _shown_refusal(request, super().changeform_view, *args, **kwargs)
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except DomainError as exc:
+            if request.method != "POST":
+                raise
+            # The view's transaction is rolled back; its form is made again, and refuses what the service refused.
+            setattr(request, REFUSAL, exc)
+            return super().changeform_view(request, *args, **kwargs)
 
 
 class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):
@@ -83,16 +88,6 @@ def _fields_of(message: Any) -> str:
 def staff_label(request: HttpRequest) -> str:
     """The actor of an audit entry for what staff do in the admin."""
     return f"staff {request.user}"
-
-
-def _shown_refusal(request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The view's response; after a refusal the same page with the error. The view's transaction is rolled back then."""
-    try:
-        return view(request, *args, **kwargs)
-    except DomainError as exc:
-        details = "; ".join(text for texts in (exc.details or {}).values() for text in texts)
-        messages.error(request, details or exc.message)
-        return HttpResponseRedirect(request.get_full_path())
 
 
 def replace_fields(obj: Model, stored: Model) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
+from common.errors import DomainError
 from common.reasons import reason_field
 
 REASON = "reason"
+# The request's attribute with what a service has answered to its form.
+REFUSAL = "form_refusal"
 
 
 class ReasonedForm(forms.ModelForm):
@@ -18,10 +21,19 @@ class ReasonedForm(forms.ModelForm):
 
     reason = reason_field("In the audit entry; of what an account has, its owner reads it. At most 300 characters.")
     reason_to_add = False
+    # What a service has answered to this form: it is then shown again, with what was typed.
+    refusal: DomainError | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields[REASON].required = self.reason_to_add or not self.instance._state.adding
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean()
+        if self.refusal is not None:
+            for name, texts in _texts_by_field(self.refusal).items():
+                self.add_error(name if name in self.fields else None, texts)
+        return cleaned
 
     @property
     def changed_data(self) -> list[str]:
@@ -33,6 +45,11 @@ class ReasonMixin:
     """For admin classes: the form asks for the reason, last, and the message of what was written has it."""
 
     form = ReasonedForm
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        found: Any = super().get_form(request, obj, change, **kwargs)  # type: ignore[misc]
+        found.refusal = getattr(request, REFUSAL, None)
+        return found
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Sequence[Any]:
         found: Sequence[Any] = super().get_fields(request, obj)  # type: ignore[misc]
@@ -47,6 +64,14 @@ class ReasonMixin:
         """Django's own shows nothing of an entry that it does not know."""
         message: list[Any] = super().construct_change_message(request, form, formsets, add)  # type: ignore[misc]
         return [*message, {REASON: form.cleaned_data[REASON]}]
+
+
+def _texts_by_field(refusal: DomainError) -> dict[str, list[str]]:
+    """Under "" what names no field. Details of another shape are for programs; people read the message."""
+    details = refusal.details or {}
+    if details and all(isinstance(texts, list) for texts in details.values()):
+        return {name: [str(text) for text in texts] for name, texts in details.items()}
+    return {"": [refusal.message]}
 
 
 def reason_of(message: Any) -> str:

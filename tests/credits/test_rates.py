@@ -105,5 +105,7 @@ def test_staff_add_prices_and_change_only_those_to_come(staff: Client) -> None:
     for begin in (timezone.now() - timedelta(days=1), timezone.now()):
         sent |= {"credits": "9", "effective_from_0": f"{begin:%Y-%m-%d}", "effective_from_1": f"{begin:%H:%M:%S}"}
         for path in ("add", f"{future.pk}/change"):
-            assert b"at the earliest" in staff.post(f"/admin/credits/rate/{path}/", sent, follow=True).content
+            refused = staff.post(f"/admin/credits/rate/{path}/", sent).content
+            assert b"at the earliest" in refused
+            assert b'value="9"' in refused, "what was typed is kept"
     assert not Rate.objects.filter(credits=9).exists()

@@ -1,4 +1,4 @@
-"""The migrations that write the accounts of operations and public ports that are there."""
+"""The accounts of operations and public ports that had none: by the migrations, and later by a periodic task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.workspaces.rows import make_host, make_workspace
-from workspaces.models import Operation, PublicPort
+from workspaces.models import Operation, PublicPort, Workspace
+from workspaces.operations import accounts
+from workspaces.tasks import write_missing_accounts
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +49,7 @@ def test_no_row_is_written_in_the_transaction_that_locks_the_tables() -> None:
     assert not loader.get_migration("workspaces", "0022_lists_of_accounts").atomic
 
 
-def test_rows_that_an_earlier_version_adds_meanwhile_do_not_keep_it_from_its_end(
+def test_rows_that_an_earlier_version_adds_do_not_keep_it_from_its_end(
     api: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = make_workspace(api.account, host=make_host())
@@ -64,4 +66,43 @@ def test_rows_that_an_earlier_version_adds_meanwhile_do_not_keep_it_from_its_end
 
     with connection.execute_wrapper(adding):
         migration.accounts_write(apps, None)
+    assert PublicPort.objects.count() == 2
+
+
+def made_by_an_earlier_version(caller: Caller, ports: int) -> None:
+    box = make_workspace(caller.account, host=make_host())
+    Operation.objects.create(workspace=box, kind="start", state="done", queue="q", deadline_at=timezone.now())
+    PublicPort.objects.bulk_create(PublicPort(workspace=box, port=port) for port in range(1, ports + 1))
+    Operation.objects.filter(workspace=box).update(account_id="")
+    PublicPort.objects.filter(workspace=box).update(account_id="")
+
+
+def test_what_an_earlier_version_has_added_since_gets_its_account_later(
+    api: Caller, stranger: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "CHUNK", 2)
+    for caller in (api, stranger):
+        made_by_an_earlier_version(caller, ports=3)
+    assert write_missing_accounts() == 8
+    for model in (Operation, PublicPort):
+        rows = model._default_manager.select_related("workspace")
+        assert {row.account_id == row.workspace.account_id for row in rows} == {True}
+    with CaptureQueriesContext(connection) as captured:
+        assert write_missing_accounts() == 0
+    assert len(captured) == 2
+
+
+def test_a_workspace_that_is_deleted_while_accounts_are_written_stops_nothing(api: Caller) -> None:
+    for _ in range(2):
+        made_by_an_earlier_version(api, ports=2)
+    doomed = [Workspace.objects.first()]
+
+    def deleting(execute: Any, sql: str, *args: Any) -> Any:
+        if sql.startswith("UPDATE") and doomed and (box := doomed.pop()):
+            box.delete()
+        return execute(sql, *args)
+
+    with connection.execute_wrapper(deleting):
+        assert write_missing_accounts() == 3
+    assert not PublicPort.objects.filter(account_id="").exists()
     assert PublicPort.objects.count() == 2
