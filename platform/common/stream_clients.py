@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import secrets
 import threading
 import time
@@ -54,10 +55,15 @@ class _OpenClients:
     """Those of this process. Safe in many threads."""
 
     def __init__(self) -> None:
-        self._process = secrets.token_hex(8)
+        self._loaded = secrets.token_hex(8)
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    @property
+    def _process(self) -> str:
+        """Also of a fork of the process that has loaded this module."""
+        return f"{self._loaded}.{os.getpid()}"
 
     def change(self, kind: str, by: int) -> None:
         with self._lock:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
@@ -74,3 +76,14 @@ def test_without_redis_clients_are_served_all_the_same(settings: Any) -> None:
             await asyncio.sleep(0.2)
 
     asyncio.run(run())
+
+
+def write_one() -> None:
+    stream_clients._own._write({EVENTS: 1})
+
+
+def test_forks_of_one_process_are_counted_apart() -> None:
+    for _ in range(2):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+            process.submit(write_one).result()
+    assert open_clients()[EVENTS] == 2

@@ -223,12 +223,6 @@ def act(host: FakeHost, key: str, *, operate: bool = True) -> list[str]:
     return wrong + inconsistencies(host, key)
 
 
-def set_aside(host: FakeHost, key: str) -> None:
-    """Ends a workspace without an operation: its machine is gone, its row holds nothing."""
-    host.driver.delete(key)
-    Workspace.objects.filter(pk=key).update(status=Status.DESTROYED, ready=False, ip=None)
-
-
 def activity_mentions(key: str, *parts: str) -> bool:
     """Whether the workspace's activity says one of these."""
     details = Activity.objects.filter(workspace_id=key).values_list("detail", flat=True)
