@@ -140,9 +140,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 
 def delete_rows(style: Any, connection: Any, **_: Any) -> list[str]:
-    # A test that has lost its connection fails alone: those after it get another one.
-    if connection.connection is not None and not connection.is_usable():
-        connection.close()
+    # A test that has lost its connection fails alone: those after it get another one. SQLite's cannot be lost.
+    if connection.vendor == "postgresql":
+        connection.close_if_unusable_or_obsolete()
     models = apps.get_models(include_auto_created=True)
     tables = {model._meta.db_table for model in models if model._meta.managed and not model._meta.proxy}
     tables -= {ContentType._meta.db_table, Permission._meta.db_table}
