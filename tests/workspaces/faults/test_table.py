@@ -1,8 +1,7 @@
 """The fault table: every step of every operation against everything that may happen there.
 
 The steps are those of the code (`engine.KINDS`). After at most two passes of reconcile nothing is left over or doubled,
-the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete. A fault
-meets every second step, and the next fault the others; in `make test-all` each meets all.
+the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import pytest
 from accounts.models import Account
 from tests.callers import Caller
 from tests.fakehost import Died, FakeHost
-from tests.run_extent import WHOLE
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.conftest import Tally
 from tests.workspaces.faults.fault_cases import CASES, Case
@@ -60,14 +58,8 @@ def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case
     return wrong + fault_cases.act(host, scene.made, operate=bool(differs))
 
 
-def steps_met(case: Case, fault: Fault) -> list[str]:
-    return case.steps if WHOLE or len(case.steps) < 3 else case.steps[FAULTS.index(fault) % 2 :: 2]
-
-
 def test_every_kind_of_operation_is_in_the_table() -> None:
     assert {case.kind for case in CASES} == set(engine.KINDS)
-    for case in CASES:
-        assert {step for fault in FAULTS for step in steps_met(case, fault)} == set(case.steps)
 
 
 @pytest.mark.parametrize("fault", FAULTS_AND_DATABASES, ids=name_of)
@@ -76,7 +68,7 @@ def test_nothing_is_left_over_at_any_step(
     api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault
 ) -> None:
     found: list[str] = []
-    for step in steps_met(case, fault):
+    for step in case.steps:
         with pytest.MonkeyPatch.context() as patch:
             wrong = walk(api.account, vmhost, patch, case, step, fault)
         table.enter(case.name, step, fault.name, wrong)
