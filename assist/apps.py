@@ -11,6 +11,6 @@ class AssistConfig(AppConfig):
 
     def ready(self) -> None:
         from assist.error_form import PREFIX, assist_error_response
-        from common.responses import error_form_register
+        from common.error_forms import error_form_register
 
         error_form_register(PREFIX, assist_error_response)

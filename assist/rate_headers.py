@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it brings REST framework along, which the model's client does without
-    from common.throttling import RateState
+    from common.request_counts import RateState
 
 DAY_SECONDS = 86_400
 MINUTE_SECONDS = 60

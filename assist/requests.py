@@ -24,8 +24,8 @@ from assist.selectors import paying_namespace
 from assist.services import api_key_used
 from assist.spent import most_tokens
 from common.errors import ValidationError
-from common.parsers import parse_object
-from common.throttling import RateState, count_request
+from common.json_objects import parse_object
+from common.request_counts import RateState, count_request
 from namespaces.models import Namespace
 from namespaces.selectors import require_open
 from webhooks.direct import DirectReceiver

@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 
 from django.db import connection
 
-from common.async_views import in_context
+from common.async_threads import in_context
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,8 @@ from assist.requests import Caller, caller_identify, configured_endpoint, reques
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
 from assist.threads import in_name_thread, in_reader_thread
-from common.async_views import AsyncViewSet, run_to_end
+from common.async_threads import run_to_end
+from common.async_views import AsyncViewSet
 from common.connections import release_thread
 from common.errors import NotFound
 from common.responses import as_domain_error

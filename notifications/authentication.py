@@ -11,7 +11,8 @@ from rest_framework.request import Request
 
 from common.caller_places import remember_account
 from common.errors import Unauthorized
-from common.throttling import RateState, RedisThrottle, is_window_empty, window_restore
+from common.request_counts import RateState, is_window_empty, window_restore
+from common.throttling import RedisThrottle
 from notifications.models import SendToken
 from notifications.sends.queue import times_of_sends
 from notifications.tokens import SendTokenHolder, token_holder

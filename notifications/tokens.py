@@ -15,7 +15,7 @@ from accounts.models import Account
 from accounts.services import account_lock
 from common.database_errors import is_database_unavailable
 from common.errors import NotFound, ValidationError
-from common.parsers import is_deeper
+from common.json_objects import is_deeper
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.secrets_at_rest import keyed_hash, new_secret
 from notifications.audit import record_token

@@ -8,12 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import asyncssh
 from django.conf import settings
 
 from vmbackend.driver import Driver
-from vmbackend.guest.hold import HoldClient, HoldSettings, HoldUnsupported
-from vmbackend.guest.hold.transport import Transport
 from vmbackend.guest.kit import find_kit
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
@@ -21,9 +18,12 @@ from vmbackend.images.types import ImageSettings
 from vmbackend.machines_folder import claim_folder
 
 if TYPE_CHECKING:
+    from vmbackend.guest.hold import HoldClient, HoldSettings
+    from vmbackend.guest.hold.transport import Transport
     from vmbackend.images.store import ImageStore
 
-# Backends are imported where they are chosen: only vmhost needs libvirt, and no test of the API does.
+# Backends are imported where they are chosen: only vmhost needs libvirt, and most workers reach no guest, for which
+# SSH's library is loaded.
 
 
 def image_store() -> ImageStore:
@@ -61,6 +61,8 @@ def build_driver() -> Driver:
         return FakeDriver(machines_dir())
     if env.machines_dir != env.state / "machines":
         claim_folder(env.machines_dir, env.instance)
+    # The first command of a guest does not wait until SSH's library is loaded.
+    import vmbackend.guest.ssh  # noqa: F401
     from vmbackend.libvirt.driver import LibvirtDriver
     from vmbackend.libvirt.settings import LibvirtSettings
 
@@ -95,12 +97,16 @@ def control_key() -> Path:
     """
     path: Path = settings.STATE / "keys" / "control_ed25519"
     if not path.exists():
+        from asyncssh import generate_private_key
+
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = asyncssh.generate_private_key("ssh-ed25519", comment="control")
+        made = generate_private_key("ssh-ed25519", comment="control")
         _write_once(path, made.export_private_key(), 0o600)
     public = path.with_suffix(".pub")
     if not public.exists():
-        _write_once(public, asyncssh.read_private_key(path).export_public_key(), 0o644)
+        from asyncssh import read_private_key
+
+        _write_once(public, read_private_key(path).export_public_key(), 0o644)
     return path
 
 
@@ -148,6 +154,8 @@ def _search_folder() -> Path:
 def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
     """A client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
     if settings.ENV.vm_backend == "fake":
+        from vmbackend.guest.hold import HoldClient
+
         return HoldClient(_no_hold, hold)
     from vmbackend.guest.ssh import SSHGuestSession
 
@@ -156,4 +164,6 @@ def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
 
 
 async def _no_hold() -> Transport:
+    from vmbackend.guest.hold import HoldUnsupported
+
     raise HoldUnsupported("Machines of the fake driver have no terminal service.")

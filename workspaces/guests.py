@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from django.db import DatabaseError
 
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.connections import release_connection, release_thread
 from common.errors import DomainError, NotFound, RateLimited
 from vmbackend import errors as backend

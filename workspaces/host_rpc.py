@@ -10,7 +10,7 @@ import redis
 from celery import current_app
 from kombu.exceptions import OperationalError
 
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.connections import release_connection
 from common.errors import VMUnavailable
 from common.redis import blocking_client, open_async_client, redis_client, redis_key

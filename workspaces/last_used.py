@@ -22,7 +22,7 @@ from typing import Any
 
 import redis
 
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)

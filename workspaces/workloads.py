@@ -6,6 +6,8 @@ from typing import Any
 
 from vmbackend.driver import Workload, WorkloadRestart
 
+MAX_WORKLOADS = 32
+
 
 def workload(item: dict[str, Any]) -> Workload:
     """A workload of the row as the machine takes it (wire contract, section 3)."""

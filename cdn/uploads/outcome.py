@@ -8,7 +8,7 @@ import time
 from cdn.errors import UploadUnknown
 from cdn.models import File
 from cdn.states import UNFINISHED
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 
 # Most pictures take less than a second.
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.05, 0.5

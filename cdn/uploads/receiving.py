@@ -29,7 +29,7 @@ from cdn.storage.errors import StorageUnavailable
 from cdn.storage.parts import PartBusy, PartFile
 from cdn.uploads.part_writer import PartWriter, in_upload_thread
 from cdn.uploads.places import upload_place
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.errors import PayloadTooLarge, ValidationError
 from common.server_stop import cancelled_at_stop
 

@@ -18,7 +18,8 @@ from cdn.uploads import protocol
 from cdn.uploads.outcome import outcome_of
 from cdn.uploads.receiving import body_receive
 from cdn.uploads.refusals import refusal_of
-from common.async_views import AsyncViewSet, ShortResponse, in_pool_thread, run_to_end
+from common.async_threads import in_pool_thread, run_to_end
+from common.async_views import AsyncViewSet, ShortResponse
 from common.errors import MethodNotAllowed
 from common.openapi import refused
 from common.streaming_body import RAW, body_chunks

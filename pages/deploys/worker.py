@@ -12,7 +12,6 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from common.database_errors import is_database_unavailable
 from common.errors import DomainError, NotFound
-from common.responses import as_domain_error
 from pages import errors
 from pages.deploys import places, queue, steps
 from pages.deploys.outcomes import deploy_failed
@@ -76,6 +75,9 @@ def _pause(deploy: PageDeploy, lost: threading.Event) -> None:
 def _shown_error(exc: Exception) -> DomainError:
     if isinstance(exc, ExportDamaged):
         return errors.DeployFailed(f"The folder changed while it was read, or could not be read: {exc.sentence}")
+    # Not at the top: a worker loads no REST framework before something fails.
+    from common.responses import as_domain_error
+
     return as_domain_error(exc)
 
 

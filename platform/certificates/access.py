@@ -1,16 +1,14 @@
-"""The platform's account at the CA of the settings, and how that CA is reached."""
+"""How the CA of the settings is reached, and the registration of the platform's account there."""
 
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from functools import cache
 
 from django.conf import settings
 
 from certificates.ca import CaAccess, CaClient
 from certificates.ca_errors import CaError
-from certificates.keys import new_key
 from certificates.models import AcmeAccount
 from common.outbound_targets import outbound_targets
 from outbound.connection import tls_context
@@ -19,19 +17,6 @@ from outbound.targets import Targets
 from outbound.urls import target_of
 
 logger = logging.getLogger(__name__)
-
-CERTIFICATES_OFF = "Certificates are off: this platform has no certificate authority (PLATFORM_ACME_DIRECTORY)."
-
-
-def is_on() -> bool:
-    """Whether the operator has set a CA."""
-    return bool(settings.ENV.acme_directory)
-
-
-def account_current() -> AcmeAccount:
-    """The account at the CA of the settings; made with a new key where there is none. The CA is not asked yet."""
-    found, _ = AcmeAccount.objects.get_or_create(directory=settings.ENV.acme_directory, defaults={"key": new_key()})
-    return found
 
 
 def account_registered(account: AcmeAccount, until: float) -> CaClient:
@@ -61,16 +46,6 @@ def _contact_update(account: AcmeAccount, client: CaClient, contact: str) -> Non
             raise
         logger.error("The CA does not accept PLATFORM_ACME_CONTACT: %s", error)
     AcmeAccount.objects.filter(pk=account.pk).update(contact=contact)
-
-
-def account_forget_url(account: AcmeAccount) -> None:
-    """The CA does not know the account (any more): it is registered again, with its key."""
-    AcmeAccount.objects.filter(pk=account.pk).update(url="")
-
-
-def account_pause(account: AcmeAccount, until: datetime) -> None:
-    """Ask nothing of this CA until then."""
-    AcmeAccount.objects.filter(pk=account.pk).update(paused_until=until)
 
 
 def _access(account: AcmeAccount) -> CaAccess:

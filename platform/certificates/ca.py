@@ -24,14 +24,13 @@ from cryptography import x509
 
 from certificates.ca_errors import CaError, ca_error_of
 from certificates.keys import key_from_pem
+from edge.challenges import TOKEN
 from outbound.errors import OutboundError
 from outbound.http import send_request
 from outbound.targets import Targets
 
 REQUEST_SECONDS = 12.0
 _USER_AGENT = "microvm-workspaces"
-# Of one path segment, as the edge's pattern is (edge/Certificates.template).
-TOKEN = re.compile(r"[A-Za-z0-9_-]{20,128}")
 _LONGEST_URL = 2048
 _LONGEST_PAUSE = 86400.0
 # Of an order, which is for one name.

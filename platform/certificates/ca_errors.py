@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from acme import messages
-
 from outbound.errors import Kind, OutboundError
 
 LONGEST_SENTENCE: Final = 400
@@ -41,6 +39,9 @@ def ca_error_of(error: BaseException, status: int = 200, pause: float | None = N
     """The CaError for anything that was raised while a CA was asked, whose last answer had this status."""
     if isinstance(error, OutboundError):
         return CaError(_SENTENCES[error.kind], fault="ca", pause=pause)
+    # Not at the top: all processes know these errors, and one asks a CA.
+    from acme import messages
+
     if not isinstance(error, messages.Error):
         if status == TOO_MANY_REQUESTS:
             return CaError("The CA limits how often it may be asked.", fault="limit", pause=pause)

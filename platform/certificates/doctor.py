@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from certificates.access import is_on
+from certificates.ca_account import is_on
 from certificates.models import Certificate, Status
 
 SOON = timedelta(days=7)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
-from certificates import access, hooks, limits, tokens
+from certificates import access, ca_account, hooks, limits, tokens
 from certificates.ca import CaClient, Challenge, Order
 from certificates.ca_errors import CaError
 from certificates.keys import ChainInvalid, chain_check, new_key, signing_request
@@ -44,10 +44,10 @@ _SHORTEST_POLL, _LONGEST_POLL = 1.0, 3600.0
 def order_advance(row: Certificate) -> None:
     """As far as the order of a leased row that is due comes now; its next time is set. Raises LeaseLost."""
     now = timezone.now()
-    if not access.is_on():
+    if not ca_account.is_on():
         leased_update(row, next_attempt_at=now + OFF_PAUSE)
         return
-    account = access.account_current()
+    account = ca_account.account_current()
     if account.paused_until and now < account.paused_until <= now + LONGEST_CA_PAUSE:
         waiting_record(row, row.error or CA_FAILS, account.paused_until)
         return

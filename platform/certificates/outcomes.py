@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django.utils import timezone
 
-from certificates import access, tokens
+from certificates import ca_account, tokens
 from certificates.ca_errors import CaError
 from certificates.leases import leased_update
 from certificates.models import AcmeAccount, Certificate, Status
@@ -55,9 +55,9 @@ def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> No
     """
     now = timezone.now()
     if error.problem == "accountDoesNotExist":
-        access.account_forget_url(account)
+        ca_account.account_forget_url(account)
     elif error.fault == "ca":
-        access.account_pause(account, now + timedelta(seconds=max(error.pause or 0.0, CA_PAUSE)))
+        ca_account.account_pause(account, now + timedelta(seconds=max(error.pause or 0.0, CA_PAUSE)))
     longest = LONGEST_CA_RETRY if error.fault == "ca" else LONGEST_PAUSE
     until = now + max(pause_after(row.failures + 1, longest), timedelta(seconds=error.pause or 0.0))
     # A request for an order that got no answer may have made one all the same (orders._resume_placing).

@@ -1,10 +1,16 @@
-"""The dispatcher of the process `pages`, from the start of its Celery worker to its end."""
+"""The dispatcher of the process `pages`, from the start of its Celery worker to its end.
+
+The library of ACME is imported when it starts: every worker loads this module, at its end.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.conf import settings
 
-from certificates.dispatcher import Dispatcher
+if TYPE_CHECKING:
+    from certificates.dispatcher import Dispatcher
 
 _dispatcher: Dispatcher | None = None
 
@@ -17,6 +23,8 @@ def is_certificates() -> bool:
 def ordering_start() -> None:
     """Start the dispatcher of this process."""
     global _dispatcher  # noqa: PLW0603 one for each process, by design
+    from certificates.dispatcher import Dispatcher
+
     _dispatcher = Dispatcher()
     _dispatcher.start()
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from django.utils import timezone
 
-from certificates.access import CERTIFICATES_OFF, is_on
+from certificates.ca_account import CERTIFICATES_OFF, is_on
 from certificates.models import Certificate, Status
 from common.compiled_query import CompiledQuery
 

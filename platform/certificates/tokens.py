@@ -1,6 +1,6 @@
 """The files that the edge shows to a CA: one for each challenge under way, named by its token.
 
-A folder of its own, in which nothing else is; the edge serves names of the form of `ca.TOKEN` from it and nothing
+A folder of its own, in which nothing else is; the edge serves names of the form of `TOKEN` from it and nothing
 below.
 """
 
@@ -12,9 +12,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from certificates.ca import TOKEN
 from certificates.models import Certificate
-from edge.challenges import challenges_folder
+from edge.challenges import TOKEN, challenges_folder
 
 # Longer than between the making of a file and the row's knowing of it, and than a temporary file is there.
 _KEPT_SECONDS = 3600

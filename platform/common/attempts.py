@@ -25,7 +25,7 @@ from redis import RedisError
 
 from common.errors import RateLimited
 from common.redis import redis_client, redis_key
-from common.throttling import count_request, uncount_request
+from common.request_counts import count_request, uncount_request
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from rest_framework.serializers import Serializer
 
 from common import errors
 from common.database_errors import is_database_unavailable, is_row_gone
+from common.error_forms import error_form_of
 from common.request_id import current_request_id
 
 logger = logging.getLogger(__name__)
@@ -53,18 +54,10 @@ def error_body(error: errors.DomainError) -> dict[str, Any]:
 
 def error_response(error: errors.DomainError, path: str = "") -> JsonResponse:
     """The response of an error outside DRF; `path` is that of the request, as some routes have a form of their own."""
-    for prefix, form in _forms.items():
-        if path == prefix or path.startswith(f"{prefix}/"):
-            return form(error)
+    form = error_form_of(path)
+    if form is not None:
+        return form(error)
     return JsonResponse(error_body(error), status=error.status, headers=error.headers)
-
-
-def error_form_register(prefix: str, form: Callable[[errors.DomainError], JsonResponse]) -> None:
-    """How errors below `prefix` look that are made outside of views, and before them. Idempotent."""
-    _forms[prefix] = form
-
-
-_forms: dict[str, Callable[[errors.DomainError], JsonResponse]] = {}
 
 
 def as_domain_error(exc: BaseException) -> errors.DomainError:

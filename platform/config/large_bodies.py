@@ -18,7 +18,7 @@ from django.core.handlers.asgi import ASGIRequest
 from accounts.authentication import actor_of
 from assist.authentication import require_key
 from assist.error_form import PREFIX as ASSIST
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.errors import RateLimited, Unauthorized
 from common.responses import as_domain_error
 from common.streaming_body import Receive, Send, refuse_body, stored_bytes

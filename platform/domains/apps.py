@@ -6,7 +6,14 @@ class DomainsConfig(AppConfig):
 
     def ready(self) -> None:
         from certificates import hooks
-        from domains import check, publication
+        from domains import publication
 
-        hooks.dns_points_here.register(check.reason_not_here)
+        hooks.dns_points_here.register(_reason_not_here)
         hooks.certificate_changed.register(publication.certificate_mark)
+
+
+def _reason_not_here(name: str) -> str | None:
+    # Not at the start: of all processes one orders certificates, and asks the DNS for it.
+    from domains.check import reason_not_here
+
+    return reason_not_here(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -18,9 +19,10 @@ from certificates.services import certificate_renew, certificate_request
 from common.errors import Conflict, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from domains import claims, errors, hooks, publication
-from domains.check import DomainCheck, domain_check
 from domains.models import CustomDomain, DomainName, TargetKind
-from domains.serializers import check_body
+
+if TYPE_CHECKING:
+    from domains.check import DomainCheck
 
 ATTEMPTS = 3
 
@@ -43,6 +45,10 @@ def domain_connect(
     Raises DomainNotVerified, DomainTaken, DomainLimit, NotFound (the target is deleted), Conflict (others keep changing
     the same names); nothing has changed then.
     """
+    # Not at the top: workers disconnect domains, and only the api connects them.
+    from domains.check import domain_check
+    from domains.serializers import check_body
+
     for _ in range(ATTEMPTS):
         found = domain_check(name, target.id, include_www=include_www)
         if settings.ENV.domain_verification and not found.verified:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+# Of one path segment, as the edge's pattern is (edge/Certificates.template).
+TOKEN = re.compile(r"[A-Za-z0-9_-]{20,128}")
 
 
 def challenges_folder(state: Path) -> Path:

@@ -114,8 +114,7 @@ def _streams(instance: Instance) -> Process:
 
 
 def _celery(*arguments: str) -> tuple[str, ...]:
-    # --quiet: without a banner of dozens of lines, whose first is not marked as anything.
-    return (_tool("celery"), "--quiet", "-A", "config.celery", *arguments)
+    return (_tool("python"), "-m", "config.serve_tasks", *arguments)
 
 
 def _celery_worker(name: str, queue: str, *pool: str) -> tuple[str, ...]:

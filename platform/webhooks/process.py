@@ -1,14 +1,17 @@
 """The process `hooks`: one dispatcher, from the start of its Celery worker to its end.
 
 A worker becomes it by PLATFORM_ROLE=hooks. Celery brings notifications and nothing else, so events are sent also while
-Redis is away.
+Redis is away. What sends is imported here, when it starts: every worker loads this module.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.conf import settings
 
-from webhooks.dispatcher import Dispatcher
+if TYPE_CHECKING:
+    from webhooks.dispatcher import Dispatcher
 
 _dispatcher: Dispatcher | None = None
 
@@ -21,6 +24,8 @@ def is_hooks() -> bool:
 def sending_start() -> None:
     """Start the dispatcher of this process."""
     global _dispatcher  # noqa: PLW0603 one for each process, by design
+    from webhooks.dispatcher import Dispatcher
+
     _dispatcher = Dispatcher(settings.ENV.webhook_threads)
     _dispatcher.start()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from common.errors import ValidationError
 from common.outbound_targets import outbound_targets
-from outbound.http import OutboundError, require_public_url
+from outbound.errors import OutboundError
 from outbound.targets import required_target
 from outbound.urls import target_of
 
@@ -23,6 +23,9 @@ def required_host(url: str) -> str:
 
     May look a name up for a second, so it is called outside of transactions. Each attempt checks again.
     """
+    # Not at the top: most workers load this and ask no other host.
+    from outbound.http import require_public_url
+
     try:
         require_public_url(url, outbound_targets())
         return target_of(url).host

@@ -20,7 +20,8 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
-from common.async_views import AsyncViewSet, in_pool_thread, in_request_thread, run_to_end
+from common.async_threads import in_pool_thread, in_request_thread, run_to_end
+from common.async_views import AsyncViewSet
 from common.caller_places import remember_account
 from common.errors import InvalidState, VMUnavailable
 from common.log_context import logged_workspace_set

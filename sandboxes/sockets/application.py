@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 
 from django.conf import settings
 
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.errors import DomainError, Forbidden, NotFound, RateLimited, Unauthorized
 from common.log_context import logged_workspace_set
 from common.request_id import begin_request

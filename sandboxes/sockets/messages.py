@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.parsers import require_few_tokens
+from common.json_objects import require_few_tokens
 from sandboxes.level.fields import MAX_PATTERN
 from sandboxes.level.fields import MAX_PATTERNS as MAX_IGNORED
 

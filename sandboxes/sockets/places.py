@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import redis
 
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.errors import RateLimited
 from common.redis import redis_client, redis_key
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from django.conf import settings
 
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.sse.calls import cancel_task
 from sandboxes.sockets.messages import Create, MessageInvalid, Watch
 from sandboxes.sockets.output import IN_PROCESS

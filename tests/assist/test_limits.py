@@ -18,7 +18,7 @@ from assist.day_count import call_count, call_uncount, day_state, days_prune
 from assist.errors import DayQuotaExceeded
 from assist.models import Call, DayCount
 from assist.services import NewApiKey, api_key_create
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.redis import redis_client
 from credits.models import Balance, Entry, Hold
 from tests.assist.conftest import assert_refused, called, configured, header, request_of, run

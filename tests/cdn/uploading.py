@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdn.storage import part_path
-from common import async_views
+from common import async_threads
 from config.asgi import application
 
 PART = "application/offset+octet-stream"
@@ -59,7 +59,7 @@ class Upload:
     async def run(self) -> Answer:
         await application(self._scope, self._receive, self._send)
         # What goes on without its client.
-        await asyncio.gather(*async_views._running, return_exceptions=True)
+        await asyncio.gather(*async_threads._running, return_exceptions=True)
         return self.answer
 
     async def _receive(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from certificates import doctor, hooks, orders, services, tokens
-from certificates.access import CERTIFICATES_OFF
+from certificates.ca_account import CERTIFICATES_OFF
 from certificates.errors import RenewalInProgress
 from certificates.keys import chain_check
 from certificates.leases import due_ids

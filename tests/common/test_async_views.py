@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from common.async_views import in_body_thread, in_pool_thread, in_render_thread
+from common.async_threads import in_body_thread, in_pool_thread, in_render_thread
 
 
 @pytest.mark.parametrize("occupied", [in_body_thread, in_render_thread])

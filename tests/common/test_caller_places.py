@@ -15,7 +15,7 @@ from django.test import AsyncRequestFactory, Client, RequestFactory
 from accounts.authentication import actor_of
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import credential_issue
-from common.async_views import in_pool_thread, in_request_thread
+from common.async_threads import in_pool_thread, in_request_thread
 from common.caller_places import PLACES, ThreadPlaces, thread_place, thread_places
 from common.connections import release_connection
 from common.errors import RateLimited

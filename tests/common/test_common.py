@@ -24,7 +24,7 @@ from common.fields import StrictDecimal
 from common.hooks import Hook
 from common.idempotency import fingerprint, key_of
 from common.ids import new_id
-from common.parsers import MAX_DEPTH, MAX_TOKENS, parse_object
+from common.json_objects import MAX_DEPTH, MAX_TOKENS, parse_object
 from common.responses import as_domain_error, error_body, field_messages
 
 

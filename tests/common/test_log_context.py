@@ -16,7 +16,7 @@ from django.conf import settings
 from django.test import Client
 
 from common import log_context
-from common.async_views import in_body_thread, in_pool_thread, in_render_thread
+from common.async_threads import in_body_thread, in_pool_thread, in_render_thread
 from common.log_context import LogContextFilter, context_begin, logged_workspace_set, operation_logged
 from common.log_json import JsonLines
 from tests.callers import Caller

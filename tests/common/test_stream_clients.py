@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common import stream_clients
-from common.async_views import in_pool_thread
+from common.async_threads import in_pool_thread
 from common.redis import redis_client, redis_key
 from common.stream_clients import EVENTS, LEASE_SECONDS, SOCKETS, client_open, open_clients
 from tests.common.sse.reading import fresh, reading, until

@@ -16,8 +16,9 @@ from rest_framework.views import APIView
 
 from common.errors import DomainError
 from common.redis import redis_client, redis_key
+from common.request_counts import count_request
 from common.responses import ok
-from common.throttling import DayThrottle, RateLimitMixin, RedisThrottle, count_request
+from common.throttling import DayThrottle, RateLimitMixin, RedisThrottle
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from accounts.scopes import Scope
-from certificates.access import CERTIFICATES_OFF
+from certificates.ca_account import CERTIFICATES_OFF
 from certificates.selectors import SslState
 from domains.models import CustomDomain, DomainName
 from namespaces.models import Namespace

@@ -10,7 +10,7 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-import domains.services
+import domains.check
 from certificates.models import Certificate
 from domains.check import domain_check
 from domains.models import CustomDomain, DomainName, TargetKind
@@ -140,7 +140,7 @@ def test_what_the_dns_said_before_another_proof_does_not_count(
             domain_connect(target=Target(TargetKind.PAGE, mine.pk, mine.account), name=name, actor="t")
         return found
 
-    monkeypatch.setattr(domains.services, "domain_check", slow)
+    monkeypatch.setattr(domains.check, "domain_check", slow)
     assert_error(connect(stranger, theirs), 400, "domain_not_verified")
     assert (holder(), checks) == (mine.pk, [theirs.pk, mine.pk, theirs.pk])
 

@@ -21,7 +21,7 @@ from vmbackend.guest.workloads import WorkloadState, list_workloads
 from workspaces.errors import GuestUnreachable as GuestUnreachableError
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
-from workspaces.workload_changes.serializers import MAX_WORKLOADS
+from workspaces.workloads import MAX_WORKLOADS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BOX = "/workspace/the-box/workloads"

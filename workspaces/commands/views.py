@@ -8,7 +8,8 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, in_request_thread, run_to_end
+from common.async_threads import in_request_thread, run_to_end
+from common.async_views import AsyncViewSet
 from common.openapi import refused
 from common.sse.response import stream_response
 from vmbackend.guest.deadlines import PLACE_SECONDS

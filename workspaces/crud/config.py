@@ -12,7 +12,8 @@ from workspaces import errors
 from workspaces.fields import CommandField, EnvField
 from workspaces.images import shapes
 from workspaces.models.workspace import RestartPolicy, TtlAction
-from workspaces.workload_changes.serializers import MAX_WORKLOADS, WorkloadRequest
+from workspaces.workload_changes.serializers import WorkloadRequest
+from workspaces.workloads import MAX_WORKLOADS
 
 MAX_DISK_MB = 1_048_576
 RESOURCES = ("cpus", "memory_mb", "disk_size_mb")

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from django.db import connections
 
-from common.async_views import in_context
+from common.async_threads import in_context
 from common.errors import DomainError, VMUnavailable
 from workspaces.models import Workspace
 from workspaces.power import wake

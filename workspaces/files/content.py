@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.response import Response
 
-from common.async_views import in_body_thread
+from common.async_threads import in_body_thread
 from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool

@@ -8,7 +8,8 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, in_render_thread, in_request_thread, run_to_end
+from common.async_threads import in_render_thread, in_request_thread, run_to_end
+from common.async_views import AsyncViewSet
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok

@@ -8,7 +8,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.response import Response
 
-from common.async_views import in_render_thread
+from common.async_threads import in_render_thread
 from vmbackend.guest.session import Entry, GuestAddress
 from workspaces.conditions import Part, Validators, exactly_sized, wanted_part
 from workspaces.errors import PathInvalid

@@ -12,7 +12,8 @@ from rest_framework.response import Response
 
 from accounts.actors import Actor
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, entered_in_thread, in_render_thread, in_request_thread, run_to_end
+from common.async_threads import entered_in_thread, in_render_thread, in_request_thread, run_to_end
+from common.async_views import AsyncViewSet
 from common.errors import NotFound, ValidationError
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from common.errors import ValidationError
-from common.parsers import is_deeper
+from common.json_objects import is_deeper
 from workspaces import rows
 from workspaces.models import Workspace
 

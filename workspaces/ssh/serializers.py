@@ -10,7 +10,7 @@ from rest_framework import serializers
 from common.fields import StrictBoolean, StrictChar
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer
-from workspaces.ssh.keys import fingerprint, public_key
+from workspaces.ssh.keys import KeyRefused, fingerprint, public_key
 
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
@@ -27,8 +27,8 @@ class KeyRequest(serializers.Serializer):
             return {**attrs, "fingerprint": text}
         try:
             line = public_key(text)
-        except serializers.ValidationError as exc:
-            raise serializers.ValidationError({"public_key": exc.detail}) from exc
+        except KeyRefused as exc:
+            raise serializers.ValidationError({"public_key": str(exc)}) from exc
         return {**attrs, "public_key": line, "fingerprint": fingerprint(line)}
 
 

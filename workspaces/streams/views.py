@@ -11,7 +11,8 @@ from rest_framework.authentication import BaseAuthentication
 
 from accounts.actors import Actor
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, in_request_thread
+from common.async_threads import in_request_thread
+from common.async_views import AsyncViewSet
 from common.openapi import refused
 from common.requests import validated_query
 from common.sse.response import event_stream, last_event_id

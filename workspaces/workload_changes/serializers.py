@@ -18,7 +18,6 @@ from workspaces.workload_changes.selectors import WorkloadFound
 from workspaces.workloads import workload
 
 WORKLOAD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-MAX_WORKLOADS = 32
 STATES = ("starting", "running", "restarting", "exited", "stopped")
 
 

@@ -31,8 +31,7 @@ from workspaces.guests import (
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, update_row, write_columns
 from workspaces.states import Status
-from workspaces.workload_changes.serializers import MAX_WORKLOADS, checked_workload
-from workspaces.workloads import workload
+from workspaces.workloads import MAX_WORKLOADS, workload
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +64,9 @@ def workload_change(*, workspace: Workspace, actor: str, name: str, changes: dic
     if changes.get("name", name) != name:
         raise ValidationError(details={"name": ["A workload cannot be renamed; add another one."]})
     merged = {key: value for key, value in {**item, **changes}.items() if value is not None}
+    # Not at the top: only the api changes what is saved, and workers load no REST framework.
+    from workspaces.workload_changes.serializers import checked_workload
+
     changed = checked_workload(merged)
     items = [changed if each["name"] == name else each for each in workspace.workloads]
     return _write(workspace, "workload_changed", name, actor, items)

@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from common.async_views import in_render_thread
+from common.async_threads import in_render_thread
 from common.errors import UnsupportedMediaType
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from common.async_views import in_render_thread
+from common.async_threads import in_render_thread
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from common.responses import respond

@@ -10,7 +10,8 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.async_views import ShortResponse, in_render_thread
+from common.async_threads import in_render_thread
+from common.async_views import ShortResponse
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest

@@ -1,0 +1,92 @@
+"""JSON objects of untrusted text: strict, and bounded in depth and in what they become in memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from common import errors
+
+# Above what any route accepts, and below what Python can recurse through in a view, as for the text of an error.
+MAX_DEPTH = 850
+# Strings, commas and brackets together, far above what any route accepts: a body of nothing but `{},` takes thirty
+# times its size in memory.
+MAX_TOKENS = 250_000
+# A string without an end goes to the end of the body, so that nothing is looked at twice.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
+
+
+def parse_object(raw: bytes, *, allow_nul: bool = False) -> dict[str, Any]:
+    """Bytes of a body to the object they hold. Raises InvalidJson, ValidationError."""
+    if not raw.strip():
+        return {}
+    try:
+        require_few_tokens(raw)
+        text = raw.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if "\\u0000" in text or "\\ud" in text.lower() or "\0" in text:
+            _storable(value, allow_nul)
+        if text.count("[") + text.count("{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
+            raise ValueError("it is nested too deeply")
+    except (ValueError, RecursionError) as exc:
+        raise errors.InvalidJson(f"The body is not valid JSON: {_reason(exc)}.") from exc
+    if not isinstance(value, dict):
+        raise errors.ValidationError("The body must be a JSON object.")
+    return value
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether objects and arrays are nested deeper than that. Without recursion: Python may not recurse as deep."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [item for outer in level for item in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def require_few_tokens(raw: bytes, limit: int = MAX_TOKENS) -> None:
+    """Raises ValueError. Before the JSON is parsed: what it becomes then may be more than the memory."""
+    if len(raw) > limit and next(islice(_TOKEN.finditer(raw), limit, None), None) is not None:
+        raise ValueError(f"it has more than {limit} strings, commas and brackets")
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(exc, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return str(exc)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:20]} is out of range")
+    return value
+
+
+def _storable(value: Any, allow_nul: bool) -> None:
+    if isinstance(value, str):
+        if "\0" in value and not allow_nul:
+            raise ValueError("it holds a NUL character")
+        value.encode()  # UnicodeEncodeError is a ValueError: a lone surrogate
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _storable(key, allow_nul)
+            _storable(item, allow_nul)
+    elif isinstance(value, list):
+        for item in value:
+            _storable(item, allow_nul)
