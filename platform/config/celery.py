@@ -11,6 +11,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 
 from celery import Celery
@@ -176,6 +177,9 @@ def _succeed(**kwargs: Any) -> None:
     from pages.deploys.succession import predecessor_settle
 
     if settings.ENV.role == "pages":
+        # What deploys use is of this process's version, also where its code is replaced before it ends.
+        for name in ("common.responses", "vmbackend.guest.ssh"):
+            import_module(name)
         predecessor_settle()
 
 
