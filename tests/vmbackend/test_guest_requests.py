@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 
 import pytest
@@ -17,19 +16,8 @@ pytestmark = pytest.mark.vm
 CLOCK = "/run/kit/bin/busybox date +%s"
 
 
-def send_requests(machine: harness.Machine, *requests: bytes, answers: int = 1) -> list[str]:
-    """Send these bytes on one connection and return the lines of the replies."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(10)
-        client.connect(str(machine.folder / "requests"))
-        for request in requests:
-            client.sendall(request)
-        stream = client.makefile()
-        return [stream.readline().rstrip("\n") for _ in range(answers)]
-
-
 def test_the_clock_is_stepped_at_once_and_the_reply_contains_it(plain: harness.Machine) -> None:
-    status, asked, now = send_requests(plain, b"fresh 2000000000000000000 0011ff\n")[0].split()
+    status, asked, now = plain.send_requests(b"fresh 2000000000000000000 0011ff\n")[0].split()
     assert (status, asked) == ("fresh", "2000000000000000000")
     assert 2_000_000_000 * 10**9 <= int(now) < 2_000_000_060 * 10**9
     assert int(run(plain, CLOCK)[0][1]) >= 2_000_000_000
@@ -39,7 +27,7 @@ def test_the_clock_is_stepped_at_once_and_the_reply_contains_it(plain: harness.M
 
 def test_a_negative_time_is_refused(plain: harness.Machine) -> None:
     before = int(run(plain, CLOCK)[0][1])
-    assert send_requests(plain, b"fresh -1000000000 00\n") == ["failed -1000000000 Invalid argument"]
+    assert plain.send_requests(b"fresh -1000000000 00\n") == ["failed -1000000000 Invalid argument"]
     assert int(run(plain, CLOCK)[0][1]) - before < 60
 
 
@@ -47,9 +35,9 @@ def test_invalid_requests_are_ignored_and_the_next_one_is_answered(plain: harnes
     now = b"%d" % time.time_ns()
     # A line longer than any request is dropped completely.
     nonsense = (b"hello\n", b"fresh\n", b"fresh x 00\n", b"\n\0\n", b"x" * 5000 + b"\n")
-    assert send_requests(plain, *nonsense, b"fresh " + now + b" 00\n")[0].split()[:2] == ["fresh", now.decode()]
+    assert plain.send_requests(*nonsense, b"fresh " + now + b" 00\n")[0].split()[:2] == ["fresh", now.decode()]
     pieces = (b"fresh ", now[:5], now[5:], b" 00", b"\nfresh " + now + b" 01\n")
-    assert [line.split()[1] for line in send_requests(plain, *pieces, answers=2)] == [now.decode()] * 2
+    assert [line.split()[1] for line in plain.send_requests(*pieces, answers=2)] == [now.decode()] * 2
 
 
 def test_requests_work_after_the_host_reconnects(plain: harness.Machine) -> None:

@@ -10,7 +10,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import asyncssh
@@ -22,10 +24,13 @@ from vmbackend.guest.kit import KERNEL_ARGS, Kit
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.ssh import SSHGuestSession
 from vmbackend.libvirt.host_tsc import HostTsc
+from vmbackend.libvirt.provisioner import FIRMWARE
 
 HOST_TSC = HostTsc()
 # No limit here is one of speed: beside other work everything takes several times as long.
 HANG_SECONDS = 300.0
+# A request that is refused, and what its reply begins with.
+PROBE, PROBE_REPLY = b"fresh -1 00\n", "failed -1 "
 
 
 def log_text(*names: str) -> str:
@@ -126,13 +131,31 @@ class Machine:
             client.sendall(json.dumps(request).encode() + b"\n")
             return json.loads(client.makefile().readline())
 
+    def send_requests(self, *requests: bytes, answers: int = 1) -> list[str]:
+        """Send these bytes on one connection of the port of requests; return the lines of the replies."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.folder / "requests"))
+            self._wait_until_noticed(client)
+            client.settimeout(HANG_SECONDS)
+            for request in requests:
+                client.sendall(request)
+            lines = (line.rstrip("\n") for line in client.makefile() if not line.startswith(PROBE_REPLY))
+            return list(islice(lines, answers))
+
+    def _wait_until_noticed(self, client: socket.socket) -> None:
+        """The guest notices a connection after its first bytes, on a busy host; a reply before that is dropped."""
+        client.settimeout(1)
+        for _ in range(int(HANG_SECONDS)):
+            client.sendall(PROBE)
+            with suppress(TimeoutError):
+                while (got := client.recv(1)) and got != b"\n":
+                    pass
+                return
+        raise TimeoutError(self.console())
+
     def resync_guest(self, entropy: bytes) -> list[str]:
         """Send a resync request with the current time and this entropy; return the words of the reply."""
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(HANG_SECONDS)
-            client.connect(str(self.folder / "requests"))
-            client.sendall(f"fresh {time.time_ns()} {entropy.hex()}\n".encode())
-            return client.makefile().readline().split()
+        return self.send_requests(f"fresh {time.time_ns()} {entropy.hex()}\n".encode())[0].split()
 
     def sleep(self) -> None:
         """Write the memory to the folder and end the process; `wake` restores it."""
@@ -295,6 +318,7 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
         *("setpriv", "--pdeathsig", "KILL", "--"),
         *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", os.environ.get("KIT_TEST_CPU", "max")),
         *("-m", "256", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *(("-bios", str(FIRMWARE)) if FIRMWARE.exists() else ()),
         *(
             "-kernel",
             str(kit.kernel),
