@@ -177,8 +177,8 @@ def _succeed(**kwargs: Any) -> None:
     from pages.deploys.succession import predecessor_settle
 
     if settings.ENV.role == "pages":
-        # What deploys use is of this process's version, also where its code is replaced before it ends.
-        for name in ("common.responses", "vmbackend.guest.ssh"):
+        # What deploys and certificates use is of this process's version, also where its code is replaced before it ends.
+        for name in ("common.responses", "domains.check", "vmbackend.guest.ssh"):
             import_module(name)
         predecessor_settle()
 
