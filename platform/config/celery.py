@@ -160,13 +160,27 @@ def _close_host(**kwargs: Any) -> None:
     process.close_host()
 
 
+@contextmanager
+def _required(role: str) -> Iterator[None]:
+    """What a process cannot do without: where it fails the process ends, and its supervisor starts it again.
+
+    Celery logs any exception of a handler but SystemExit, and would go on with a worker that never does its work.
+    """
+    try:
+        yield
+    except Exception as exc:  # the database is away, its disk is full, no descriptor is left to import a module
+        logger.exception("%s cannot start", role)
+        raise SystemExit(1) from exc
+
+
 @worker_init.connect
 def _start_sending(**kwargs: Any) -> None:
     """In hooks: send what is due, whether or not the broker is there."""
     from webhooks import process
 
     if process.is_hooks():
-        process.sending_start()
+        with _required("hooks"):
+            process.sending_start()
 
 
 @worker_init.connect
@@ -177,26 +191,22 @@ def _succeed(**kwargs: Any) -> None:
     from pages.deploys.succession import predecessor_settle
 
     if settings.ENV.role == "pages":
-        # What deploys and certificates use is of this process's version, also where its code is replaced before it ends.
-        for name in ("common.responses", "domains.check", "vmbackend.guest.ssh"):
-            import_module(name)
+        # What deploys and orders use is of this process's version, also where its code is replaced before it ends; and
+        # some libraries whose first import fails in the middle are of no use until the process ends.
+        with _required("pages"):
+            for name in ("common.responses", "vmbackend.guest.ssh", "domains.check"):
+                import_module(name)
         predecessor_settle()
 
 
 @worker_init.connect
 def _start_pushing(**kwargs: Any) -> None:
-    """In push: send notifications, whether or not the broker is there. Where it cannot, its supervisor starts it again.
-
-    Celery logs any exception of this handler but SystemExit, and would go on with a worker that sends nothing.
-    """
+    """In push: send notifications, whether or not the broker is there."""
     from notifications import process
 
     if process.is_push():
-        try:
+        with _required("push"):
             process.sending_start()
-        except Exception as exc:  # the database is away, or its disk is full
-            logger.exception("push cannot start")
-            raise SystemExit(1) from exc
 
 
 @worker_shutting_down.connect
@@ -227,7 +237,8 @@ def _start_ordering(**kwargs: Any) -> None:
     from certificates import process
 
     if process.is_certificates():
-        process.ordering_start()
+        with _required("pages"):
+            process.ordering_start()
 
 
 @worker_shutting_down.connect

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import LazySettings
 
+from config import celery
 from tests.vm.client import until
 
 COMMAND = ["-m", "config.serve_tasks", "worker", "--pool", "threads", "-c", "1", "-Q", "media", "-n", "tried@host"]
@@ -50,3 +52,25 @@ def test_a_worker_ends_with_success_at_sigterm(worker: Worker) -> None:
     worker.wait_until_ready()
     worker.process.terminate()
     assert worker.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "begin", "module"),
+    [
+        ("hooks", celery._start_sending, "webhooks.dispatcher"),
+        ("pages", celery._start_ordering, "certificates.dispatcher"),
+        ("pages", celery._succeed, "domains.check"),
+    ],
+)
+def test_a_worker_that_cannot_load_what_it_is_for_ends(
+    role: str,
+    begin: Callable[[], None],
+    module: str,
+    settings: LazySettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Celery would go on, and the process would never do its work; its supervisor starts it again."""
+    settings.ENV = settings.ENV.model_copy(update={"role": role})
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SystemExit):
+        begin()
