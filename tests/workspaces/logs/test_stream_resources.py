@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from common import async_views
+from common import async_threads
 from common.redis import open_async_client, redis_client, redis_key
 from common.sse import response
 from common.sse.replay import PUBSUB_CHANNEL, ReplayBuffer
@@ -61,7 +61,7 @@ def test_open_streams_hold_no_thread_and_no_connection(api: Caller) -> None:
 
 
 def test_without_giving_it_back_each_would_hold_a_thread(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (response, async_views):
+    for module in (response, async_threads):
         monkeypatch.setattr(module, "release_thread", lambda: None)
     row = make_workspace(api.account)
     threads, _ = held_by(api, f"/workspace/{row.pk}/stats/stream")
