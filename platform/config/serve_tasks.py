@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import sys
 
-import click
 from celery.bin.base import CLIContext
 from celery.bin.beat import beat
 from celery.bin.worker import worker
 
 from config.celery import app
 
+COMMANDS = {"worker": worker, "beat": beat}
+
 
 def main(arguments: list[str]) -> None:
     """Run until SIGTERM or SIGINT. Never returns."""
+    name, *options = arguments or [""]
+    if name not in COMMANDS:
+        raise SystemExit("usage: python -m config.serve_tasks (worker | beat) [OPTION...]")
     # With these a worker executes Python again at SIGHUP.
     sys.argv = ["-m", "config.serve_tasks", *arguments]
     context = CLIContext(app=app, no_color=False, workdir=None, quiet=True)
-    commands = click.Group(commands={"worker": worker, "beat": beat})
-    commands.main(arguments, prog_name="serve_tasks", obj=context, auto_envvar_prefix="CELERY")
+    # Options may come from the variables that Celery's own command reads.
+    COMMANDS[name].main(options, prog_name=name, obj=context, auto_envvar_prefix=f"CELERY_{name.upper()}")
 
 
 if __name__ == "__main__":
