@@ -108,26 +108,33 @@ def _send_last_spans(**kwargs: Any) -> None:
     traces.sending_end()
 
 
+@contextmanager
+def _required(role: str) -> Iterator[None]:
+    """What a process cannot do without: where it fails the process ends, and its supervisor starts it again.
+
+    Celery logs any exception of a handler but SystemExit, and would go on with a worker that never does its work.
+    """
+    try:
+        yield
+    except Exception as exc:  # the database is away, its disk is full, no descriptor is left to import a module
+        logger.exception("%s cannot start", role)
+        raise SystemExit(1) from exc
+
+
 @worker_init.connect
 def _open_host(**kwargs: Any) -> None:
-    """In vmhost: open the hypervisor. Where that fails the process ends, and its supervisor starts it again.
-
-    Whatever fails: Celery logs any exception of this handler but SystemExit and goes on, with a worker that takes the
-    host's tasks and can carry out none.
-    """
+    """In vmhost: open the hypervisor."""
     from vmbackend.errors import BackendError
     from workspaces.host import process
 
     if process.is_vmhost():
-        try:
-            with _ending_in_order():
-                process.open_host()
-        except BackendError as exc:
-            logger.error("vmhost cannot start: %s", exc)
-            raise SystemExit(1) from exc
-        except Exception as exc:  # a full disk: of the database, of the state folder
-            logger.exception("vmhost cannot start")
-            raise SystemExit(1) from exc
+        with _required("vmhost"):
+            try:
+                with _ending_in_order():
+                    process.open_host()
+            except BackendError as exc:
+                logger.error("vmhost cannot start: %s", exc)
+                raise SystemExit(1) from exc
 
 
 @contextmanager
@@ -158,19 +165,6 @@ def _close_host(**kwargs: Any) -> None:
     from workspaces.host import process
 
     process.close_host()
-
-
-@contextmanager
-def _required(role: str) -> Iterator[None]:
-    """What a process cannot do without: where it fails the process ends, and its supervisor starts it again.
-
-    Celery logs any exception of a handler but SystemExit, and would go on with a worker that never does its work.
-    """
-    try:
-        yield
-    except Exception as exc:  # the database is away, its disk is full, no descriptor is left to import a module
-        logger.exception("%s cannot start", role)
-        raise SystemExit(1) from exc
 
 
 @worker_init.connect
