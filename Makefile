@@ -89,8 +89,11 @@ clean-instance: ## remove this instance: machines, bridge, firewall, state (CONF
 	@[ "$(CONFIRM)" = yes ] || { echo "This removes every machine and file of $(STATE). To confirm: make clean-instance CONFIRM=yes"; exit 1; }
 	@$(SUPERVISE) clean
 
-test: setup-test ## every test, on SQLite
+test: setup-test ## every test but campaigns, on SQLite
 	$(TESTS) $(ARGS)
+
+test-campaigns: setup-test ## what repeats a test at many points: deaths at each step, full disks, random histories
+	$(TESTS) --campaigns $(ARGS)
 
 test-kernel: setup-kernel setup-test ## build the small guest kernel into the cache of the tests (about 6 minutes, once)
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.cache

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# All tests: those without machines, then those with machines or the host's network; a file is one process's.
+# Tests without machines, then those with machines or the host's network; a file is one process's.
 # Options, before all other arguments, which go to pytest (paths, -k, ...):
-#   --fast  none that boots a machine
-#   --rows  only those that read or write rows, for the second database
+#   --fast       none that boots a machine
+#   --rows       only those that read or write rows, for the second database; campaigns too
+#   --campaigns  only campaigns, which are left out otherwise (docs/testing.md); TEST_ALL=1 leaves none out
 # TEST_TIMES names a file to which each part's and each test's seconds are appended.
 # Where one or two tests of a part failed, they are repeated once, alone: docs/testing.md has why. What passes then is named.
 set -uo pipefail
@@ -10,14 +11,18 @@ trap 'exit 130' INT TERM HUP
 
 machines="host or vm"
 rows=
+campaigns="not campaign and "
 while :; do
     case "${1:-}" in
         --fast) machines="host and not vm" ;;
-        --rows) rows="rows and " ;;
+        --rows) rows="rows and " campaigns= ;;
+        --campaigns) campaigns="campaign and " ;;
         *) break ;;
     esac
     shift
 done
+[ -z "${TEST_ALL:-}" ] || campaigns=
+chosen=$rows$campaigns
 case "${PLATFORM_DATABASE_URL:-}" in
     postgres*) database=PostgreSQL ;;
     *) database=SQLite ;;
@@ -62,7 +67,7 @@ run() {
     fi
 }
 
-run "without machines" -m "${rows}not vm and not host" -n "$processes" "${files[@]}" "$@"
+run "without machines" -m "${chosen}not vm and not host" -n "$processes" "${files[@]}" "$@"
 # Each process has an instance of its own. Two left the cores of a machine with two idle for a quarter of the time.
-run "machines and host" -m "${rows}($machines)" -n 3 "${files[@]}" "$@"
+run "machines and host" -m "${chosen}($machines)" -n 3 "${files[@]}" "$@"
 exit "$status"

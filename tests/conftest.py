@@ -35,7 +35,7 @@ from staff.models import AUDIT, StaffEntry
 from tests.cached import invalidate_cached_values
 from tests.callers import Caller
 from tests.described import DescribedClient
-from tests.machine_files import MACHINES, may_have_machines, wants_machines_alone
+from tests.marked_files import CAMPAIGNS, MACHINES, is_read, may_have
 from tests.migrated_database import put_migrated_database
 from tests.world import World
 
@@ -61,7 +61,7 @@ def _ignored(number: int, frame: object) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
         return None
-    skipped = wants_machines_alone(config.getoption("markexpr")) and not may_have_machines(collection_path)
+    skipped = not is_read(collection_path, config.getoption("markexpr"))
     return skipped or None  # False would overrule other hooks
 
 
@@ -69,10 +69,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as `rows` what uses the database of the tests. Tests of whole instances carry that mark themselves."""
     for item in items:
-        if any(item.get_closest_marker(name) for name in MACHINES) and not may_have_machines(item.path):
-            raise pytest.UsageError(
-                f"{item.nodeid}: a run with machines alone would not find it (tests/machine_files.py)"
-            )
+        for marks in (MACHINES, CAMPAIGNS):
+            if any(item.get_closest_marker(name) for name in marks) and not may_have(marks, item.path):
+                alone = " or ".join(marks)
+                raise pytest.UsageError(f"{item.nodeid}: a run of {alone} would not find it (tests/marked_files.py)")
         if item.get_closest_marker("one_database"):
             continue
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))

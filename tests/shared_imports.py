@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.machine_files import may_have_machines, wants_machines_alone
+from tests.marked_files import is_read
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -32,9 +32,8 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def files_of_run(config: pytest.Config) -> Iterator[Path]:
     """The files that this run collects, by its arguments."""
-    alone = wants_machines_alone(config.getoption("markexpr"))
     for argument in config.args:
         place = config.rootpath / argument.partition("::")[0]
         for path in place.rglob("test_*.py") if place.is_dir() else [place]:
-            if not alone or may_have_machines(path):
+            if is_read(path, config.getoption("markexpr")):
                 yield path

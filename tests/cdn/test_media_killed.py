@@ -19,6 +19,7 @@ from tests.callers import Caller
 from tests.cdn import hostile
 from tests.cdn.killed_media import PLACES, REFUSAL_PLACES, media_killed
 from tests.cdn.received import policy_set, received_file
+from tests.run_extent import campaign_after
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MARK = 4000 + os.getpid() % 4000
@@ -39,7 +40,7 @@ def assert_nothing_beside_the_store(file: File) -> None:
     assert not (cdn_folder("work") / file.pk).exists()
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", campaign_after(1, PLACES))
 def test_a_file_is_published_once_whenever_the_worker_is_killed(api: Caller, place: str) -> None:
     data = hostile.picture(".png")
     file = received_file(api.account, data, variants=SMALL)
@@ -53,7 +54,7 @@ def test_a_file_is_published_once_whenever_the_worker_is_killed(api: Caller, pla
     assert storage_check() == ([], 0)
 
 
-@pytest.mark.parametrize("place", REFUSAL_PLACES)
+@pytest.mark.parametrize("place", campaign_after(1, REFUSAL_PLACES))
 def test_a_file_is_rejected_once_whenever_the_worker_is_killed(api: Caller, place: str) -> None:
     file = received_file(api.account, hostile.picture(".png"), variants=SMALL)
     policy_set(api.account, maxWidth=100)

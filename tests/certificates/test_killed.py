@@ -20,6 +20,7 @@ from tests.killed_process import killed_process
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 
+@pytest.mark.campaign
 def test_the_process_may_be_killed_at_any_statement(ca: Pebble, announced: list[tuple[str, bool]]) -> None:
     keys = set()
     with killed_process() as process:

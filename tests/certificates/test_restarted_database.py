@@ -68,6 +68,7 @@ def test_an_order_goes_on_where_the_connection_was_lost(ca: Pebble, announced: l
     assert statement > 10
 
 
+@pytest.mark.campaign
 @pytest.mark.one_database
 def test_orders_of_two_accounts_survive_the_deaths_of_their_process(
     ca: Pebble, announced: list[tuple[str, bool]]

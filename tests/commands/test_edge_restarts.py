@@ -27,7 +27,7 @@ from supervise import control
 from supervise.instance import Instance
 from supervise.processes import Process
 from tests.commands.running import processes_named, running, start, wait_for_status
-from tests.run_extent import WHOLE
+from tests.run_extent import WHOLE, campaign_after
 
 Make = Callable[[str], Instance]
 THREADS = 16
@@ -203,7 +203,7 @@ def interrupted(made: Load) -> int:
 
 
 @pytest.mark.timeout(3600 if WHOLE else 900)
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", campaign_after(1, SERVERS))
 def test_no_request_gets_anothers_body_while_servers_die(make_instance: Make, name: str) -> None:
     instance, (path, target) = make_instance("restarts"), SERVERS[name]
     listed = [

@@ -50,6 +50,7 @@ FAILED = {
 }
 
 
+@pytest.mark.campaign
 def test_a_thousand_devices_of_all_kinds(
     sender: Sender, browsers: PushService, phones: Google, pushing: Pushing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

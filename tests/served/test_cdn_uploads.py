@@ -172,6 +172,7 @@ def send_patiently(url: str, data: bytes, ended: threading.Event) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.campaign
 def test_two_accounts_upload_while_streams_is_killed(served: TestInstance, client: Api) -> None:
     accounts = [client, second_account(served)]
     contents = [os.urandom(24 << 20) for _ in accounts]

@@ -84,6 +84,7 @@ def test_a_fan_out_whose_process_is_killed_is_counted_and_ended(
     until(lambda: send(served, token)["delivered"] == 30, 30, "a later send reaches all that answer")
 
 
+@pytest.mark.campaign
 def test_two_accounts_lose_nothing_where_the_api_is_killed(
     served: TestInstance, client: Api, token: str, browsers: PushService
 ) -> None:

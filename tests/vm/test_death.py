@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from supervise import control
+from tests.run_extent import campaign_after
 from tests.vm.client import Api, until
 from tests.vm.conftest import Witness, end_of_test
 from tests.vm.instances import TestInstance, is_alive
@@ -46,7 +47,7 @@ def begin_stop(pool: ThreadPoolExecutor, api: Api, workspace_id: str) -> None:
 @pytest.mark.rows
 @pytest.mark.parametrize(
     ("creating", "stopping"),
-    [("prepare_machine", "shut_down"), ("wait_ready", "complete")],
+    [("prepare_machine", "shut_down"), pytest.param("wait_ready", "complete", marks=pytest.mark.campaign)],
 )
 def test_vmhost_dies_in_the_middle_of_a_create_and_of_a_stop(
     instance: TestInstance, api: Api, pool: ThreadPoolExecutor, running: str, creating: str, stopping: str
@@ -65,7 +66,7 @@ def test_vmhost_dies_in_the_middle_of_a_create_and_of_a_stop(
     assert api.output(running, "echo works") == "works"
 
 
-@pytest.mark.parametrize("seconds", [0.3, 1.2])
+@pytest.mark.parametrize("seconds", campaign_after(1, [0.3, 1.2]))
 def test_vmhost_dies_at_any_moment_of_a_create(instance: TestInstance, api: Api, seconds: float) -> None:
     made = api.begin_create()
     time.sleep(seconds)

@@ -21,7 +21,7 @@ from tests.vm.sleep_command import SleepCommand
 from workspaces.host.engine import KINDS
 from workspaces.models.operation import OperationKind
 
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.usefixtures("clean")]
 ROUNDS = max(len(kind.steps) for kind in KINDS.values())
 PREPARED_AT_ONCE = 3  # machines that boot side by side
 # What an operation begins from, where that is not `running`.

@@ -22,7 +22,7 @@ from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import machine_pids
 from tests.vm.sandbox_sockets import connect
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.campaign]
 
 DISK_MB, RESERVE_MB = 400, 64
 SMALL = {"image": BUSYBOX, "config": {"memory_mb": 128, "disk_size_mb": 64, "cpus": 1}, "mode": "permanent"}

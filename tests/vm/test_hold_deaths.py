@@ -19,7 +19,7 @@ from tests.vm.images import BUSYBOX
 from tests.vm.instances import TestInstance
 from tests.vm.sandbox_sockets import connect
 
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.usefixtures("clean")]
 
 NEW = {"name": "agent", "image": BUSYBOX, "config": {"memory_mb": 128, "disk_size_mb": 64, "cpus": 1}}
 COUNT = "i=0; while :; do i=$((i+1)); echo {0}-$i-; sleep 0.02; done"

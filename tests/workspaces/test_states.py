@@ -211,11 +211,15 @@ def listed(api: Caller, key: str) -> dict[str, Any]:
     return next(item for item in api.get("/workspace").json()["workspaces"] if item["id"] == key)
 
 
-@pytest.mark.parametrize(
-    ("case", "step"),
-    [(case, step) for case in CASES for step in case.steps if case.kind != "delete"],
-    ids=lambda value: getattr(value, "name", value),
-)
+def steps_of_everything() -> Iterator[Any]:
+    """Of each operation one step, which moves on by one with each, and the others as a campaign."""
+    for number, case in enumerate(each for each in CASES if each.kind != "delete"):
+        for place, step in enumerate(case.steps):
+            marks = [pytest.mark.campaign] * (place != number % len(case.steps))
+            yield pytest.param(case, step, marks=marks, id=f"{case.name}-{step}")
+
+
+@pytest.mark.parametrize(("case", "step"), list(steps_of_everything()))
 def test_a_delete_is_taken_at_every_step_of_everything(
     api: Caller, vmhost: FakeHost, hold: Callable[[str, str], Hold], case: Case, step: str
 ) -> None:

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.environment import STATE
+from tests.run_extent import campaign_after
 
 ROOT = Path(__file__).resolve().parents[3]
 # As supervise.processes starts it.
@@ -106,7 +107,7 @@ def test_a_sigterm_ends_a_process_with_open_streams_and_clients_go_on_elsewhere(
     assert numbers(seen) == list(range(1, len(seen) + 1))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+@pytest.mark.parametrize("how", campaign_after(1, [signal.SIGKILL, signal.SIGSTOP]), ids=["killed", "hung"])
 def test_another_process_takes_over_the_channel_without_loss_or_double(start: Any, how: int) -> None:
     name = f"follow-{os.urandom(4).hex()}"
     processes = [start(), start()]

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.run_extent import campaign_after
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 
@@ -144,7 +145,7 @@ def tmux_socket(tmp_path: Path) -> Iterator[str]:
     subprocess.run(["tmux", "-L", name, "kill-server"], check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", campaign_after(2, PROGRAMS))
 def test_a_client_that_comes_back_sees_what_one_sees_that_never_left(
     box: Box, screens: Screens, program: str, tmp_path: Path, tmux_socket: str
 ) -> None:

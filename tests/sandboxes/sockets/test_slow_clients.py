@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes import services
-from tests.run_extent import WHOLE
+from tests.run_extent import WHOLE, campaign_after
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 
@@ -90,7 +90,7 @@ def test_with_ack_at_most_128_kib_are_unacknowledged(box: Box) -> None:
 
 
 @pytest.mark.timeout(3600 if WHOLE else 900)
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "restarted"])
+@pytest.mark.parametrize("by", campaign_after(1, [signal.SIGKILL, signal.SIGTERM]), ids=["killed", "restarted"])
 def test_no_byte_is_lost_or_doubled_by_ends_of_the_process(box: Box, tmp_path: Path, by: signal.Signals) -> None:
     size, kills = (100 * MIB, 50) if WHOLE else (8 * MIB, 3)
     (tmp_path / "data").write_bytes(data := os.urandom(size))

@@ -186,6 +186,7 @@ class Day:
             pass
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(connection.vendor == "postgresql" and not WHOLE, reason="on SQLite, or with TEST_ALL=1")
 def test_the_ledger_of_a_day_has_what_the_samples_cost(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workspaces sleep at night; by day they crash, sleep and wake, and everything around them fails now and then."""

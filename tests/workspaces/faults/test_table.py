@@ -2,13 +2,18 @@
 
 The steps are those of the code (`engine.KINDS`). After at most two passes of reconcile nothing is left over or doubled,
 the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete.
+
+`make test` has a third of the table's cells, in which each operation meets each fault, and each of its steps one;
+the others are a campaign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from accounts.models import Account
 from tests.callers import Caller
@@ -25,7 +30,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 # After them an operation goes on with the statements that it also has after other faults.
 PASSING_FAULTS = {"raises what a retry cures", "raises it at every attempt"}
 ONE_DATABASE = pytest.mark.one_database
-FAULTS_AND_DATABASES = [pytest.param(each, marks=[ONE_DATABASE] * (each.name in PASSING_FAULTS)) for each in FAULTS]
+ONE_IN = 4
+
+
+def cells() -> Iterator[ParameterSet]:
+    """Each case and fault with the steps of `make test`, which move on by one with each fault, and with the others."""
+    for (row, case), (column, fault) in product(enumerate(CASES), enumerate(FAULTS)):
+        begin = (row + column) % len(case.steps)
+        parts: dict[bool, list[str]] = {True: [], False: []}
+        for place, step in enumerate(case.steps):
+            parts[(place - begin) % ONE_IN == 0].append(step)
+        for first, steps in parts.items():
+            marks = [ONE_DATABASE] * (fault.name in PASSING_FAULTS) + [pytest.mark.campaign] * (not first)
+            if steps:
+                yield pytest.param(case, fault, steps, marks=marks, id=f"{case.name}-{fault.name}-{'+'.join(steps)}")
 
 
 def name_of(value: Case | Fault) -> str:
@@ -62,13 +80,22 @@ def test_every_kind_of_operation_is_in_the_table() -> None:
     assert {case.kind for case in CASES} == set(engine.KINDS)
 
 
-@pytest.mark.parametrize("fault", FAULTS_AND_DATABASES, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_every_step_and_every_fault_of_each_operation_is_in_the_part_that_is_no_campaign() -> None:
+    parts = [(each.values, pytest.mark.campaign in each.marks) for each in cells()]
+    everything = {(case.name, fault.name, step) for (case, fault, steps), _ in parts for step in steps}
+    first = {(case.name, fault.name, step) for (case, fault, steps), later in parts if not later for step in steps}
+    assert len(everything) == sum(len(case.steps) for case in CASES) * len(FAULTS)
+    assert {(case, step) for case, _, step in first} == {(case, step) for case, _, step in everything}
+    assert {(case, fault) for case, fault, _ in first} == {(case, fault) for case, fault, _ in everything}
+    assert len(first) < len(everything) / 3
+
+
+@pytest.mark.parametrize(("case", "fault", "steps"), list(cells()))
 def test_nothing_is_left_over_at_any_step(
-    api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault
+    api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault, steps: list[str]
 ) -> None:
     found: list[str] = []
-    for step in case.steps:
+    for step in steps:
         with pytest.MonkeyPatch.context() as patch:
             wrong = walk(api.account, vmhost, patch, case, step, fault)
         table.enter(case.name, step, fault.name, wrong)
@@ -121,7 +148,10 @@ def fails_always_at(host: FakeHost, point: str) -> None:
     host.driver.fail_next(point, BackendUnavailable(PASSING), times=3)
 
 
-IN_THE_MIDDLE = [dies_at, *(pytest.param(each, marks=ONE_DATABASE) for each in (fails_at, fails_always_at))]
+IN_THE_MIDDLE = [
+    dies_at,
+    *(pytest.param(each, marks=[ONE_DATABASE, pytest.mark.campaign]) for each in (fails_at, fails_always_at)),
+]
 
 
 @pytest.mark.parametrize("happens", IN_THE_MIDDLE, ids=lambda value: value.__name__)

@@ -29,6 +29,7 @@ def agree() -> bool:
     return "agrees" in out.getvalue()
 
 
+@pytest.mark.campaign
 def test_a_pass_that_is_killed_anywhere_has_charged_whole_batches(api: Caller) -> None:
     default = Namespace.objects.get(account=api.account)
     ledger.quota_set(
