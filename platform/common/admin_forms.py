@@ -1,35 +1,76 @@
-"""Forms of rows in the admin that services write: each change has a reason."""
+"""Forms of rows in the admin that services write: each change has a reason, and replaces nothing unseen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.crypto import salted_hmac
 
 from common.errors import DomainError
 from common.reasons import reason_field
 
 REASON = "reason"
+OPENED_WITH = "opened_with"
+# No columns of the row.
+_OWN_FIELDS = (REASON, OPENED_WITH)
 # The request's attribute with what a service has answered to its form.
 REFUSAL = "form_refusal"
 
 
 class ReasonedForm(forms.ModelForm):
-    """The row's form with the reason, which is no column of it. `reason_to_add`: a new row needs one as well."""
+    """The row's form with the reason, which is no column of it. `reason_to_add`: a new row needs one as well.
+
+    A form has all columns, also those that its sender left as they were. One that was opened before others changed any
+    of them is refused once, by names; sent again it replaces what they wrote. Of two that are sent within the same
+    milliseconds, the later one is what stays; both are in the audit entries.
+    """
 
     reason = reason_field("In the audit entry; of what an account has, its owner reads it. At most 300 characters.")
     reason_to_add = False
+    # Digests of the columns as they were when the form was made. A client that sends none is not refused.
+    opened_with = forms.CharField(required=False, widget=forms.HiddenInput)
     # What a service has answered to this form: it is then shown again, with what was typed.
     refusal: DomainError | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields[REASON].required = self.reason_to_add or not self.instance._state.adding
+        if not self.instance._state.adding:
+            self.initial[OPENED_WITH] = json.dumps(self._digests())
+
+    def _digests(self) -> dict[str, str]:
+        """Of the columns as they are stored, with the secret key: what a page has is no means to guess a value."""
+        stored = {name: self.get_initial_for_field(field, name) for name, field in self.fields.items()}
+        return {
+            name: salted_hmac("common.admin_forms", f"{name} {value!r}", algorithm="sha256").hexdigest()[:16]
+            for name, value in stored.items()
+            if name not in _OWN_FIELDS
+        }
+
+    def _refuse_unseen_changes(self, opened_with: Mapping[str, str]) -> None:
+        present = self._digests()
+        replaced = self.changed_data
+        changed = [name for name in replaced if opened_with.get(name, present[name]) != present[name]]
+        if not changed:
+            return
+        labels = ", ".join(str(self.fields[name].label or name) for name in changed)
+        self.add_error(
+            None,
+            f"Others have changed this since the form was opened: {labels}. Nothing was saved. Save again to replace "
+            "what they wrote, or load the page again to see it.",
+        )
+        self.data = self.data.copy()
+        self.data[self.add_prefix(OPENED_WITH)] = json.dumps(present)
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
+        if opened_with := _digests_of(self.cleaned_data.get(OPENED_WITH)):
+            self._refuse_unseen_changes(opened_with)
         if self.refusal is not None:
             for name, texts in _texts_by_field(self.refusal).items():
                 self.add_error(name if name in self.fields else None, texts)
@@ -38,7 +79,7 @@ class ReasonedForm(forms.ModelForm):
     @property
     def changed_data(self) -> list[str]:
         """Columns that were changed."""
-        return [name for name in super().changed_data if name != REASON]
+        return [name for name in super().changed_data if name not in _OWN_FIELDS]
 
 
 class ReasonMixin:
@@ -53,17 +94,25 @@ class ReasonMixin:
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Sequence[Any]:
         found: Sequence[Any] = super().get_fields(request, obj)  # type: ignore[misc]
-        return [name for name in found if name != REASON]
+        return [name for name in found if name not in _OWN_FIELDS]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         found = super().get_fieldsets(request, obj)  # type: ignore[misc]
         writes = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)  # type: ignore[attr-defined]
-        return [*found, (None, {"fields": (REASON,)})] if writes else [*found]
+        return [*found, (None, {"fields": _OWN_FIELDS})] if writes else [*found]
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> list[Any]:
         """Django's own shows nothing of an entry that it does not know."""
         message: list[Any] = super().construct_change_message(request, form, formsets, add)  # type: ignore[misc]
         return [*message, {REASON: form.cleaned_data[REASON]}]
+
+
+def _digests_of(text: str | None) -> dict[str, str]:
+    """Empty where it is not what a form has."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text or "{}")
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _texts_by_field(refusal: DomainError) -> dict[str, list[str]]:
