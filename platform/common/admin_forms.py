@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from django import forms
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.utils.crypto import salted_hmac
 
 from common.errors import DomainError
@@ -64,8 +64,9 @@ class ReasonedForm(forms.ModelForm):
             f"Others have changed this since the form was opened: {labels}. Nothing was saved. Save again to replace "
             "what they wrote, or load the page again to see it.",
         )
-        self.data = self.data.copy()
-        self.data[self.add_prefix(OPENED_WITH)] = json.dumps(present)
+        data = cast(QueryDict, self.data).copy()
+        data[self.add_prefix(OPENED_WITH)] = json.dumps(present)
+        self.data = data
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
