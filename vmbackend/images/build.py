@@ -17,6 +17,7 @@ from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import ImageConfig, Job, never_cancelled
 from vmbackend.locks import wait_lock
+from vmbackend.mounts import mount_points
 
 DEFAULT_NAME = "localhost/workspace:latest"
 SUITE = "bookworm"
@@ -120,7 +121,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
         layer,
         *_host_sources(),
     ]
-    _checked(run_tool(argv, job=job, tmp=scratch, tick=tick))
+    _checked(run_tool(argv, job=job, tmp=scratch, tick=tick, mounts=True))
 
 
 def _host_sources() -> list[str]:
@@ -162,13 +163,24 @@ def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
     """A scratch directory on the store's file system. One build at a time; scratch of dead builds is removed first."""
     local_store.mkdir(parents=True, exist_ok=True)
     with wait_lock(local_store / ".build.lock", job.check_cancelled):
-        for stale in local_store.glob(".build-*"):
-            shutil.rmtree(stale, ignore_errors=True)
+        for stale in local_store.resolve().glob(".build-*"):
+            _remove_stale(stale, job)
         scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store))
         try:
             yield scratch
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _remove_stale(scratch: Path, job: Job) -> None:
+    """Remove the scratch of a build that died. Those of earlier versions left the host's file systems mounted in it: it
+    stays where they cannot be unmounted, as their files must not be removed.
+    """
+    for point in reversed(mount_points()):
+        if point.is_relative_to(scratch):
+            run_tool(["umount", "--lazy", "--", point], job=job, tmp=scratch.parent)
+    if not any(point.is_relative_to(scratch) for point in mount_points()):
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _recipe(arch: str) -> str:

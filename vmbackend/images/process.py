@@ -24,6 +24,8 @@ _PASSED_ON = ["PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HT
 _PASSED_ON_CONFINED = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
 _PATH_INSIDE = "/usr/sbin:/usr/bin:/sbin:/bin"
 _END_SECONDS = 5.0
+# What a tool mounts is mounted for it alone, and with its first process all of its processes end.
+_OWN_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +63,19 @@ def run_tool(
     tmp: Path,
     tick: Callable[[], None] | None = None,
     max_stdout: int = 64 << 10,
+    mounts: bool = False,
 ) -> CompletedTool:
     """Run a tool on the platform's own input to its end, with this process's rights.
 
     `tick` is called about every 0.1 s and may raise, like `job.check_cancelled()`. On any exception the tool is killed
     and reaped first. If this process or thread dies, the kernel kills the tool. `tmp` is its HOME and directory for
-    temporary files. Raises BackendUnavailable if it is not installed.
+    temporary files. `mounts`: it mounts file systems where it may; nothing stays mounted, however it ends. Raises
+    BackendUnavailable if it is not installed.
     """
     _require_program(argv[0])
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _environment(str(tmp))
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *map(str, argv)]
+    own = _OWN_NAMESPACES if mounts and _may_have_namespaces() else ()
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *own, *map(str, argv)]
     return _run(command, environment, (), job=job, tick=tick, max_stdout=max_stdout)
 
 
@@ -94,6 +99,11 @@ def run_confined_tool(
     inside = inherited | _environment("/tmp") | {"PATH": _PATH_INSIDE, **(environment or {})}  # noqa: S108
     with confined_command(argv, confinement, max_file_bytes=max_file_bytes) as (command, descriptors):
         return _run(command, inside, descriptors, job=job, tick=tick, max_stdout=max_stdout)
+
+
+def _may_have_namespaces() -> bool:
+    """Not in a container without CAP_SYS_ADMIN, in which no tool mounts anything either."""
+    return subprocess.run([*_OWN_NAMESPACES, "true"], capture_output=True, check=False, timeout=60).returncode == 0
 
 
 def _environment(tmp: str) -> dict[str, str]:

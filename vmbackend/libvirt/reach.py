@@ -17,11 +17,11 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.process import run_tool
+from vmbackend.mounts import mount_points
 
 log = logging.getLogger(__name__)
 
 MOUNTS = Path("/run/mvm-machines")
-_MOUNTINFO = Path("/proc/self/mountinfo")
 _SEARCH = 0o001
 _READ = 0o004
 
@@ -104,7 +104,7 @@ def reachable_directory(directory: Path, instance: str, name: str, *, read_only:
 def unmount_all(instance: str) -> None:
     """Remove the instance's mounts and their mount points. Idempotent."""
     top = MOUNTS / instance
-    for point in _mount_points():
+    for point in mount_points():
         if point.is_relative_to(top):
             run_tool(["umount", "--lazy", str(point)], ok=(0, 1, 32))
     for folder in (*top.glob("*"), top, MOUNTS):
@@ -119,7 +119,7 @@ def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
     point.mkdir(mode=0o711, parents=True, exist_ok=True)
     for folder in (MOUNTS, point.parent):
         folder.chmod(0o711)
-    mounted = point in _mount_points()
+    mounted = point in mount_points()
     if mounted and not os.path.samestat(source.stat(), point.stat()):
         # Of a directory that was removed since. Processes keep what they have open.
         run_tool(["umount", "--lazy", str(point)])
@@ -136,11 +136,6 @@ def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
             "user can search, or this process needs CAP_SYS_ADMIN to mount them elsewhere."
         ) from error
     return point
-
-
-def _mount_points() -> set[Path]:
-    rows = _MOUNTINFO.read_text().splitlines()
-    return {Path(row.split(" ")[4].encode().decode("unicode_escape")) for row in rows}
 
 
 def _add_mode(path: Path, bits: int) -> None:
