@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 	--no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel \
+.PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel test-campaigns \
 	test-fast test-postgres test-all test-upgrade fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
 	clean-instance
 

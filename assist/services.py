@@ -66,9 +66,11 @@ def api_key_create(
 
 @transaction.atomic
 def api_key_rename(*, api_key: ApiKey, name: str, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Change the name. Idempotent."""
+    """Change the name. Idempotent. Raises NotFound (deleted concurrently)."""
     if ApiKey.objects.filter(~Q(name=name), pk=api_key.pk).update(name=name):
         record_event(api_key, "renamed", actor=actor, origin=origin)
+    elif not ApiKey.objects.filter(pk=api_key.pk).exists():
+        raise NotFound("There is no such API key.")
 
 
 @transaction.atomic

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Any
+
+from django import forms
 from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
 
+from cdn.fields import CdnPolicyRequest
 from cdn.models import File, FileEvent, NamespaceQuota, Permit, PlanLimits, Pool, Template
+from cdn.policy import POLICY_FIELDS
 from cdn.services import files, limits
 from cdn.states import FileStatus
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
+from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter, IndexedChoicesFilter
+from common.responses import field_messages
 from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
 
@@ -35,10 +43,24 @@ LIMITS_DELETED = (
 )
 
 
+class PlanLimitsForm(ReasonedForm):
+    """The policy is one that the API takes as well; an empty one has no fields."""
+
+    def clean_policy(self) -> dict[str, Any]:
+        given = self.cleaned_data["policy"]
+        checked = CdnPolicyRequest(data={} if given is None else given)
+        if not checked.is_valid():
+            raise forms.ValidationError("; ".join(chain.from_iterable(field_messages(checked.errors).values())))
+        if unknown := [repr(name) for name in checked.initial_data if name not in POLICY_FIELDS]:
+            raise forms.ValidationError(f"A policy has no field {', '.join(unknown)}.")
+        return limits.merged_policy(None, checked.initial_data) or {}
+
+
 @admin.register(PlanLimits)
 class PlanLimitsAdmin(DeletedByActionMixin, ServiceModelAdmin):
     """The ceilings. `policy`: see docs/operations.md, CDN."""
 
+    form = PlanLimitsForm
     list_display = ("plan", bytes_column("max_bytes"), bytes_column("monthly_bytes"), "policy")
     list_select_related = ("plan",)
     staff_actions = (

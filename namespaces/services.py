@@ -268,10 +268,13 @@ def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str]
 
     `changed`: the columns to write of one that exists, default: all but its status and the reasons for it; others stay
     as they are in the locked row. A namespace marked as default replaces the account's former one. Raises
-    ValidationError where a default would be left without a successor, InvalidState for one that is being deleted.
+    ValidationError where a default would be left without a successor, InvalidState for one that is being deleted,
+    NotFound for one that was deleted since it was read.
     """
     account = account_lock(namespace.account)
     former = Namespace.objects.select_for_update(no_key=True).filter(pk=namespace.pk).first()
+    if former is None and not namespace._state.adding:
+        raise NotFound("There is no such namespace.")
     if former is not None:
         if former.deleted_at is not None:
             raise InvalidState("The namespace is being deleted.")

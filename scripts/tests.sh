@@ -21,7 +21,7 @@ while :; do
     esac
     shift
 done
-[ -z "${TEST_ALL:-}" ] || campaigns=
+[ -z "${TEST_ALL:-}" ] || campaigns=${campaigns#not campaign and }
 chosen=$rows$campaigns
 case "${PLATFORM_DATABASE_URL:-}" in
     postgres*) database=PostgreSQL ;;

@@ -12,7 +12,7 @@ from accounts.services import account_lock
 from cdn.audit import record_event
 from cdn.models import NamespaceQuota, PlanLimits, Template
 from cdn.policy import Layer, row_layer
-from common.errors import NotFound
+from common.errors import NotFound, ValidationError
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.saved_rows import delete_unless_deleted, save_unless_deleted
 from namespaces.models import Namespace
@@ -49,7 +49,9 @@ def namespace_quota_set(
 
 def plan_limits_save(row: PlanLimits) -> PlanLimits:
     """Create the ceiling of a plan or change it. New limits apply from the next permit on; what is stored stays. Raises
-    NotFound (it was deleted since it was read)."""
+    NotFound (it was deleted since it was read), Conflict (another one was added), ValidationError."""
+    if not isinstance(row.policy, dict):
+        raise ValidationError(details={"policy": ["A policy is an object with its fields."]})
     row.full_clean(validate_unique=False, validate_constraints=False)
     save_unless_deleted(row)
     return row

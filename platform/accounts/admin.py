@@ -37,6 +37,10 @@ class PlanAdmin(DeletedByActionMixin, ServiceModelAdmin):
         ),
     )  # fmt: skip
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Plan | None = None) -> tuple[str, ...]:
+        """The code is the key: with another one the form would write that plan."""
+        return ("code",) if obj else ()
+
     def save_by_service(self, request: HttpRequest, obj: Plan, *, change: bool) -> None:
         services.plan_save(obj)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from django import forms
+from django.conf import settings
 from django.http import HttpRequest, QueryDict
 from django.utils.crypto import salted_hmac
 
@@ -40,22 +41,24 @@ class ReasonedForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields[REASON].required = self.reason_to_add or not self.instance._state.adding
+        for field in self.fields.values():
+            # Of a column with a callable default Django would compare with what the page sends as its former value.
+            field.show_hidden_initial = False
         if not self.instance._state.adding:
-            self.initial[OPENED_WITH] = json.dumps(self._digests())
+            self.initial[OPENED_WITH] = json.dumps(self._digests(settings.SECRET_KEY))
 
-    def _digests(self) -> dict[str, str]:
-        """Of the columns as they are stored, with the secret key: what a page has is no means to guess a value."""
+    def _digests(self, secret: str) -> dict[str, str]:
+        """Of the columns as they are stored, with a secret key: what a page has is no means to guess a value."""
         stored = {name: self.get_initial_for_field(field, name) for name, field in self.fields.items()}
-        return {
-            name: salted_hmac("common.admin_forms", f"{name} {value!r}", algorithm="sha256").hexdigest()[:16]
-            for name, value in stored.items()
-            if name not in _OWN_FIELDS
-        }
+        return {name: _digest(f"{name} {value!r}", secret) for name, value in stored.items() if name not in _OWN_FIELDS}
 
     def _refuse_unseen_changes(self, opened_with: Mapping[str, str]) -> None:
-        present = self._digests()
-        replaced = self.changed_data
-        changed = [name for name in replaced if opened_with.get(name, present[name]) != present[name]]
+        present = [self._digests(secret) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+        changed = [
+            name
+            for name in self.changed_data
+            if name in opened_with and self._differs(name) and opened_with[name] not in [each[name] for each in present]
+        ]
         if not changed:
             return
         labels = ", ".join(str(self.fields[name].label or name) for name in changed)
@@ -65,12 +68,17 @@ class ReasonedForm(forms.ModelForm):
             "what they wrote, or load the page again to see it.",
         )
         data = cast(QueryDict, self.data).copy()
-        data[self.add_prefix(OPENED_WITH)] = json.dumps(present)
+        data[self.add_prefix(OPENED_WITH)] = json.dumps(present[0])
         self.data = data
+
+    def _differs(self, name: str) -> bool:
+        """Whether what was sent is something else than what is stored."""
+        field = self.fields[name]
+        return field.has_changed(self.get_initial_for_field(field, name), self[name].data)
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
-        if opened_with := _digests_of(self.cleaned_data.get(OPENED_WITH)):
+        if not self.instance._state.adding and (opened_with := _digests_of(self.cleaned_data.get(OPENED_WITH))):
             self._refuse_unseen_changes(opened_with)
         if self.refusal is not None:
             for name, texts in _texts_by_field(self.refusal).items():
@@ -106,6 +114,10 @@ class ReasonMixin:
         """Django's own shows nothing of an entry that it does not know."""
         message: list[Any] = super().construct_change_message(request, form, formsets, add)  # type: ignore[misc]
         return [*message, {REASON: form.cleaned_data[REASON]}]
+
+
+def _digest(text: str, secret: str) -> str:
+    return salted_hmac("common.admin_forms", text, secret=secret, algorithm="sha256").hexdigest()[:16]
 
 
 def _digests_of(text: str | None) -> dict[str, str]:

@@ -16,6 +16,7 @@ _CODE_MASK = 0xFF  # the low byte of an extended result code is the primary one
 # PostgreSQL's code of a write to a server that only reads: a standby, until a fail-over is complete.
 _READ_ONLY = "25006"
 _FOREIGN_KEY = "23503"
+_UNIQUE = "23505"
 # Django has no class of its own for these before 6.0.
 _NOTHING_UPDATED = {
     "Forced update did not affect any rows.",
@@ -42,6 +43,15 @@ def is_database_unavailable(exc: BaseException) -> bool:
         code = getattr(cause, "sqlite_errorcode", _GENERIC)
         return code & _CODE_MASK != _GENERIC
     return True
+
+
+def is_duplicate(exc: IntegrityError) -> bool:
+    """Whether another row has the value that is unique."""
+    cause = exc.__cause__
+    if isinstance(cause, sqlite3.Error):
+        unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+        return getattr(cause, "sqlite_errorcode", None) in unique
+    return getattr(cause, "sqlstate", None) == _UNIQUE
 
 
 def is_row_gone(exc: BaseException) -> bool:

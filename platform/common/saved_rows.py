@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from django.db import DatabaseError
+from django.db import DatabaseError, IntegrityError
 from django.db.models import Model
 
-from common.database_errors import is_update_of_nothing
-from common.errors import NotFound
+from common.database_errors import is_duplicate, is_update_of_nothing
+from common.errors import Conflict, NotFound
 
 
 def save_unless_deleted(row: Model) -> None:
-    """Insert a new row, or update a stored one. Raises NotFound where that was deleted since it was read: by itself,
-    `save` would insert it again.
+    """Insert a new row, or update a stored one. Raises NotFound where that was deleted since it was read, Conflict
+    where another request has inserted the new one: by itself, `save` would insert the former again, and replace the
+    latter.
     """
+    adding = row._state.adding
     try:
-        row.save(force_update=not row._state.adding)
+        row.save(force_insert=adding, force_update=not adding)
+    except IntegrityError as exc:
+        if not (adding and is_duplicate(exc)):
+            raise
+        raise Conflict(f"There is such a {row._meta.verbose_name} already.") from None
     except DatabaseError as exc:
         if not is_update_of_nothing(exc):
             raise

@@ -13,6 +13,7 @@ from accounts.scopes import Scope
 from assist import services
 from assist.models import ApiKey, KeyEvent
 from assist.selectors import key_of_secret, paying_namespace
+from common.errors import NotFound
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.staff.pages import confirm
@@ -106,6 +107,14 @@ def test_a_list_of_many_keys_takes_as_many_queries_as_one_of_two(api: Caller) ->
     few = queries()
     make(20)
     assert queries() == few
+
+
+def test_a_key_that_was_deleted_is_not_renamed(api: Caller) -> None:
+    made = services.api_key_create(account=api.account, name="old", namespace=None, actor="staff").api_key
+    services.api_key_rename(api_key=made, name="old", actor="staff")
+    services.api_key_delete(api_key=made, actor="staff")
+    with pytest.raises(NotFound):
+        services.api_key_rename(api_key=made, name="new", actor="staff")
 
 
 def test_staff_make_and_delete_keys_and_see_no_secret(staff: Client, api: Caller) -> None:

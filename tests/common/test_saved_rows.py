@@ -14,12 +14,14 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import Plan
-from accounts.services import plan_delete, plan_save
+from accounts.services import account_create, plan_delete, plan_save
 from cdn.models import PlanLimits
 from cdn.services.limits import plan_limits_delete, plan_limits_save
-from common.errors import NotFound
+from common.errors import Conflict, NotFound
 from credits.models import Rate, Unit
 from credits.services import rate_delete, rate_save
+from namespaces.models import Namespace
+from namespaces.services import namespace_save
 from tests.between_queries import done_before
 from workspaces.images.models import CatalogEntry
 from workspaces.images.services import catalog_entry_delete, catalog_entry_save
@@ -45,6 +47,11 @@ def new_entry() -> CatalogEntry:
     return catalog_entry_save(entry=CatalogEntry(id="other", label="Other", image="localhost/tiny:1"))
 
 
+def new_namespace() -> Namespace:
+    account = account_create(name="acme", plan="pro")[0]
+    return namespace_save(Namespace(account=account, name="n", slug="other"), actor="staff")
+
+
 SAVED: list[tuple[Callable[[], Model], Callable[[Any], object]]] = [
     (new_plan, plan_save),
     (new_limits, plan_limits_save),
@@ -53,7 +60,10 @@ SAVED: list[tuple[Callable[[], Model], Callable[[Any], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "save"), SAVED, ids=["plan", "limits", "rate", "image"])
+OF_STAFF = (new_namespace, lambda row: namespace_save(row, actor="staff"))
+
+
+@pytest.mark.parametrize(("make", "save"), [*SAVED, OF_STAFF], ids=["plan", "limits", "rate", "image", "namespace"])
 def test_a_row_that_was_deleted_is_not_inserted_again(make: Callable[[], Model], save: Callable[[Any], object]) -> None:
     stored = make()
     rows = type(stored)._default_manager.filter(pk=stored.pk)
@@ -63,6 +73,17 @@ def test_a_row_that_was_deleted_is_not_inserted_again(make: Callable[[], Model],
     with pytest.raises(NotFound), transaction.atomic():
         save(read)
     assert not rows.exists()
+
+
+@pytest.mark.parametrize(("make", "save"), SAVED, ids=["plan", "limits", "rate", "image"])
+def test_a_new_row_replaces_none_that_was_added_since(make: Callable[[], Model], save: Callable[[Any], object]) -> None:
+    stored = make()
+    rows = type(stored)._default_manager.filter(pk=stored.pk)
+    before, second = rows.values().get(), rows.get()
+    second._state.adding = True
+    with pytest.raises(Conflict), transaction.atomic():
+        save(second)
+    assert rows.values().get() == before
 
 
 DELETED = [

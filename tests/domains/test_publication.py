@@ -20,7 +20,6 @@ from tests.certificates.rows import certificate_make
 from tests.domains.zone import EDGE_ADDRESS, Zone
 from tests.killed_process import killed_process
 from tests.pages.rows import make_page
-from tests.run_extent import campaign_after
 from tests.workspaces.rows import make_workspace
 from workspaces.network.services import port_publish
 from workspaces.rows import delete_row
@@ -163,7 +162,7 @@ def test_no_other_file_is_reached_by_a_name(files: DomainFiles, name: str, tmp_p
             change()
 
 
-@pytest.mark.parametrize("work", campaign_after(1, ["connect", "disconnect", "disable", "delete"]))
+@pytest.mark.parametrize("work", ["connect", "disconnect", "disable", "delete"])
 def test_a_process_that_is_killed_leaves_nothing_that_reconcile_does_not_correct(
     api: Caller, page: Any, files: DomainFiles, zone: Zone, work: str
 ) -> None:

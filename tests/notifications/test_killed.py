@@ -31,7 +31,6 @@ def begun_send(sender: Sender, title: str = "t") -> Send:
     return send_create(holder=SendTokenHolder(sender.token), content=Content(title, "b", {}))
 
 
-@pytest.mark.campaign
 def test_push_may_be_killed_at_any_statement(
     sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[Dispatcher]]
 ) -> None:

@@ -33,7 +33,6 @@ def look_after(store: PageStore) -> None:
     assert not any((store.root / "incoming").iterdir())
 
 
-@pytest.mark.campaign
 def test_a_worker_may_be_killed_at_any_statement(
     vmhost: Any,
     site: Site,

@@ -186,7 +186,6 @@ def test_an_exit_code_written_without_a_driver_is_reported_before_the_stop(step:
     assert "found off" in output
 
 
-@pytest.mark.campaign
 def test_a_driver_killed_during_sleep_or_wake_leaves_a_machine_that_the_next_one_continues(step: Step) -> None:
     step("begin-and-die-in-sleep")
     output = step("report-state", "0")
@@ -212,7 +211,6 @@ def test_a_driver_killed_during_sleep_or_wake_leaves_a_machine_that_the_next_one
     assert "now running []" in output
 
 
-@pytest.mark.campaign
 def test_a_driver_killed_before_libvirt_noted_the_process_leaves_a_machine_that_can_be_started(step: Step) -> None:
     step("die-before-the-pid")
     output = step("continue", "0")
