@@ -15,7 +15,7 @@ from tests.run_extent import campaign_after
 
 pytestmark = pytest.mark.django_db
 
-STEPS = int(os.environ.get("STEPS", "0")) or 500
+STEPS = int(os.environ.get("STEPS", "0")) or (600 if connection.vendor == "postgresql" else 500)
 SEED = int(os.environ.get("SEED", "0")) or 1
 LENGTH = 50
 

@@ -22,7 +22,7 @@ from tests.vm.sleep_command import SleepCommand
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 IDLE_SECONDS = 120
 USE_EVERY_SECONDS = 10
-CYCLES = 50 if WHOLE else 4
+CYCLES = 50 if WHOLE else 8
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from vmbackend.errors import ImageBroken
 from vmbackend.images import build
 from vmbackend.images.process import run_tool
 from vmbackend.images.types import ImageCancelled, Job, never_cancelled
@@ -115,3 +116,20 @@ def test_what_cannot_be_unmounted_stays(mounted: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(build, "run_tool", lambda *_, **__: None)
     with build._scratch(tmp_path / "store", job()):
         assert (mounted / "file").exists()
+
+
+def test_what_a_failed_build_has_mounted_is_unmounted_and_not_emptied(tmp_path: Path) -> None:
+    source = tmp_path / "of the host"
+    source.mkdir()
+    (source / "file").touch()
+
+    def fail_with_a_mount() -> None:
+        with build._scratch(tmp_path / "store", job()) as scratch:
+            (scratch / "proc").mkdir()
+            subprocess.run(["mount", "--bind", source, scratch / "proc"], check=True)
+            raise ImageBroken("The image could not be built.")
+
+    with pytest.raises(ImageBroken):
+        fail_with_a_mount()
+    assert (below(tmp_path), list((tmp_path / "store").glob(".build-*"))) == ([], [])
+    assert (source / "file").exists()

@@ -24,6 +24,7 @@ SUITE = "bookworm"
 RECIPE_LABEL = "org.microvm.workspace.recipe"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BUILD_SECONDS = 1800.0
+UNMOUNT_SECONDS = 60.0
 PACKAGES = [
     "ca-certificates",
     "curl",
@@ -164,18 +165,19 @@ def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
     local_store.mkdir(parents=True, exist_ok=True)
     with wait_lock(local_store / ".build.lock", job.check_cancelled):
         for stale in local_store.resolve().glob(".build-*"):
-            _remove_stale(stale, job)
-        scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store))
+            _remove_scratch(stale)
+        scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store.resolve()))
         try:
             yield scratch
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            _remove_scratch(scratch)
 
 
-def _remove_stale(scratch: Path, job: Job) -> None:
-    """Remove the scratch of a build that died. Those of earlier versions left the host's file systems mounted in it: it
-    stays where they cannot be unmounted, as their files must not be removed.
+def _remove_scratch(scratch: Path) -> None:
+    """A build that was killed may have left the host's file systems mounted in it: it stays where they cannot be
+    unmounted, as their files must not be removed.
     """
+    job = Job(_silent, time.monotonic() + UNMOUNT_SECONDS, never_cancelled)  # the build's own may be over
     for point in reversed(mount_points()):
         if point.is_relative_to(scratch):
             run_tool(["umount", "--lazy", "--", point], job=job, tmp=scratch.parent)
