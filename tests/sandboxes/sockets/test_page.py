@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from sandboxes import services
@@ -156,6 +157,19 @@ def test_tabs_are_terminals_of_their_own(page: TerminalPage) -> None:
     page.value("document.querySelector('.tab.shown .end').click()")
     page.wait("document.querySelectorAll('.tab').length === 1")
     page.shows("second")
+
+
+def test_a_terminal_that_is_refused_is_explained_until_one_is_made(opened: Opened, box: Box) -> None:
+    client = box.connect()
+    for _ in range(limit := settings.ENV.sandbox_terminals_max):
+        made = client.ask("terminal_created", action="terminal_create")["terminalId"]
+    page = opened()
+    page.wait(f"document.querySelector('#others:not([hidden])')?.textContent.startsWith('{limit} more')")
+    page.status(f"at most {limit} terminals")
+    client.ask("terminal_closed", action="terminal_close", terminalId=made)
+    page.value("document.querySelector('#new').click()")
+    page.ready()
+    page.wait("document.querySelector('#status').textContent === 'Connected'")
 
 
 def test_after_a_cut_each_terminal_goes_on_at_its_byte(page: TerminalPage, relay: Relay) -> None:

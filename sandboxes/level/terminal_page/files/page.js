@@ -14,6 +14,7 @@ const waiting = new Map(); // what to do with an answer, by its requestId
 let shown = null;
 let requests = 0;
 let losses = []; // of this connection; shown for as long as it lasts, as a person may look later
+let refusal = ""; // why the last terminal that was asked for was not made, until one is
 
 const connection = new Connection({
   opened: goOn,
@@ -36,6 +37,10 @@ function tabOf(id) {
 
 function show(text) {
   status.textContent = text;
+}
+
+function showConnected() {
+  show([...losses, refusal].filter(Boolean).join("; ") || "Connected");
 }
 
 function request(message, answered) {
@@ -67,13 +72,14 @@ function detachAll(text) {
 function goOn() {
   newButton.disabled = false;
   losses = [];
+  refusal = "";
   for (const tab of [...tabs]) {
     if (!tab.id) discard(tab); // it was asked for as the connection was cut; if it exists, it is in the list
     else attach(tab);
   }
   if (!tabs.length) create();
   else if (!shown) select(tabs[0]);
-  listOthers(() => show(losses.join("; ") || "Connected")); // answered after all that was sent before it
+  listOthers(showConnected); // answered after all that was sent before it
 }
 
 function attach(tab) {
@@ -92,12 +98,15 @@ function restore(tab, id) {
 function create() {
   const tab = open();
   request({ action: "terminal_create", ...tab.size, ack: true }, (message) => {
+    const before = refusal;
     if (message.type === "terminal_created") {
+      refusal = "";
       tab.attach({ ...message, offset: 0 });
     } else {
+      refusal = message.message;
       discard(tab);
-      show(message.message);
     }
+    if (before || refusal) showConnected();
   });
 }
 
@@ -131,7 +140,8 @@ function close(tab) {
 
 function listOthers(answered) {
   request({ action: "terminal_list" }, (message) => {
-    answered?.();
+    if (message.type === "terminal_error") show(message.message);
+    else answered?.();
     const found = (message.terminals ?? []).filter((each) => each.running && !tabOf(each.terminalId));
     others.replaceChildren(new Option(`${found.length} more`, ""));
     for (const each of found) others.append(new Option(`Terminal ${each.terminalId}`, each.terminalId));
@@ -146,7 +156,7 @@ function attached(message) {
   tab.attach(message);
   if (!message.skipped) return;
   losses.push(`${message.skipped.toLocaleString("en")} bytes of terminal ${tab.id} were not kept for this page`);
-  show(losses.join("; "));
+  showConnected();
   restore(tab, tab.id);
 }
 
