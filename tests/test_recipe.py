@@ -22,7 +22,8 @@ RECIPE = ROOT / "docs" / "adding-a-resource.md"
 # A file's name on a line of its own, and the blocks under it.
 BLOCK = re.compile(r"^`(?P<file>[\w./-]+)`$|^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 APP = "widgets"
-LEFT_OUT = (".git", ".venv", "var", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
+# What was compiled is kept, without files that are being written: copies have the times of the originals.
+LEFT_OUT = (".git", ".venv", "var", "*.pyc.*", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 
 
 def blocks() -> Iterator[tuple[str, str, str]]:

@@ -25,16 +25,17 @@ ROUNDS = 5 + CASES // 4000 if CASES else 1
 
 
 def is_first(kind: Kind) -> bool:
-    """In `make test`: near the example, or what has none. The others are a campaign."""
+    """Near the example, or of what has none. In `make test` a quarter of them; the others are a campaign."""
     return kind.near or not is_replaceable(kind.operation)
 
 
 CHOSEN = [None] if CASES else campaign_after(1, [True, False])
+PARTS = range(GROUPS * ROUNDS) if CASES else campaign_after(1, range(GROUPS))
 
 
 @pytest.mark.timeout(3600 if CASES else 900)
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("part", range(GROUPS * ROUNDS))
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("first", CHOSEN, ids={True: "first", False: "others", None: "all"}.__getitem__)
 def test_every_answer_to_a_case_is_described(part: int, first: bool | None, request: pytest.FixtureRequest) -> None:
     progress = Progress(PROGRESS, CASES)

@@ -23,6 +23,7 @@ from tests.assist.conftest import BODIES, assert_refused, called, configured, re
 from tests.assist.model_server import GOOD
 from tests.assist.real_model import model_file, serving_real_model
 from tests.common.sse.reading import until
+from tests.run_extent import campaign_after
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -58,7 +59,7 @@ def idle(address: str) -> bool:
     return slots.status_code == 200 and not any(slot["is_processing"] for slot in slots.json())
 
 
-@pytest.mark.parametrize("route", BODIES)
+@pytest.mark.parametrize("route", campaign_after(1, BODIES))
 def test_a_real_model_answers_all_three_routes(real: None, key: NewApiKey, route: str) -> None:
     """A model of this size may run on until it is cut off, which is said; what it never does is break the schema."""
     for number in range(TRIES):

@@ -23,6 +23,7 @@ from credits.models import WaitingCharge
 from dashboard.summary import summary_take
 from namespaces.models import Namespace
 from tests.dashboard.sample import make_sample, make_trend
+from tests.run_extent import campaign_after
 from tests.staff.pages import action_url
 from tests.vm.browser import Page, browser
 from webhooks.models import Subscription
@@ -30,6 +31,7 @@ from workspaces.models import Workspace
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 WIDE, NARROW, HEIGHT = 1400, 400, 900
+SCREENS = [[(WIDE, "light"), (NARROW, "dark")], [(WIDE, "dark"), (NARROW, "light")]]
 SHOWN_SECONDS = 120.0
 # What the page reports of itself: errors of scripts, of files that do not load, of the policy, on the console.
 RECORD = """
@@ -143,20 +145,22 @@ def wait(page: Page, condition: str) -> None:
         time.sleep(0.05)
 
 
-def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(live_server: Any, page: Page) -> None:
+@pytest.mark.parametrize("screens", campaign_after(1, SCREENS), ids=lambda pair: " and ".join(map(str, pair)))
+def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(
+    live_server: Any, page: Page, screens: list[tuple[int, str]]
+) -> None:
     pictures_write(live_server, page)
     faults: dict[str, Any] = {}
     found = paths()
     for name, path in {**found, **pages_without_pictures()}.items():
         if name in ("dashboard-dark", "dashboard-narrow"):
             continue
-        for width in (WIDE, NARROW):
-            for theme in ("light", "dark"):
-                shown(page, live_server.url + path, width, theme)
-                wide = page.value("document.documentElement.scrollWidth - innerWidth")
-                reported = page.value("window.faults")
-                if wide > 0 or reported:
-                    faults[f"{name} {width} {theme}"] = (wide, reported, page.value(TOO_WIDE) if wide > 0 else [])
+        for width, theme in screens:
+            shown(page, live_server.url + path, width, theme)
+            wide = page.value("document.documentElement.scrollWidth - innerWidth")
+            reported = page.value("window.faults")
+            if wide > 0 or reported:
+                faults[f"{name} {width} {theme}"] = (wide, reported, page.value(TOO_WIDE) if wide > 0 else [])
     assert faults == {}
     # Charts are drawn, tabs change without a request.
     shown(page, live_server.url + found["dashboard"], WIDE, "light")

@@ -21,6 +21,7 @@ from tests.killed_process import killed_process
 from tests.notifications.browsers import PushService
 from tests.notifications.rows import fcm_device, web_device
 from tests.notifications.senders import Sender
+from tests.run_extent import campaign_after
 from tests.threads import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,14 +32,15 @@ def begun_send(sender: Sender, title: str = "t") -> Send:
     return send_create(holder=SendTokenHolder(sender.token), content=Content(title, "b", {}))
 
 
+@pytest.mark.parametrize("stride", campaign_after(1, [3, 1]))
 def test_push_may_be_killed_at_any_statement(
-    sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[Dispatcher]]
+    stride: int, sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[Dispatcher]]
 ) -> None:
     for number in range(DEVICES):
         web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}"))
     lost = []
     with killed_process() as process:
-        for statement in count(1):
+        for statement in count(1, stride):
             # What a process sent before it was killed may be read after the next send has begun.
             title = f"at {statement}"
             send = begun_send(sender, title)

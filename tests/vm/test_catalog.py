@@ -31,7 +31,10 @@ SAVE = """
 import json
 from workspaces.images.services import catalog_entry_save
 from workspaces.models import CatalogEntry
-entry = CatalogEntry(**json.loads({!r}))
+values = json.loads({!r})
+entry = CatalogEntry.objects.filter(pk=values["id"]).first() or CatalogEntry()
+for name, value in values.items():
+    setattr(entry, name, value)
 entry.full_clean(validate_unique=False)
 catalog_entry_save(entry=entry)
 """

@@ -127,10 +127,9 @@ def test_a_vmhost_that_starts_again_finds_its_sleeping_workspaces(
     assert boot_of(api, made) == boot
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(1800)
-def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(
-    api: Api, sleep_command: SleepCommand, pair: IdlePair, running: str
-) -> None:
+def test_many_sleeps_keep_memory_and_disk(api: Api, sleep_command: SleepCommand, running: str) -> None:
     made = running
     # A nonce in memory alone, and a file in the page cache and on the disk.
     api.output(made, "head -c 16 /dev/urandom | md5sum >/dev/shm/nonce; head -c 4000000 /dev/urandom >/root/file")
@@ -147,6 +146,9 @@ def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(
         assert is_right(clock, since=before)
         drawn.add(random)
     assert len(drawn) == CYCLES
+
+
+def test_an_idle_workspace_falls_asleep_and_one_in_use_does_not(api: Api, pair: IdlePair) -> None:
     until(lambda: api.get(pair.idle)["status"] == "sleeping", IDLE_SECONDS + 30, "the idle one sleeps")
     assert api.get(pair.used)["status"] == "running"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_extent import campaign_after
 from tests.vmbackend.deep_trees import deep_root
 from tests.vmbackend.stores import (
     CONFIG,
@@ -166,7 +167,10 @@ def refers_to(process: Path, root: bytes) -> bool:
         return False
 
 
-@pytest.mark.parametrize("phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."])
+PHASES = ["Unpacking the image.", "Downloading the image.", "Writing the base disk."]
+
+
+@pytest.mark.parametrize("phase", campaign_after(1, PHASES))
 @pytest.mark.parametrize("cleaned_by", ["sweep", "ensure"])
 def test_partial_work_of_a_killed_pull_is_removed(
     store: ImageStore, big: str, tmp_path: Path, phase: str, cleaned_by: str

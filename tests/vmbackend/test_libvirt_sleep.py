@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_extent import campaign_after
 from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import BackendError, BackendUnavailable, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
@@ -85,7 +86,7 @@ def test_a_corrupt_file_is_never_loaded_and_always_reported(machine: Machine):
 
 
 @pytest.mark.vm
-@pytest.mark.parametrize("name", ["cut off", "middle overwritten"])
+@pytest.mark.parametrize("name", campaign_after(1, ["cut off", "middle overwritten"]))
 def test_the_hypervisor_rejects_a_corrupt_file_without_a_checksum(machine: Machine, name: str):
     harness, address = machine.harness, machine.address
     harness.driver.sleep(address.machine_id)

@@ -18,6 +18,7 @@ from _pytest.mark import ParameterSet
 from accounts.models import Account
 from tests.callers import Caller
 from tests.fakehost import Died, FakeHost
+from tests.run_extent import campaign_after
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.conftest import Tally
 from tests.workspaces.faults.fault_cases import CASES, Case
@@ -103,7 +104,7 @@ def test_nothing_is_left_over_at_any_step(
     assert found == []
 
 
-@pytest.mark.parametrize("fault", AFTER_THE_END, ids=name_of)
+@pytest.mark.parametrize("fault", campaign_after(1, AFTER_THE_END), ids=name_of)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_what_happens_after_the_last_commit_changes_nothing(
     api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MORE = int(os.environ.get("MODEL_EXAMPLES", "0"))
 
 
+@pytest.mark.campaign
 def test_random_histories_follow_the_state_table(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import OperationalError
 
+from tests.run_extent import campaign_after
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, dying_after, metered_cpu, points
 from vmbackend.errors import BackendUnavailable
 from workspaces.host.metering import meter as metering
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("statement", range(18))
+@pytest.mark.parametrize("statement", campaign_after(6, sorted(range(18), key=lambda number: number % 3)))
 def test_a_process_that_dies_while_it_writes_has_counted_all_of_it_or_nothing(
     host: MeasuredHost, statement: int
 ) -> None:
