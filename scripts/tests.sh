@@ -70,4 +70,7 @@ run() {
 run "without machines" -m "${chosen}not vm and not host" -n "$processes" "${files[@]}" "$@"
 # Each process has an instance of its own. Two left the cores of a machine with two idle for a quarter of the time.
 run "machines and host" -m "${chosen}($machines)" -n 3 "${files[@]}" "$@"
+if [ "$status" -eq 5 ] && [ -n "$campaigns" ]; then
+    echo "No test of this target is among those. Campaigns are those of make test-campaigns, all others those of make test." >&2
+fi
 exit "$status"
