@@ -113,7 +113,7 @@ def test_what_an_earlier_build_left_mounted_is_unmounted_and_not_emptied(mounted
 
 
 def test_what_cannot_be_unmounted_stays(mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "run_tool", lambda *_, **__: None)
+    monkeypatch.setattr(build, "unmount", lambda _: None)
     with build._scratch(tmp_path / "store", job()):
         assert (mounted / "file").exists()
 

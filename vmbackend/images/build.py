@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,15 +17,20 @@ from vmbackend.images.layout import blob_path, find_local, publish_image, read_i
 from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import ImageConfig, Job, never_cancelled
-from vmbackend.locks import wait_lock
-from vmbackend.mounts import mount_points
+from vmbackend.locks import try_lock, wait_lock
+from vmbackend.mounts import mount_points, unmount
+from vmbackend.trees import remove_tree
+
+log = logging.getLogger(__name__)
 
 DEFAULT_NAME = "localhost/workspace:latest"
 SUITE = "bookworm"
 RECIPE_LABEL = "org.microvm.workspace.recipe"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BUILD_SECONDS = 1800.0
-UNMOUNT_SECONDS = 60.0
+# With less room at any time, what failed has failed for that; what its tools say about it is often cut off.
+FULL_BYTES = 16 << 20
+MAX_WORDS = 500
 PACKAGES = [
     "ca-certificates",
     "curl",
@@ -65,7 +71,7 @@ def add_directory_image(
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
         options = ["--create", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--sort=name"]
-        _checked(run_tool(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch))
+        _run_step(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job, scratch)
         return _add_layer(local_store, _local_name(name), scratch, layer=layer, config=config, arch=arch, job=job)
 
 
@@ -88,9 +94,13 @@ def build_default_image(
     full_name = _local_name(name)
     recipe = _recipe(arch)
     if not rebuild and (digest := _present(local_store, full_name, recipe)):
+        _remove_unused_scratch(local_store)
         job.report_progress(100, "The default image is up to date.")
         return digest
     with _scratch(local_store, job) as scratch:
+        if not rebuild and (digest := _present(local_store, full_name, recipe)):
+            job.report_progress(100, "Another process has built the default image.")
+            return digest
         layer = scratch / "layer.tar"
         _bootstrap(scratch, layer, arch, job)
         job.report_progress(85, "Packing the default image.")
@@ -122,7 +132,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
         layer,
         *_host_sources(),
     ]
-    _checked(run_tool(argv, job=job, tmp=scratch, tick=tick, mounts=True))
+    _run_step(argv, job, scratch, tick=tick, mounts=True)
 
 
 def _host_sources() -> list[str]:
@@ -145,7 +155,7 @@ def _add_layer(
         ["umoci", "gc", "--layout", image],
     ]
     for step in steps:
-        _checked(run_tool(step, job=job, tmp=scratch))
+        _run_step(step, job, scratch)
     return publish_image(local_store, name, image, job)
 
 
@@ -164,8 +174,7 @@ def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
     """A scratch directory on the store's file system. One build at a time; scratch of dead builds is removed first."""
     local_store.mkdir(parents=True, exist_ok=True)
     with wait_lock(local_store / ".build.lock", job.check_cancelled):
-        for stale in local_store.resolve().glob(".build-*"):
-            _remove_scratch(stale)
+        _remove_stale_scratch(local_store)
         scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store.resolve()))
         try:
             yield scratch
@@ -173,16 +182,37 @@ def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
             _remove_scratch(scratch)
 
 
+def _remove_unused_scratch(local_store: Path) -> None:
+    """That of dead builds, unless one is being made now. Raises BackendUnavailable."""
+    if any(local_store.glob(".build-*")):
+        with try_lock(local_store / ".build.lock") as free:
+            if free:
+                _remove_stale_scratch(local_store)
+
+
+def _remove_stale_scratch(local_store: Path) -> None:
+    for stale in local_store.resolve().glob(".build-*"):
+        _remove_scratch(stale)
+
+
 def _remove_scratch(scratch: Path) -> None:
     """A build that was killed may have left the host's file systems mounted in it: it stays where they cannot be
-    unmounted, as their files must not be removed.
+    unmounted, as their files must not be removed. Raises BackendUnavailable.
     """
-    job = Job(_silent, time.monotonic() + UNMOUNT_SECONDS, never_cancelled)  # the build's own may be over
-    for point in reversed(mount_points()):
-        if point.is_relative_to(scratch):
-            run_tool(["umount", "--lazy", "--", point], job=job, tmp=scratch.parent)
-    if not any(point.is_relative_to(scratch) for point in mount_points()):
-        shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        unmount(_mounted_below(scratch))
+        mounted = _mounted_below(scratch)
+    except OSError as error:
+        log.error("%s stays: what is mounted in it is not known: %s", scratch, error)
+        return
+    if mounted:
+        log.error("%s stays: these cannot be unmounted: %s", scratch, mounted)
+    else:
+        remove_tree(scratch)
+
+
+def _mounted_below(folder: Path) -> list[Path]:
+    return [point for point in mount_points() if point.is_relative_to(folder)]
 
 
 def _recipe(arch: str) -> str:
@@ -211,6 +241,35 @@ def _local_name(name: str) -> str:
     return reference.tagged
 
 
-def _checked(finished: CompletedTool) -> None:
-    if finished.returncode != 0:
-        raise ImageBroken(f"The image could not be built: {finished.stderr.strip()[-500:]}")
+def _run_step(
+    argv: Sequence[str | Path],
+    job: Job,
+    scratch: Path,
+    *,
+    tick: Callable[[], None] | None = None,
+    mounts: bool = False,
+) -> None:
+    """Raises ImageBroken with what the tool says, and as `run_tool` does."""
+    least = shutil.disk_usage(scratch).free
+
+    def watch() -> None:
+        nonlocal least
+        least = min(least, shutil.disk_usage(scratch).free)
+        if tick is not None:
+            tick()
+
+    done = run_tool(argv, job=job, tmp=scratch, tick=watch, mounts=mounts)
+    if done.returncode == 0:
+        return
+    if least < FULL_BYTES:
+        raise ImageBroken(f"The image could not be built: the disk of {scratch.parent} is full.")
+    raise ImageBroken(f"The image could not be built: {_words_of(done) or _end_of(argv[0], done.returncode)}")
+
+
+def _words_of(done: CompletedTool) -> str:
+    words = done.stderr.strip()
+    return words if len(words) <= MAX_WORDS else f"...{words[-MAX_WORDS:]}"
+
+
+def _end_of(program: str | Path, code: int) -> str:
+    return f"{program} was ended by signal {-code}." if code < 0 else f"{program} ended with code {code}."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,8 +26,22 @@ _PASSED_ON = ["PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HT
 _PASSED_ON_CONFINED = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
 _PATH_INSIDE = "/usr/sbin:/usr/bin:/sbin:/bin"
 _END_SECONDS = 5.0
-# What a tool mounts is mounted for it alone, and with its first process all of its processes end.
-_OWN_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
+# What a tool mounts is mounted for it alone, and with its first process all of its processes end. What the host
+# unmounts is unmounted there as well.
+_OWN_MOUNTS = ("unshare", "--mount", "--propagation=slave")
+_OWN_PROCESSES = ("--pid", "--fork", "--kill-child")
+# The first that the host allows. A new /proc is refused where parts of the present one are covered, as in some
+# containers. Without CAP_SYS_ADMIN all are, and then a tool mounts nothing either.
+_NAMESPACES = (
+    (*_OWN_MOUNTS, *_OWN_PROCESSES, "--mount-proc", "--"),
+    (*_OWN_MOUNTS, *_OWN_PROCESSES, "--"),
+    (*_OWN_MOUNTS, "--"),
+    (),
+)
+NAMESPACE_SECONDS = 60.0
+# A process that is started dies with this one only some milliseconds later (`setpriv`, `unshare`). The tool begins once
+# this process has answered, so it never begins without it.
+_ONCE_ANSWERED = ("sh", "-c", 'echo >&0 && read -r _ && exec "$0" "$@" </dev/null')
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +88,21 @@ def run_tool(
     temporary files. `mounts`: it mounts file systems where it may; nothing stays mounted, however it ends. Raises
     BackendUnavailable if it is not installed.
     """
-    _require_program(argv[0])
+    for program in (argv[0], "setpriv"):
+        _require_program(program)
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _environment(str(tmp))
-    own = _OWN_NAMESPACES if mounts and _may_have_namespaces() else ()
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *own, *map(str, argv)]
-    return _run(command, environment, (), job=job, tick=tick, max_stdout=max_stdout)
+    own = _own_namespaces() if mounts else ()
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *own, *_ONCE_ANSWERED, *map(str, argv)]
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = _start(command, environment, (), theirs.fileno())
+
+        def wait() -> None:
+            _answer(ours, job)
+            _wait(process, job, tick)
+
+        return _finish(process, wait, max_stdout)
 
 
 def run_confined_tool(
@@ -98,12 +124,22 @@ def run_confined_tool(
     inherited = {name: os.environ[name] for name in _PASSED_ON_CONFINED if name in os.environ}
     inside = inherited | _environment("/tmp") | {"PATH": _PATH_INSIDE, **(environment or {})}  # noqa: S108
     with confined_command(argv, confinement, max_file_bytes=max_file_bytes) as (command, descriptors):
-        return _run(command, inside, descriptors, job=job, tick=tick, max_stdout=max_stdout)
+        process = _start(command, inside, descriptors, subprocess.DEVNULL)
+        return _finish(process, lambda: _wait(process, job, tick), max_stdout)
 
 
-def _may_have_namespaces() -> bool:
-    """Not in a container without CAP_SYS_ADMIN, in which no tool mounts anything either."""
-    return subprocess.run([*_OWN_NAMESPACES, "true"], capture_output=True, check=False, timeout=60).returncode == 0
+def _own_namespaces() -> tuple[str, ...]:
+    """The command for as many as the host allows. Raises BackendUnavailable."""
+    _require_program("unshare")
+    return next(command for command in _NAMESPACES if not command or _is_allowed(command))
+
+
+def _is_allowed(command: Sequence[str]) -> bool:
+    try:
+        done = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=NAMESPACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BackendUnavailable("The host's program unshare did not end.") from None
+    return done.returncode == 0
 
 
 def _environment(tmp: str) -> dict[str, str]:
@@ -115,18 +151,12 @@ def _require_program(program: str | Path) -> None:
         raise BackendUnavailable(f"The host lacks the program {program}; run the doctor command.")
 
 
-def _run(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    descriptors: Sequence[int],
-    *,
-    job: Job,
-    tick: Callable[[], None] | None,
-    max_stdout: int,
-) -> CompletedTool:
-    process = subprocess.Popen(
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], stdin: int
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
@@ -135,11 +165,14 @@ def _run(
         # What the tools make is the content of guests, whose modes must not depend on those of the platform's files.
         umask=0o022,
     )
+
+
+def _finish(process: subprocess.Popen[bytes], wait: Callable[[], None], max_stdout: int) -> CompletedTool:
     assert process.stdout is not None  # noqa: S101 - PIPE was requested
     assert process.stderr is not None  # noqa: S101
     out, err = _Drain(process.stdout, max_stdout), _Drain(process.stderr, MAX_STDERR)
     try:
-        _wait(process, job, tick)
+        wait()
     finally:
         if process.returncode is None:
             # Its group: bwrap's inner process does not yet die with the outer one while they are being set up.
@@ -149,6 +182,17 @@ def _run(
         out.join(_END_SECONDS)
         err.join(_END_SECONDS)
     return CompletedTool(process.returncode, bytes(out.data), err.data.decode(errors="replace"), out.truncated)
+
+
+def _answer(asking: socket.socket, job: Job) -> None:
+    """Let the tool begin. Returns at once where its process has ended."""
+    asking.settimeout(POLL_SECONDS)
+    while True:
+        job.check_cancelled()
+        with suppress(TimeoutError):
+            if asking.recv(1):
+                asking.sendall(b"\n")
+            return
 
 
 def _wait(process: subprocess.Popen[bytes], job: Job, tick: Callable[[], None] | None) -> None:

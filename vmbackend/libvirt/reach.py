@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.process import run_tool
-from vmbackend.mounts import mount_points
+from vmbackend.mounts import mount_points, unmount
 
 log = logging.getLogger(__name__)
 
@@ -104,15 +104,17 @@ def reachable_directory(directory: Path, instance: str, name: str, *, read_only:
 def unmount_all(instance: str) -> None:
     """Remove the instance's mounts and their mount points. Idempotent."""
     top = MOUNTS / instance
-    for point in mount_points():
-        if point.is_relative_to(top):
-            run_tool(["umount", "--lazy", str(point)], ok=(0, 1, 32))
+    unmount(_mounted_below(top))
     for folder in (*top.glob("*"), top, MOUNTS):
         # Never recursively: a mount that is still there would be emptied.
         try:
             folder.rmdir()
         except OSError:
             continue
+
+
+def _mounted_below(top: Path) -> list[Path]:
+    return [point for point in mount_points() if point.is_relative_to(top)]
 
 
 def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
@@ -122,12 +124,14 @@ def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
     mounted = point in mount_points()
     if mounted and not os.path.samestat(source.stat(), point.stat()):
         # Of a directory that was removed since. Processes keep what they have open.
-        run_tool(["umount", "--lazy", str(point)])
+        unmount(_mounted_below(point))
         mounted = False
     try:
         if not mounted:
             run_tool(["mount", "--bind", str(source), str(point)])
-        # Each time: a death after the first command leaves a mount without the options.
+        # Each time: a death after the first command leaves a mount without the rest. What the host mounts below the
+        # source appears here, and what is unmounted here stays there.
+        run_tool(["mount", "--make-slave", str(point)])
         run_tool(["mount", "-o", f"remount,bind,nosuid,nodev{',ro' if read_only else ''}", str(point)])
     except BackendUnavailable as error:
         log.error("%s cannot be searched by every user, and not be mounted at %s", source, point)

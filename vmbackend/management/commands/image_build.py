@@ -26,6 +26,8 @@ class Command(BaseCommand):
             )
         except BackendError as error:
             raise CommandError(error.message) from error
+        except OSError as error:  # a full disk, a folder that is not there for this user
+            raise CommandError(f"The image could not be built: {error}") from error
         self.stdout.write(f"{options['name']} is {digest}")
 
     def progress(self, percent: int, words: str) -> None:
