@@ -42,6 +42,16 @@ addEventListener("unhandledrejection", (event) => note(event.reason));
 addEventListener("securitypolicyviolation", (event) => note(event.violatedDirective + " " + event.blockedURI));
 for (const name of ["error", "warn"]) { console[name] = (...words) => note(words.join(" ")); }
 """
+# By how much the page is wider than the screen, also where its colours are changed without loading it.
+WIDTH_IN_BOTH_THEMES = """
+(() => {
+    const page = document.documentElement, widths = [page.scrollWidth];
+    page.classList.toggle("dark");
+    widths.push(page.scrollWidth);
+    page.classList.toggle("dark");
+    return Math.max(...widths) - innerWidth;
+})()
+"""
 # What is beyond the right edge, for messages.
 TOO_WIDE = """
 [...document.querySelectorAll("#main *")].filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
@@ -157,7 +167,7 @@ def test_the_pages_fit_wide_and_narrow_screens_light_and_dark(
             continue
         for width, theme in screens:
             shown(page, live_server.url + path, width, theme)
-            wide = page.value("document.documentElement.scrollWidth - innerWidth")
+            wide = page.value(WIDTH_IN_BOTH_THEMES)
             reported = page.value("window.faults")
             if wide > 0 or reported:
                 faults[f"{name} {width} {theme}"] = (wide, reported, page.value(TOO_WIDE) if wide > 0 else [])

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 
 from notifications.models import Device, Send, SendState
-from notifications.sends import requests
+from notifications.sends import dispatcher, requests
 from notifications.sends.dispatcher import Dispatcher
 from notifications.sends.queue import MOST_LIVE_OF_ACCOUNT
 from notifications.sends.sharing import most_of_account, next_account
@@ -74,6 +74,19 @@ def test_a_thousand_devices_of_all_kinds(
     assert [len(found) for found in good.values()] == [1] * 220
     assert browsers.problems == []
     assert Device.objects.count() == 1000 - FAILED["registration-token-not-registered"]
+
+
+def test_devices_that_are_gone_are_removed_together(
+    sender: Sender, browsers: PushService, pushing: Pushing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "GATHER_SECONDS", 0.3)  # what comes of all of them is written at once
+    for number in range(6):
+        web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}", "410"))
+    web_device(sender.account, "good", browsers.subscriber("good"))
+    with pushing(threads=8):
+        answer = sender.send(title="t")
+    assert by_code(answer) == {"registration-token-not-registered": 6}
+    assert list(Device.objects.values_list("device_id", flat=True)) == ["good"]
 
 
 def in_thread(pool: ThreadPoolExecutor, sender: Sender) -> Any:

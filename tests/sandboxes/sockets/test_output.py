@@ -7,6 +7,15 @@ import pytest
 from sandboxes.sockets.output import DROP_BYTES, OutputBuffer
 
 
+def test_modes_that_were_set_in_what_is_not_kept_any_more_are_part_of_the_state() -> None:
+    output = OutputBuffer(0, 1000)
+    modes = b"\x1b[?1049h\x1b[1;24r"
+    output.append(0, modes)
+    output.append(len(modes), b"x\n" * DROP_BYTES)
+    assert output.start > len(modes)
+    assert output.state(10)().startswith(modes)
+
+
 @pytest.mark.parametrize("size", [256 * 1024, 1 << 20])
 def test_as_much_is_kept_as_the_setting_says(size: int) -> None:
     output = OutputBuffer(0, size)

@@ -129,16 +129,19 @@ def points(row: Workspace, tier: int = 2) -> list[UsagePoint]:
 
 
 @contextmanager
-def dying_after(statements: int) -> Iterator[None]:
-    """The process dies at the first statement to the database after so many; or later, where there are not as many."""
+def dying_after(statements: int) -> Iterator[list[str]]:
+    """The process dies at the first statement to the database after so many: the list has it. Or it does not die, where
+    there are not as many."""
     seen = 0
+    died_at: list[str] = []
 
     def execute(run: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
         nonlocal seen
         seen += 1
         if seen > statements:
+            died_at.append(sql)
             raise Killed
         return run(sql, params, many, context)
 
     with suppress(Killed), connection.execute_wrapper(execute):
-        yield
+        yield died_at

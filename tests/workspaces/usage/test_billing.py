@@ -176,7 +176,6 @@ def test_a_workspace_that_was_metered_after_its_deletion_has_a_name(api: Caller,
     assert Metered.objects.get().workspace_name == "short"
 
 
-@pytest.mark.campaign
 def test_a_closing_that_is_killed_anywhere_reports_each_workspace_once(api: Caller, default: Namespace) -> None:
     subscribe(api.account, "credits.usage")
     for number in range(5):
