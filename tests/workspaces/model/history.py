@@ -185,7 +185,7 @@ class History(Observed):
     @rule(number=which, what=st.sampled_from(["exit 0", "exit 1", "kill", "panic", "lose_machine"]), away=st.booleans())
     def machine_ends(self, number: int, what: str, away: bool) -> None:
         """With `away` vmhost is not there as it happens, and finds out at its next start, with the exit code."""
-        if not (found := self.pick(number)) or found[1].status not in UP:
+        if not (found := self.pick(number, UP)):
             return
         key, expected = found
         if away:
@@ -199,25 +199,28 @@ class History(Observed):
 
     @rule(number=which)
     def saved_by_its_host(self, number: int) -> None:
-        if (found := self.pick(number)) and found[1].status in UP:
+        if found := self.pick(number, UP):
             self.host.driver.save_externally(found[0])
             self.settle_and_restart_machines()
             found[1].status = Status.SLEEPING
 
     @rule(number=which)
     def memory_is_spoilt(self, number: int) -> None:
-        if (found := self.pick(number)) and found[1].status == Status.SLEEPING:
+        if found := self.pick(number, [Status.SLEEPING]):
             self.host.driver.corrupt_saved_memory(found[0])
 
-    @rule(number=which, column=st.sampled_from(sorted(EXPIRIES)), dies=st.integers(0, 4))
-    def becomes_due(self, number: int, column: str, dies: int) -> None:
+    @rule(number=which, first=st.integers(0, len(EXPIRIES) - 1), dies=st.integers(0, 4))
+    def becomes_due(self, number: int, first: int, dies: int) -> None:
+        """One of the times that the workspace waits for."""
         if not (found := self.pick(number)):
             return
         key, expected = found
         self.die_at(dies)
-        waiting = Workspace.objects.filter(pk=key, **{f"{column}__isnull": False})
-        if waiting.update(**{column: timezone.now()}):
-            EXPIRIES[column](expected)
+        names = sorted(EXPIRIES)
+        row = self.row(key)
+        if waiting := [name for name in (*names[first:], *names[:first]) if getattr(row, name)]:
+            Workspace.objects.filter(pk=key).update(**{waiting[0]: timezone.now()})
+            EXPIRIES[waiting[0]](expected)
         sweep_due()
         self.settle_and_restart_machines(but=key)
 

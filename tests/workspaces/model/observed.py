@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.utils import timezone
@@ -38,10 +39,11 @@ class Observed(RuleBasedStateMachine):
 
     # Helpers
 
-    def pick(self, number: int) -> tuple[str, Expected] | None:
+    def pick(self, number: int, among: Collection[Status] | None = None) -> tuple[str, Expected] | None:
+        """One of those with such a status, if there is any."""
         if not self.expected:
             self.add(Status.RUNNING, RestartPolicy.ALWAYS, 1, False)
-        keys = sorted(self.expected)
+        keys = sorted(key for key, each in self.expected.items() if among is None or each.status in among)
         return (keys[number % len(keys)], self.expected[keys[number % len(keys)]]) if keys else None
 
     def row(self, key: str) -> Workspace:
