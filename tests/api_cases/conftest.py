@@ -34,7 +34,7 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
     connection.close()
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
     with serving_model() as made:
-        waits = {"cdn_upload_wait_seconds": 0.1, "deploy_wait_seconds": 5}
+        waits = {"cdn_upload_wait_seconds": 0.1, "deploy_wait_seconds": 5, "power_seconds": 60}
         asked = {"assist_url": made.url, "assist_model": "m", "assist_key": "k", "assist_calls_per_minute": 10_000}
         # No name server is asked: domains are connected before their records are seen.
         configured(settings, domain_verification=False, **waits, **asked)

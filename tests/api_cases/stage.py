@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -20,8 +21,10 @@ from pages.services import page_delete
 from tests.callers import Caller
 from tests.notifications.rows import send_token
 from tests.sandboxes.rows import make_sandbox, sandbox_of
+from tests.threads import wait_until
 from tests.world import World
-from workspaces.models import Workspace
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import LIVE
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
@@ -57,6 +60,11 @@ class Stage:
             files_remove(page_delete(page=page, actor="test"))
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
+        live = Operation.objects.filter(account_id=self.owner.account.pk, state__in=LIVE)
+        with suppress(AssertionError):
+            wait_until(lambda: not live.exists())
+        stuck = live.values("kind", "state", "step", "attempt", "claim", "cancel_requested", "heartbeat_at")
+        assert list(stuck) == [], "no operation is forgotten"
 
     def headers(self, path: str, security: list[dict[str, Any]], *, runs: bool = False) -> dict[str, str]:
         """What the operation asks for: the first of its options. `runs`: by the running sandbox in any case."""
