@@ -33,6 +33,13 @@ EXPIRIES = {
 }
 REPEATABLE = sorted(set(SERVICES) - {"apply", "resize", "destroy", "delete"})
 which = st.integers(0, AT_MOST - 1)
+
+
+def where_any_is(*statuses: Status) -> Any:
+    """A rule for such workspaces only: what would do nothing is not chosen."""
+    return precondition(lambda self: any(each.status in statuses for each in self.expected.values()))
+
+
 POLICIES, ACTIONS = st.sampled_from(list(RestartPolicy)), st.sampled_from(list(TtlAction))
 
 
@@ -182,6 +189,7 @@ class History(Observed):
 
     # What happens by itself
 
+    @where_any_is(*UP)
     @rule(number=which, what=st.sampled_from(["exit 0", "exit 1", "kill", "panic", "lose_machine"]), away=st.booleans())
     def machine_ends(self, number: int, what: str, away: bool) -> None:
         """With `away` vmhost is not there as it happens, and finds out at its next start, with the exit code."""
@@ -190,6 +198,9 @@ class History(Observed):
         key, expected = found
         if away:
             self.host.runtime.stop()
+        self.machine_ends_now(key, expected, what, away=away)
+
+    def machine_ends_now(self, key: str, expected: Expected, what: str, *, away: bool = False) -> None:
         name, _, code = what.partition(" ")
         getattr(self.host.driver, name)(key, *([int(code)] if code else []))
         if away:
@@ -197,6 +208,7 @@ class History(Observed):
         self.settle_and_restart_machines(but=key)
         expected.machine_ended(failure=what != "exit 0", lost=what == "lose_machine")
 
+    @where_any_is(*UP)
     @rule(number=which)
     def saved_by_its_host(self, number: int) -> None:
         if found := self.pick(number, UP):
@@ -204,10 +216,27 @@ class History(Observed):
             self.settle_and_restart_machines()
             found[1].status = Status.SLEEPING
 
+    @where_any_is(Status.SLEEPING)
     @rule(number=which)
     def memory_is_spoilt(self, number: int) -> None:
         if found := self.pick(number, [Status.SLEEPING]):
             self.host.driver.corrupt_saved_memory(found[0])
+
+    @where_any_is(*UP)
+    @rule(number=which)
+    def fails_until_it_stays_stopped(self, number: int) -> None:
+        """Each restart that its policy plans comes at once."""
+        if not (found := self.pick(number, UP)):
+            return
+        key, expected = found
+        for _ in range(3):
+            if expected.status in UP:
+                self.machine_ends_now(key, expected, "exit 1")
+            if expected.due:
+                Workspace.objects.filter(pk=key).update(restart_due_at=timezone.now())
+                expected.restart_is_due()
+                sweep_due()
+                self.settle_and_restart_machines(but=key)
 
     @rule(number=which, first=st.integers(0, len(EXPIRIES) - 1), dies=st.integers(0, 4))
     def becomes_due(self, number: int, first: int, dies: int) -> None:
