@@ -158,6 +158,13 @@ def test_of_two_first_builds_the_second_uses_what_the_first_has_built(
     assert build.build_default_image(tmp_path) == "sha256:there"
 
 
+def test_a_tool_that_ends_before_it_is_answered_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for script in ("exit 5", "echo >&0; exit 5"):
+        monkeypatch.setattr("vmbackend.images.process._ONCE_ANSWERED", ("sh", "-c", script))
+        for _ in range(10):
+            assert run_tool(["true"], job=job(), tmp=tmp_path).returncode == 5
+
+
 def test_a_tool_that_waits_to_begin_can_be_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmbackend.images.process._ONCE_ANSWERED", ("sh", "-c", "sleep 7347"))
     begun = time.monotonic()

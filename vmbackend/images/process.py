@@ -190,8 +190,9 @@ def _answer(asking: socket.socket, job: Job) -> None:
     while True:
         job.check_cancelled()
         with suppress(TimeoutError):
-            if asking.recv(1):
-                asking.sendall(b"\n")
+            with suppress(BrokenPipeError, ConnectionResetError):
+                if asking.recv(1):
+                    asking.sendall(b"\n")
             return
 
 
