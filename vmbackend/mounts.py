@@ -26,6 +26,11 @@ def mount_points() -> list[Path]:
     return [Path(os.fsdecode(_ESCAPED.sub(_byte, row.split(b" ")[4]))) for row in rows if row]
 
 
+def mounted_below(folder: Path) -> list[Path]:
+    """The mount points at the folder and below it, as `mount_points`. Raises OSError."""
+    return [point for point in mount_points() if point.is_relative_to(folder)]
+
+
 def unmount(points: Sequence[Path]) -> None:
     """Unmount these, given in the order in which they were mounted, and no others. What cannot be unmounted within
     UNMOUNT_SECONDS stays, and is logged.

@@ -16,7 +16,7 @@ from vmbackend.errors import ImageBroken
 from vmbackend.images import build
 from vmbackend.images.process import run_tool
 from vmbackend.images.types import ImageCancelled, Job, never_cancelled
-from vmbackend.mounts import mount_points
+from vmbackend.mounts import mounted_below
 
 pytestmark = pytest.mark.host
 ROOT = Path(build.__file__).parents[2]
@@ -25,10 +25,6 @@ MOUNTS_AND_STAYS = "mount -t tmpfs none {0} && touch {1} && sleep 7345"
 
 def job(cancelled: Callable[[], bool] = never_cancelled) -> Job:
     return Job(lambda *_: None, time.monotonic() + 60, cancelled)
-
-
-def below(folder: Path) -> list[Path]:
-    return [point for point in mount_points() if point.is_relative_to(folder)]
 
 
 def wait_until_ended(folder: Path) -> None:
@@ -58,7 +54,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
     try:
         yield point
     finally:
-        if below(tmp_path):
+        if mounted_below(tmp_path):
             subprocess.run(["umount", "--lazy", point], check=True)
 
 
@@ -67,7 +63,7 @@ def test_a_cancelled_tool_leaves_nothing_mounted_and_no_process(tmp_path: Path) 
     point.mkdir()
     with pytest.raises(ImageCancelled):
         run_tool(["sh", "-c", MOUNTS_AND_STAYS.format(point, flag)], job=job(flag.exists), tmp=tmp_path, mounts=True)
-    assert below(tmp_path) == []
+    assert mounted_below(tmp_path) == []
     wait_until_ended(tmp_path)
 
 
@@ -93,7 +89,7 @@ def test_a_process_that_dies_leaves_nothing_mounted_and_no_process(tmp_path: Pat
     finally:
         process.send_signal(number)
         process.wait()
-    assert below(tmp_path) == []
+    assert mounted_below(tmp_path) == []
     wait_until_ended(tmp_path)
 
 
@@ -105,10 +101,10 @@ def test_where_nothing_may_be_mounted_a_tool_runs_without_it(tmp_path: Path) -> 
 
 
 def test_what_an_earlier_build_left_mounted_is_unmounted_and_not_emptied(mounted: Path, tmp_path: Path) -> None:
-    assert below(tmp_path) == [mounted], "a name with a space and a letter beyond ASCII is read as it is"
+    assert mounted_below(tmp_path) == [mounted], "a name with a space and a letter beyond ASCII is read as it is"
     with build._scratch(tmp_path / "store", job()) as scratch:
         assert [path.name for path in (tmp_path / "store").glob(".build-*")] == [scratch.name]
-    assert below(tmp_path) == []
+    assert mounted_below(tmp_path) == []
     assert (tmp_path / "of the host" / "file").exists()
 
 
@@ -131,5 +127,5 @@ def test_what_a_failed_build_has_mounted_is_unmounted_and_not_emptied(tmp_path: 
 
     with pytest.raises(ImageBroken):
         fail_with_a_mount()
-    assert (below(tmp_path), list((tmp_path / "store").glob(".build-*"))) == ([], [])
+    assert (mounted_below(tmp_path), list((tmp_path / "store").glob(".build-*"))) == ([], [])
     assert (source / "file").exists()

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from tests.vmbackend.test_image_builds import ROOT, below, job, wait_until_ended
+from tests.vmbackend.test_image_builds import ROOT, job, wait_until_ended
 from vmbackend import mounts
 from vmbackend.errors import BackendUnavailable, ImageBroken
 from vmbackend.images import build
 from vmbackend.images.process import run_tool
-from vmbackend.mounts import unmount
+from vmbackend.mounts import mounted_below, unmount
 
 pytestmark = pytest.mark.host
 # Dies so many seconds after it has started a tool; the arguments are these, and a folder that the tool names.
@@ -99,7 +99,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20M", "none", point], check=True)
     (point / "scratch").mkdir()
     yield point / "scratch"
-    unmount(below(tmp_path))
+    unmount(mounted_below(tmp_path))
 
 
 def test_a_step_says_that_the_disk_is_full_though_its_tool_has_removed_what_it_wrote(small: Path) -> None:

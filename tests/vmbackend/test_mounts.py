@@ -11,13 +11,9 @@ import pytest
 
 from vmbackend import mounts
 from vmbackend.libvirt import reach
-from vmbackend.mounts import mount_points, unmount
+from vmbackend.mounts import mounted_below, unmount
 
 pytestmark = pytest.mark.host
-
-
-def below(folder: Path) -> list[Path]:
-    return [point for point in mount_points() if point.is_relative_to(folder)]
 
 
 def mount(*words: str | Path) -> None:
@@ -35,7 +31,7 @@ def shared(tmp_path: Path) -> Iterator[Path]:
     mount("-t", "tmpfs", "none", host / "sub")
     (host / "sub" / "file").touch()
     yield host
-    for point in reversed(below(tmp_path)):
+    for point in reversed(mounted_below(tmp_path)):
         subprocess.run(["umount", "--lazy", point], check=False, capture_output=True)
 
 
@@ -43,9 +39,9 @@ def test_what_is_below_the_source_of_a_bind_stays_mounted(shared: Path, tmp_path
     point = tmp_path / "point"
     point.mkdir()
     mount("--rbind", shared, point)
-    assert below(point) == [point, point / "sub"]
-    unmount(below(point))
-    assert below(tmp_path) == [shared, shared / "sub"]
+    assert mounted_below(point) == [point, point / "sub"]
+    unmount(mounted_below(point))
+    assert mounted_below(tmp_path) == [shared, shared / "sub"]
     assert (shared / "sub" / "file").exists()
 
 
@@ -54,8 +50,8 @@ def test_so_does_what_is_covered_by_another_one(shared: Path, tmp_path: Path) ->
     point.mkdir()
     mount("-t", "tmpfs", "none", point)
     mount("--rbind", shared, point)
-    unmount(below(point))
-    assert below(tmp_path) == [shared, shared / "sub"]
+    unmount(mounted_below(point))
+    assert mounted_below(tmp_path) == [shared, shared / "sub"]
 
 
 def test_a_file_system_in_a_state_folder_stays_when_its_machines_paths_go(
@@ -70,7 +66,7 @@ def test_a_file_system_in_a_state_folder_stays_when_its_machines_paths_go(
     (state / "disk" / "file").touch()
     assert (seen / "disk" / "file").exists(), "machines see what the host mounts later"
     reach.unmount_all("x")
-    assert below(tmp_path) == [shared, shared / "sub", state / "disk"]
+    assert mounted_below(tmp_path) == [shared, shared / "sub", state / "disk"]
 
 
 @pytest.mark.parametrize("name", ["a\rb", "a b", "a\nb", "a\\040b", "a\x0bb", "ä", os.fsdecode(b"\xff")])
@@ -79,10 +75,10 @@ def test_a_mount_point_is_read_by_its_name(tmp_path: Path, name: str) -> None:
     point.mkdir()
     mount("-t", "tmpfs", "none", point)
     try:
-        assert below(tmp_path) == [point]
+        assert mounted_below(tmp_path) == [point]
     finally:
         unmount([point])
-    assert below(tmp_path) == []
+    assert mounted_below(tmp_path) == []
 
 
 def test_what_does_not_end_and_what_fails_stays_and_is_logged(

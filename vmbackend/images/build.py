@@ -18,7 +18,7 @@ from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import ImageConfig, Job, never_cancelled
 from vmbackend.locks import try_lock, wait_lock
-from vmbackend.mounts import mount_points, unmount
+from vmbackend.mounts import mounted_below, unmount
 from vmbackend.trees import remove_tree
 
 log = logging.getLogger(__name__)
@@ -200,8 +200,8 @@ def _remove_scratch(scratch: Path) -> None:
     unmounted, as their files must not be removed. Raises BackendUnavailable.
     """
     try:
-        unmount(_mounted_below(scratch))
-        mounted = _mounted_below(scratch)
+        unmount(mounted_below(scratch))
+        mounted = mounted_below(scratch)
     except OSError as error:
         log.error("%s stays: what is mounted in it is not known: %s", scratch, error)
         return
@@ -209,10 +209,6 @@ def _remove_scratch(scratch: Path) -> None:
         log.error("%s stays: these cannot be unmounted: %s", scratch, mounted)
     else:
         remove_tree(scratch)
-
-
-def _mounted_below(folder: Path) -> list[Path]:
-    return [point for point in mount_points() if point.is_relative_to(folder)]
 
 
 def _recipe(arch: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.process import run_tool
-from vmbackend.mounts import mount_points, unmount
+from vmbackend.mounts import mount_points, mounted_below, unmount
 
 log = logging.getLogger(__name__)
 
@@ -104,17 +104,13 @@ def reachable_directory(directory: Path, instance: str, name: str, *, read_only:
 def unmount_all(instance: str) -> None:
     """Remove the instance's mounts and their mount points. Idempotent."""
     top = MOUNTS / instance
-    unmount(_mounted_below(top))
+    unmount(mounted_below(top))
     for folder in (*top.glob("*"), top, MOUNTS):
         # Never recursively: a mount that is still there would be emptied.
         try:
             folder.rmdir()
         except OSError:
             continue
-
-
-def _mounted_below(top: Path) -> list[Path]:
-    return [point for point in mount_points() if point.is_relative_to(top)]
 
 
 def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
@@ -124,7 +120,7 @@ def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
     mounted = point in mount_points()
     if mounted and not os.path.samestat(source.stat(), point.stat()):
         # Of a directory that was removed since. Processes keep what they have open.
-        unmount(_mounted_below(point))
+        unmount(mounted_below(point))
         mounted = False
     try:
         if not mounted:
