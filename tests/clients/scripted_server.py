@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,9 +68,14 @@ def command_stream(*events: tuple[str, Any], cut: bool = False) -> Step:
     return step
 
 
+def command_output(stream: str, data: bytes) -> tuple[str, Any]:
+    """An event of a command that writes."""
+    return stream, {"data": b64encode(data).decode(), "lossy": False}
+
+
 def command_end(code: int = 0, *, timed_out: bool = False) -> tuple[str, Any]:
     """The last event of a command."""
-    return "exit", {"exit_code": code, "duration_ms": 5, "timed_out": timed_out}
+    return "exit", {"exit_code": code, "duration_ms": 5, "timed_out": timed_out, "lossy": False}
 
 
 @contextmanager

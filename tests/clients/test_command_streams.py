@@ -9,10 +9,11 @@ from contextlib import closing
 import pytest
 
 from microvm import ApiError, AsyncMicrovm, CommandExit, CommandOutput, ConnectionFailed, Microvm, Retries
-from tests.clients.scripted_server import ScriptedRequest, command_end, command_stream, scripted_server
+from tests.clients.scripted_server import ScriptedRequest, command_end, command_output, command_stream, scripted_server
 
 FAST = Retries(attempts=3, first_wait=0.001)
-OUT, ERR = ("stdout", {"data": "one\n"}), ("stderr", {"data": "two\n"})
+OUT, ERR = command_output("stdout", b"one\n"), command_output("stderr", b"two\n")
+ONE, TWO = CommandOutput("stdout", b"one\n", "one\n"), CommandOutput("stderr", b"two\n", "two\n")
 
 
 def client_at(url: str) -> Microvm:
@@ -25,9 +26,29 @@ def test_events_are_typed_and_the_exit_code_is_the_last() -> None:
         client_at(script.url) as client,
     ):
         events = list(client.workspaces.exec_stream("the/box", cmd=["make"], timeout_seconds=5))
-    assert events == [CommandOutput("stdout", "one\n"), CommandOutput("stderr", "two\n"), CommandExit(3, 5, False)]
+    assert events == [ONE, TWO, CommandExit(3, 5, False)]
     assert script.seen[0][:2] == ("POST", "/workspace/the%2Fbox/exec")
     assert script.seen[0][2]["accept"] == "text/event-stream"
+
+
+def test_bytes_are_as_they_are_and_text_has_whole_characters() -> None:
+    parts = [b"a\xc3", b"\xbcb", b"\xff", b"\xe2\x82"]
+    events = [command_output("stdout", part) for part in parts]
+    with scripted_server(command_stream(*events, command_end())) as script, client_at(script.url) as client:
+        found = list(client.workspaces.exec_stream("box", cmd="make"))
+    written = [event for event in found if isinstance(event, CommandOutput)]
+    assert b"".join(event.data for event in written) == b"".join(parts)
+    assert [event.text for event in written] == ["a", "\u00fcb", "\ufffd", "", "\ufffd"]
+    assert found[-1] == CommandExit(0, 5, False)
+
+
+def test_the_text_of_an_older_service_is_not_taken_for_bytes() -> None:
+    with (
+        scripted_server(command_stream(("stdout", {"data": "abcd"}))) as script,
+        client_at(script.url) as client,
+        pytest.raises(ConnectionFailed, match="older than this client"),
+    ):
+        next(client.workspaces.exec_stream("box", cmd="make"))
 
 
 def test_coroutines_have_the_same() -> None:
@@ -36,7 +57,7 @@ def test_coroutines_have_the_same() -> None:
             return [event async for event in client.workspaces.exec_stream("box", cmd="make")]
 
     with scripted_server(command_stream(OUT, command_end())) as script:
-        assert asyncio.run(events_of(script.url)) == [CommandOutput("stdout", "one\n"), CommandExit(0, 5, False)]
+        assert asyncio.run(events_of(script.url)) == [ONE, CommandExit(0, 5, False)]
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -46,7 +67,7 @@ def test_a_lost_connection_is_an_error_and_nothing_is_sent_again(cut: bool) -> N
         client_at(script.url) as client,
     ):
         events = client.workspaces.exec_stream("box", cmd="make")
-        assert next(events) == CommandOutput("stdout", "one\n")
+        assert next(events) == ONE
         with pytest.raises(ConnectionFailed, match="while the command ran"):
             next(events)
         assert len(script.seen) == 1
@@ -91,5 +112,5 @@ def test_a_service_without_such_streams_is_said() -> None:
 def test_the_caller_may_stop_early() -> None:
     with scripted_server(command_stream(OUT, OUT, command_end())) as script, client_at(script.url) as client:
         with closing(client.workspaces.exec_stream("box", cmd="make")) as events:
-            assert next(events) == CommandOutput("stdout", "one\n")
+            assert next(events) == ONE
         assert len(script.seen) == 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 
-from microvm import AccessTokens, AsyncMicrovm, Microvm, Retries
+from microvm import AccessTokens, AsyncMicrovm, CommandOutput, Microvm, Retries
 from microvm.errors import NotFound
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance
@@ -106,3 +107,14 @@ def test_the_examples_of_the_document_run(
     assert "not_found" in printed
     assert "['default']" in printed
     assert (tmp_path / "copy.txt").read_text() == "one\n"
+
+
+def test_bytes_go_into_a_command_and_come_back_as_they_are(platform: Microvm, box: str) -> None:
+    given = bytes(range(256)) * 400
+    assert platform.workspaces.exec_bytes(box, cmd="cat", stdin_bytes=given).stdout == given
+    events = list(
+        platform.workspaces.exec_stream(box, cmd="head -c 100000 /dev/urandom | tee copy; sha256sum copy >&2")
+    )
+    written = [event for event in events if isinstance(event, CommandOutput)]
+    out, err = (b"".join(each.data for each in written if each.stream == name) for name in ("stdout", "stderr"))
+    assert (len(out), err.split()[0].decode()) == (100_000, sha256(out).hexdigest())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,16 @@ def test_bytes_that_come_apart_are_one_character_and_others_are_replaced(api: Ca
     assert text_of(events, "stdout") == "\u00fca\ufffdb\ufffd"
     assert next(data["data"] for kind, data in events if kind == "stdout") == "\u00fc"
     assert events[-1][0] == "exit"
+    assert next(data["lossy"] for kind, data in events if kind == "stdout") is False
+    assert events[-1][1]["lossy"] is True
+
+
+def test_every_byte_comes_back_as_it_was_given(api: Caller, box: str) -> None:
+    given = bytes(range(256)) * 1000
+    events = run(api, "tee /dev/stderr", stdin=b64encode(given).decode(), stdin_encoding="base64", encoding="base64")
+    for name in ("stdout", "stderr"):
+        assert b"".join(b64decode(data["data"]) for kind, data in events if kind == name) == given
+    assert not any(data["lossy"] for _, data in events)
 
 
 def test_output_has_no_limit_and_nothing_of_it_is_lost(api: Caller, box: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode, b64encode
 from typing import Any
 
 import pytest
@@ -137,9 +138,20 @@ def test_a_command_killed_by_a_signal_has_128_and_its_number(api: Caller, made: 
 
 
 def test_output_that_is_no_utf8_or_too_much_is_reported(api: Caller, made: str) -> None:
-    assert run(api, r"printf 'a\377b'")["stdout"] == "a\ufffdb"
+    body = run(api, r"printf 'a\377b'")
+    assert (body["stdout"], body["lossy"], body["encoding"]) == ("a\ufffdb", True, "utf-8")
+    body = run(api, r"printf 'a\357\277\275b'")
+    assert (body["stdout"], body["lossy"]) == ("a\ufffdb", False)
     body = run(api, "head -c 1500000 /dev/zero | tr '\\0' x")
     assert (len(body["stdout"]), body["truncated"], body["exit_code"]) == (1 << 20, True, 0)
+
+
+def test_every_byte_comes_back_as_it_was_given(api: Caller, made: str) -> None:
+    given = bytes(range(256)) * 500
+    sent = {"stdin": b64encode(given).decode(), "stdin_encoding": "base64", "encoding": "base64"}
+    body = run(api, "tee /dev/stderr", **sent)
+    assert [b64decode(body[name]) for name in ("stdout", "stderr")] == [given, given]
+    assert (body["encoding"], body["lossy"]) == ("base64", False)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,10 @@ def test_output_that_is_no_utf8_or_too_much_is_reported(api: Caller, made: str) 
     [
         ({}, "cmd"), ({"cmd": ""}, "cmd"), ({"cmd": []}, "cmd"), ({"cmd": [""]}, "cmd"), ({"cmd": [1]}, "cmd"),
         ({"cmd": {"a": 1}}, "cmd"), ({"cmd": ["x"] * 257}, "cmd"), ({"cmd": "x" * 70000}, "cmd"),
+        ({"cmd": "cat", "stdin": "a", "stdin_encoding": "base64"}, "stdin"),
+        ({"cmd": "cat", "stdin": "w\u00fc==", "stdin_encoding": "base64"}, "stdin"),
+        ({"cmd": "cat", "stdin_encoding": "hex"}, "stdin_encoding"),
+        ({"cmd": "cat", "encoding": "latin-1"}, "encoding"),
         ({"cmd": "true", "env": {"A": 1}}, "env"), ({"cmd": "true", "env": {"1A": "x"}}, "env"),
         ({"cmd": "true", "env": "A=b"}, "env"), ({"cmd": "true", "stdin": 5}, "stdin"),
         ({"cmd": "true", "timeout_seconds": 0}, "timeout_seconds"),

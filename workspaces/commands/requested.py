@@ -10,6 +10,7 @@ from accounts.authentication import ApiRequest
 from common.requests import validated
 from vmbackend.guest.output import CommandExit, OutputPart
 from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
+from workspaces.commands.output import Encoding
 from workspaces.commands.serializers import ExecRequest
 from workspaces.guests import address_of
 from workspaces.requested import requested_workspace
@@ -29,6 +30,7 @@ class Command:
     address: GuestAddress
     grant: StreamGrant
     options: dict[str, Any]
+    encoding: Encoding
     is_streamed: bool
 
     @property
@@ -52,8 +54,10 @@ def requested_command(request: ApiRequest, workspace_id: str) -> Command:
         "env": data.get("env"),
         "working_dir": data.get("working_dir"),
         "user": data.get("user"),
-        "stdin": data["stdin"].encode(),
+        "stdin": data["stdin"],
         "timeout": data["timeout_seconds"],
     }
     grant = grant_of(request.user, workspace)
-    return Command(request.user.account.pk, address_of(workspace), grant, options, data["stream"])
+    return Command(
+        request.user.account.pk, address_of(workspace), grant, options, data["encoding"], is_streamed=data["stream"]
+    )

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
+from workspaces.commands.output import ENCODINGS, TEXT
 from workspaces.fields import CommandField, EnvField
+
+OUTPUT_ENCODING = (
+    "Of both outputs: as text, in which bytes that are not UTF-8 are replaced, or `base64`, byte for byte."
+)
+LOSSY = (
+    "Whether bytes that are not UTF-8 were replaced by U+FFFD. Ask with `encoding: base64` for the bytes themselves."
+)
+
+
+class EncodingField(serializers.ChoiceField):
+    """How bytes are written in JSON: as text, or in base64."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(ENCODINGS, **{"default": TEXT, **kwargs})
 
 
 class ExecRequest(serializers.Serializer):
@@ -20,26 +36,32 @@ class ExecRequest(serializers.Serializer):
     user = StrictChar(required=False, max_length=64)
     timeout_seconds = StrictFloat(min_value=1, max_value=600, default=60)
     stdin = StrictChar(required=False, allow_blank=True, trim_whitespace=False, default="")
+    stdin_encoding = EncodingField(help_text="Of `stdin`: with `base64` it may be any bytes.")
     stream = StrictBoolean(default=False)
+    encoding = EncodingField(help_text=OUTPUT_ENCODING)
 
     def validate_env(self, value: Any) -> dict[str, str]:
         items = [{"key": key, "value": item} for key, item in value.items()] if isinstance(value, dict) else value
         return EnvField().to_internal_value(items)
 
-
-class OutputField(serializers.CharField):
-    """Bytes that a command wrote, as text: those that are not UTF-8 are replaced."""
-
-    def to_representation(self, value: Any) -> str:
-        return bytes(value).decode(errors="replace")
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """`stdin` becomes its bytes."""
+        given = attrs["stdin"]
+        try:
+            stdin = given.encode() if attrs["stdin_encoding"] == TEXT else b64decode(given, validate=True)
+        except ValueError as exc:
+            raise serializers.ValidationError({"stdin": ["This is not base64."]}) from exc
+        return attrs | {"stdin": stdin}
 
 
 class ExecResponse(Success):
-    """Of an `ExecResult`."""
+    """Of an `EncodedResult`."""
 
-    exit_code = serializers.IntegerField()
-    stdout = OutputField()
-    stderr = OutputField()
-    duration_ms = serializers.IntegerField()
-    truncated = serializers.BooleanField()
-    timed_out = serializers.BooleanField()
+    exit_code = serializers.IntegerField(source="result.exit_code")
+    stdout = serializers.CharField()
+    stderr = serializers.CharField()
+    encoding = serializers.ChoiceField(ENCODINGS, help_text="Of `stdout` and `stderr`, as it was asked for.")
+    lossy = serializers.BooleanField(help_text=LOSSY)
+    duration_ms = serializers.IntegerField(source="result.duration_ms")
+    truncated = serializers.BooleanField(source="result.truncated")
+    timed_out = serializers.BooleanField(source="result.timed_out")

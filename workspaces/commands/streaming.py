@@ -8,7 +8,6 @@ where the client does not read and the response waits for it.
 from __future__ import annotations
 
 import asyncio
-from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator
 
 from common.connections import release_thread
@@ -21,6 +20,7 @@ from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.output import CommandExit, OutputPart, StreamName
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
+from workspaces.commands.output import Encoding, OutputEncoder
 from workspaces.commands.requested import Command
 from workspaces.guests import take_parts
 from workspaces.streams.grants import revoked_grants
@@ -91,7 +91,7 @@ class CommandStream:
 
     async def _body(self, item: Item, task: asyncio.Task[None]) -> AsyncIterator[bytes]:
         release_thread()  # the first place that runs after the last middleware
-        events = OutputEvents()
+        events = OutputEvents(self._command.encoding)
         try:
             with client_open(EVENTS):
                 while True:
@@ -116,11 +116,11 @@ class CommandStream:
 
 
 class OutputEvents:
-    """The events of one command. A character whose bytes come apart is in one event, with its last byte."""
+    """The events of one command."""
 
-    def __init__(self) -> None:
-        make = getincrementaldecoder("utf-8")
-        self._decoders = {"stdout": make("replace"), "stderr": make("replace")}
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoders = {"stdout": OutputEncoder(encoding), "stderr": OutputEncoder(encoding)}
+        self._is_lossy = False
 
     def texts_of(self, item: Item) -> list[bytes]:
         """As the client is sent them."""
@@ -130,11 +130,12 @@ class OutputEvents:
         if isinstance(item, DomainError):
             return [*rest, plain_frame("error", {**error_body(item), "status": item.status})]
         ended = {"exit_code": item.exit_code, "duration_ms": item.duration_ms, "timed_out": item.timed_out}
-        return [*rest, plain_frame("exit", ended)]
+        return [*rest, plain_frame("exit", {**ended, "lossy": self._is_lossy})]
 
     def _output(self, name: StreamName, data: bytes, *, final: bool = False) -> list[bytes]:
-        text = self._decoders[name].decode(data, final)
-        return [plain_frame(name, {"data": text})] if text else []
+        output = self._encoders[name].encode(data, final=final)
+        self._is_lossy = self._is_lossy or output.lossy
+        return [plain_frame(name, {"data": output.text, "lossy": output.lossy})] if output.text else []
 
 
 _running: set[asyncio.Task[None]] = set()

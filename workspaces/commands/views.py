@@ -16,6 +16,7 @@ from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import ExecResult
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
+from workspaces.commands.output import encoded_result
 from workspaces.commands.requested import Command, requested_command
 from workspaces.commands.serializers import ExecRequest, ExecResponse
 from workspaces.commands.streaming import CommandStream
@@ -24,16 +25,18 @@ from workspaces.guests import call_guest
 EVENTS = "text/event-stream"
 FRAMES = (
     "With `stream`. Server-sent events, each with one JSON object on one line of `data`: `stdout` and `stderr` "
-    '(`{"data": "text"}`) as the command writes, then `exit` (`exit_code`, `duration_ms`, `timed_out`). A comment '
+    '(`{"data", "lossy"}`) as the command writes, then `exit` (`exit_code`, `duration_ms`, `timed_out`, and `lossy`, '
+    "whether any event before was). `data` is in the `encoding` that was asked for; as text it has whole characters. "
+    "A comment "
     "`: heartbeat` after each 15 seconds without one. What fails after the beginning is the last event, `error`: the "
     "body of an error and its `status` (`output_not_read`: the client did not read for 20 seconds after the timeout). "
     "No stream ends without `exit` or `error`, but with its connection."
 )
 # tests/workspaces/test_command_streams.py sends it.
 EVENTS_EXAMPLE = (
-    'event: stdout\ndata: {"data":"one\\n"}\n\n'
-    'event: stderr\ndata: {"data":"two\\n"}\n\n'
-    'event: exit\ndata: {"exit_code":3,"duration_ms":12,"timed_out":false}\n\n'
+    'event: stdout\ndata: {"data":"one\\n","lossy":false}\n\n'
+    'event: stderr\ndata: {"data":"two\\n","lossy":false}\n\n'
+    'event: exit\ndata: {"exit_code":3,"duration_ms":12,"timed_out":false,"lossy":false}\n\n'
 )
 
 
@@ -62,8 +65,9 @@ class CommandsViewSet(AsyncViewSet):
     async def execute(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
         """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124).
 
-        At most 1 MiB of each output is returned; `truncated` says whether there was more. The command
-        continues if the client disconnects.
+        At most 1 MiB of each output is returned; `truncated` says whether there was more. `encoding: "base64"` gives
+        both byte for byte; as text, `lossy` says whether bytes that are no UTF-8 were replaced. The command continues
+        if the client disconnects.
 
         With `stream` the answer begins when the command runs, and is an event stream of its output, without a limit;
         the command waits while its client does not read. It ends when its client disconnects, and when the credential
@@ -72,7 +76,8 @@ class CommandsViewSet(AsyncViewSet):
         command = await in_request_thread(requested_command, request, workspace_id)
         if command.is_streamed:
             return stream_response(await CommandStream(command).begin())
-        return Response(ExecResponse(await run_to_end(_run(command))).data)
+        result = encoded_result(await run_to_end(_run(command)), command.encoding)
+        return Response(ExecResponse(result).data)
 
 
 async def _run(command: Command) -> ExecResult:

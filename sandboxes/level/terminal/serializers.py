@@ -8,7 +8,8 @@ from common.fields import StrictInteger
 from common.openapi import Success
 from sandboxes.level.fields import ArgumentField, EnvironmentField, PathField
 from sandboxes.level.terminal.services import DEFAULT_MS, MAX_COMMAND, MAX_MS
-from workspaces.commands.serializers import OutputField
+from workspaces.commands.output import ENCODINGS
+from workspaces.commands.serializers import LOSSY, OUTPUT_ENCODING, EncodingField
 
 
 class SandboxCommandRequest(serializers.Serializer):
@@ -16,16 +17,21 @@ class SandboxCommandRequest(serializers.Serializer):
     cwd = PathField(required=False, help_text="Default: the user's home directory, or `/`.")
     env = EnvironmentField(default=dict)
     timeout = StrictInteger(min_value=1, max_value=MAX_MS, default=DEFAULT_MS, help_text="Milliseconds.")
+    encoding = EncodingField(help_text=OUTPUT_ENCODING)
 
 
 class SandboxCommandResponse(Success):
-    """Of an `ExecResult`."""
+    """Of an `EncodedResult`."""
 
-    output = OutputField(source="stdout")
-    error = OutputField(source="stderr")
+    output = serializers.CharField(source="stdout")
+    error = serializers.CharField(source="stderr")
+    encoding = serializers.ChoiceField(ENCODINGS, help_text="Of `output` and `error`, as it was asked for.")
+    lossy = serializers.BooleanField(help_text=LOSSY)
     exitCode = serializers.IntegerField(
-        source="exit_code", help_text="124 after the timeout, 128 + N where signal N ended the command."
+        source="result.exit_code", help_text="124 after the timeout, 128 + N where signal N ended the command."
     )
-    duration = serializers.IntegerField(source="duration_ms", help_text="Milliseconds.")
-    truncated = serializers.BooleanField(help_text="Whether there was more output than 1 MiB of a kind.")
-    timedOut = serializers.BooleanField(source="timed_out")
+    duration = serializers.IntegerField(source="result.duration_ms", help_text="Milliseconds.")
+    truncated = serializers.BooleanField(
+        source="result.truncated", help_text="Whether there was more output than 1 MiB of a kind."
+    )
+    timedOut = serializers.BooleanField(source="result.timed_out")

@@ -18,6 +18,7 @@ from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
 from sandboxes.level.terminal import services
 from sandboxes.level.terminal.serializers import SandboxCommandRequest, SandboxCommandResponse
 from sandboxes.level.terminal_page.responses import page_response
+from workspaces.commands.output import encoded_result
 from workspaces.commands.requested import EXEC_SLACK_SECONDS
 
 SHORT_OUTPUT = 8 * 1024  # bytes
@@ -74,8 +75,9 @@ class SandboxCommandsViewSet(SandboxLevelViewSet):
     async def run(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """Run a command to its end. At the timeout it is killed, and its output so far is the answer.
 
-        At most 1 MiB of each output is returned, the rest is dropped and `truncated` set; bytes that are not UTF-8 are
-        replaced. The command continues if the client disconnects.
+        At most 1 MiB of each output is returned, the rest is dropped and `truncated` set. `encoding: "base64"` gives
+        both byte for byte; as text, `lossy` says whether bytes that are no UTF-8 were replaced. The command continues
+        if the client disconnects.
         """
         data = await self.body(SandboxCommandRequest)
         guest = await self.guest()
@@ -89,6 +91,10 @@ class SandboxCommandsViewSet(SandboxLevelViewSet):
             ),
             data["timeout"] / 1000 + EXEC_SLACK_SECONDS,
         )
+
+        def body() -> Any:
+            return SandboxCommandResponse(encoded_result(result, data["encoding"])).data
+
         if len(result.stdout) + len(result.stderr) <= SHORT_OUTPUT:
-            return ShortResponse(SandboxCommandResponse(result).data)
-        return await in_render_thread(lambda: Response(SandboxCommandResponse(result).data))
+            return ShortResponse(body())
+        return await in_render_thread(lambda: Response(body()))

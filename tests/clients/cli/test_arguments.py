@@ -11,7 +11,7 @@ import pytest
 from microvm.cli.profiles import Profile, ProfileStore
 from tests.clients.cli.runner import PROGRAM, Ws
 from tests.clients.cli.test_commands import answer, workspace
-from tests.clients.scripted_server import Script, command_end, command_stream
+from tests.clients.scripted_server import Script, command_end, command_output, command_stream
 
 EMPTY = answer(200, {"success": True, "workspaces": []})
 
@@ -56,7 +56,7 @@ def test_the_nearest_to_the_command_counts(server: Script, ws: Ws, words: list[s
 
 
 def test_a_profile_before_the_command_is_the_one_of_a_program_and_of_a_logout(server: Script, ws: Ws) -> None:
-    server.steps = [command_stream(("stdout", {"data": "x"}), command_end())]
+    server.steps = [command_stream(command_output("stdout", b"x"), command_end())]
     assert ws.output("--profile", "one", "exec", "box", "ls", "--json") == "x"
     ws.output("--profile", "one", "logout")
     assert [row["name"] for row in ws.json("profiles")] == ["two"]

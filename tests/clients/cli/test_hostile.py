@@ -24,7 +24,15 @@ from microvm.errors import ConnectionFailed
 from microvm.types.ssh import Ssh
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer, workspace
-from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_stream, scripted_server
+from tests.clients.scripted_server import (
+    Script,
+    ScriptedRequest,
+    Step,
+    command_end,
+    command_output,
+    command_stream,
+    scripted_server,
+)
 from tests.clients.test_transfers import CONTENT, file_of, rest_of, stored
 
 CONTROLS = {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
@@ -282,7 +290,7 @@ def test_a_reader_that_goes_away_is_the_same_for_every_output(server: Script, ws
 
 def test_a_locale_without_its_characters_ends_no_command(server: Script, ws: Ws) -> None:
     ws.variables |= {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    stream = command_stream(("stdout", {"data": "\u2713 ok\n"}), command_end(3))
+    stream = command_stream(command_output("stdout", "\u2713 ok\n".encode()), command_end(3))
     server.steps = [stream, answer(200, {"success": True, "workspaces": [workspace(slug="\u2713")]})]
     process = ws.process("exec", "box", "true")
     assert (process.communicate()[0], process.returncode) == (b"\\u2713 ok\n", 3)

@@ -18,7 +18,7 @@ from microvm.cli.terminal import Keyboard, SandboxTerminal
 from microvm.sockets import TerminalPlace, socket_address
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.clients.cli.test_commands import HOSTILE, answer, workspace
-from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_stream
+from tests.clients.scripted_server import Script, ScriptedRequest, Step, command_end, command_output, command_stream
 
 CONTROLS = {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
 BAD_SECRETS = ["quinine x", "quinine\x00", "quinine\u00e4", "quin ine\tquinine"]
@@ -158,9 +158,9 @@ def test_output_of_a_program_is_there_as_it_comes(server: Script, ws: Ws) -> Non
     may_end = threading.Event()
 
     def running(request: ScriptedRequest) -> None:
-        command_stream(("stdout", {"data": "one\n"}))(request)
+        command_stream(command_output("stdout", b"one\n"))(request)
         assert may_end.wait(60)
-        request.wfile.write(b'event: stderr\ndata: {"data": "two"}\n\n')
+        request.wfile.write(b'event: stderr\ndata: {"data": "dHdv", "lossy": false}\n\n')
         request.wfile.write(b'event: exit\ndata: {"exit_code": 4, "duration_ms": 1, "timed_out": true}\n\n')
 
     server.steps = [running]
@@ -175,7 +175,7 @@ def test_output_of_a_program_is_there_as_it_comes(server: Script, ws: Ws) -> Non
 
 
 def test_a_connection_that_is_lost_while_a_program_runs_is_said_and_nothing_runs_twice(server: Script, ws: Ws) -> None:
-    server.steps = [command_stream(("stdout", {"data": "one\n"}), cut=True), command_stream(command_end())]
+    server.steps = [command_stream(command_output("stdout", b"one\n"), cut=True), command_stream(command_end())]
     found = ws.run("exec", "box", "make")
     assert (found.exit_code, found.stdout) == (125, "one\n")
     assert "The connection was lost while the command ran" in found.stderr

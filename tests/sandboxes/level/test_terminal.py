@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def test_a_command_runs_to_its_end(box: SandboxCaller, disk: Path) -> None:
     assert isinstance(found.pop("duration"), int)
     assert found == {
         "success": True, "output": "ü-w", "error": "oops\n", "exitCode": 3, "truncated": False, "timedOut": False,
+        "encoding": "utf-8", "lossy": False,
     }  # fmt: skip
 
 
@@ -33,6 +35,13 @@ def test_a_command_that_takes_too_long_is_killed_and_its_output_kept(box: Sandbo
 def test_output_beyond_the_limit_is_dropped(box: SandboxCaller) -> None:
     found = box.post("terminal", {"command": "head -c 3000000 /dev/zero | tr '\\0' x; printf '\\377' >&2"})
     assert (len(found["output"]), found["truncated"], found["error"]) == (1 << 20, True, "\ufffd")
+    assert found["lossy"]
+
+
+def test_every_byte_of_both_outputs_can_be_had(box: SandboxCaller) -> None:
+    found = box.post("terminal", {"command": r"printf 'a\377\0b'; printf '\200' >&2", "encoding": "base64"})
+    assert (b64decode(found["output"]), b64decode(found["error"])) == (b"a\xff\0b", b"\x80")
+    assert (found["encoding"], found["lossy"]) == ("base64", False)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +59,7 @@ def test_output_beyond_the_limit_is_dropped(box: SandboxCaller) -> None:
         ({"command": "true", "env": {"A": 1}}, "env"),
         ({"command": "true", "env": {"A": "\0"}}, "env"),
         ({"command": "true", "env": []}, "env"),
+        ({"command": "true", "encoding": "hex"}, "encoding"),
     ],
 )
 def test_a_request_of_a_wrong_kind_is_400(box: SandboxCaller, body: Any, field: str) -> None:

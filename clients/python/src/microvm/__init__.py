@@ -1,7 +1,7 @@
 """Python client of the micro-VM workspace platform."""
 
 from microvm.aio.client import AsyncMicrovm
-from microvm.commands import CommandExit, CommandOutput
+from microvm.commands import CommandExit, CommandOutput, ExactResult
 from microvm.credentials import AccessTokens
 from microvm.errors import ApiError, ConnectionFailed, MicrovmError, WaitTimeout
 from microvm.retries import Retries
@@ -14,6 +14,7 @@ __all__ = [
     "CommandExit",
     "CommandOutput",
     "ConnectionFailed",
+    "ExactResult",
     "Microvm",
     "MicrovmError",
     "Retries",

@@ -11,7 +11,9 @@ from microvm.aio.routes.sandbox_git import AsyncSandboxGitRoutes
 from microvm.aio.routes.sandboxes import AsyncSandboxRoutes
 from microvm.aio.terminals import AsyncTerminals
 from microvm.aio.transport import AsyncTransport
+from microvm.commands import ExactResult, exact_sandbox_result
 from microvm.retries import Sending
+from microvm.types.sandbox_files import SandboxCommandRequest
 from microvm.types.sandboxes import CreateSandboxRequest, NewSandbox
 
 
@@ -22,6 +24,11 @@ class AsyncOpenSandbox:
         self.terminals = AsyncTerminals(url, token)
         self.files = AsyncSandboxFileRoutes(transport)
         self.git = AsyncSandboxGitRoutes(transport)
+
+    async def run_bytes(self, **body: Unpack[SandboxCommandRequest]) -> ExactResult:
+        """Run a command to its end, as `files.run` does, with its outputs byte for byte."""
+        body["encoding"] = "base64"
+        return exact_sandbox_result(await self.files.run(**body))
 
 
 class AsyncSandboxes(AsyncSandboxRoutes):

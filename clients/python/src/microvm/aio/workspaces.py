@@ -13,7 +13,7 @@ from microvm.addresses import quoted
 from microvm.aio.group import LONG
 from microvm.aio.routes.workspaces import AsyncWorkspaceRoutes
 from microvm.aio.waiting import sleep
-from microvm.commands import CommandEvent, CommandExit, command_event
+from microvm.commands import CommandEvent, CommandEvents, CommandExit, ExactResult, exact_body, exact_result
 from microvm.errors import ConnectionFailed, WaitTimeout
 from microvm.events import EventParser, StreamPlace
 from microvm.retries import Sending
@@ -64,6 +64,12 @@ class AsyncWorkspaces(AsyncWorkspaceRoutes):
                 raise WaitTimeout(f"Workspace {workspace} is not ready after {timeout:g} seconds.")
             await sleep(interval)
 
+    async def exec_bytes(self, workspace: str, *, stdin_bytes: bytes = b"", **body: Unpack[ExecRequest]) -> ExactResult:
+        """Run a command to its end, as `exec` does, with bytes for its input and its outputs, each as it is."""
+        path = f"/workspace/{quoted(workspace)}/exec"
+        answer = await self._transport.call(Sending("POST", path, body=exact_body(body, stdin_bytes), timeout=LONG))
+        return exact_result(answer)
+
     async def exec_stream(self, workspace: str, **body: Unpack[ExecRequest]) -> AsyncGenerator[CommandEvent, None]:
         """Run a command, with its output as it comes: `CommandOutput` each time, and `CommandExit` at last.
 
@@ -72,17 +78,15 @@ class AsyncWorkspaces(AsyncWorkspaceRoutes):
         something fails while it runs, and ConnectionFailed where the connection is lost, which ends the command.
         """
         path, headers = f"/workspace/{quoted(workspace)}/exec", {"Accept": "text/event-stream"}
-        sending = Sending("POST", path, body={**body, "stream": True}, headers=headers, timeout=SILENCE)
-        parser = EventParser(StreamPlace())
+        sending = Sending("POST", path, body={**exact_body(body), "stream": True}, headers=headers, timeout=SILENCE)
+        parser, events = EventParser(StreamPlace()), CommandEvents()
         try:
             async with self._transport.opened(sending) as response:
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     raise ConnectionFailed("The service has no streams of commands: it is older than this client.")
                 async for part in response.aiter_bytes():
-                    for event in parser.events_in(part):
-                        found = command_event(event)
-                        if found is not None:
-                            yield found
+                    for found in (each for event in parser.events_in(part) for each in events.read(event)):
+                        yield found
                         if isinstance(found, CommandExit):
                             return
         except httpx.TransportError as error:

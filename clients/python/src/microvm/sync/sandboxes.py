@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 from uuid import uuid4
 
+from microvm.commands import ExactResult, exact_sandbox_result
 from microvm.retries import Sending
 from microvm.sync.group import LONG
 from microvm.sync.routes.sandbox_files import SandboxFileRoutes
@@ -12,6 +13,7 @@ from microvm.sync.routes.sandbox_git import SandboxGitRoutes
 from microvm.sync.routes.sandboxes import SandboxRoutes
 from microvm.sync.terminals import Terminals
 from microvm.sync.transport import Transport
+from microvm.types.sandbox_files import SandboxCommandRequest
 from microvm.types.sandboxes import CreateSandboxRequest, NewSandbox
 
 
@@ -22,6 +24,11 @@ class OpenSandbox:
         self.terminals = Terminals(url, token)
         self.files = SandboxFileRoutes(transport)
         self.git = SandboxGitRoutes(transport)
+
+    def run_bytes(self, **body: Unpack[SandboxCommandRequest]) -> ExactResult:
+        """Run a command to its end, as `files.run` does, with its outputs byte for byte."""
+        body["encoding"] = "base64"
+        return exact_sandbox_result(self.files.run(**body))
 
 
 class Sandboxes(SandboxRoutes):

@@ -5,7 +5,7 @@ Written by `make client`. Answers may have further fields.
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 
 class SandboxListRequest(TypedDict):
@@ -189,6 +189,7 @@ class SandboxCommandRequest(TypedDict):
     cwd: NotRequired[str | dict[str, Any]]
     env: NotRequired[dict[str, str]]
     timeout: NotRequired[int]
+    encoding: NotRequired[Literal["utf-8", "base64"]]
 
 
 class SandboxCommandResponse(TypedDict):
@@ -196,6 +197,8 @@ class SandboxCommandResponse(TypedDict):
 
     output: str
     error: str
+    encoding: str
+    lossy: bool
     exitCode: int
     duration: int
     truncated: bool

@@ -296,6 +296,8 @@ class ExecRequest(TypedDict):
     user: NotRequired[str]
     timeout_seconds: NotRequired[float]
     stdin: NotRequired[str]
+    stdin_encoding: NotRequired[Literal["utf-8", "base64"]]
+    encoding: NotRequired[Literal["utf-8", "base64"]]
 
 
 class ExecResponse(TypedDict):
@@ -304,6 +306,8 @@ class ExecResponse(TypedDict):
     exit_code: int
     stdout: str
     stderr: str
+    encoding: str
+    lossy: bool
     duration_ms: int
     truncated: bool
     timed_out: bool
