@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from vmbackend.errors import ImageBroken, ImageWrongPlatform
+from vmbackend.errors import ImageBroken
 from vmbackend.images import convert
 from vmbackend.images.process import CompletedTool
-from vmbackend.images.reference import parse_reference
-from vmbackend.images.registry import platform_digest
 from vmbackend.images.types import ImageSettings, Job, never_cancelled
 
 DISK = "rootfs.squashfs"
@@ -121,10 +119,3 @@ def test_absent_parts_of_a_configuration_are_empty() -> None:
     empty = convert.parse_config({})
     assert empty == convert.parse_config({"config": None})
     assert empty == convert.parse_config({"config": {"Env": None, "ExposedPorts": None, "Labels": None}})
-
-
-def test_a_registrys_words_are_storable_text() -> None:
-    manifest = json.loads('{"manifests": [{"platform": {"os": "\\ud800\\u0000", "architecture": "x"}}]}')
-    with pytest.raises(ImageWrongPlatform) as caught:
-        platform_digest(manifest, ImageSettings(), parse_reference("ghcr.io/a/b"))
-    assert "made for ??/x;" in caught.value.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,7 @@ from vmbackend.images.types import ImageCancelled
 
 __all__ = ["registry", "rootfs", "store"]
 pytestmark = pytest.mark.host
+INDEX = "application/vnd.oci.image.index.v1+json"
 
 
 def test_an_image_by_digest_needs_no_registry_once_it_is_ready(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
@@ -82,20 +85,61 @@ def test_manifest_lists_select_our_platform_or_are_refused(
             pull(store, f"{registry}/app:{tag}")
 
 
-def put_list(registry: str, oci: Path, tag: str, entries: dict[str, str]) -> None:
+def put_list(registry: str, oci: Path, tag: str, entries: dict[str, str]) -> str:
     manifests = [
-        {
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "digest": digest,
-            "size": (oci / "blobs/sha256" / digest[7:]).stat().st_size,
-            "platform": {"os": "linux", "architecture": arch},
-        }
-        for arch, digest in entries.items()
+        described(oci, digest) | {"platform": {"os": "linux", "architecture": arch}} for arch, digest in entries.items()
     ]
-    kind = "application/vnd.oci.image.index.v1+json"
-    body = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": manifests})
-    argv = ["curl", "-sf", "-X", "PUT", "-H", f"Content-Type: {kind}", "--data-binary", body]
+    return put_index(registry, tag, manifests)
+
+
+def described(oci: Path, digest: str) -> dict[str, Any]:
+    """The entry of an image of the layout, without a platform."""
+    size = (oci / "blobs/sha256" / digest[7:]).stat().st_size
+    return {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": size}
+
+
+def put_index(registry: str, tag: str, manifests: list[dict[str, Any]], *, named: bool = True) -> str:
+    """`named`: with its own media type, which some leave out."""
+    body = json.dumps({"schemaVersion": 2, **({"mediaType": INDEX} if named else {}), "manifests": manifests})
+    argv = ["curl", "-sf", "-X", "PUT", "-H", f"Content-Type: {INDEX}", "--data-binary", body]
     subprocess.run([*argv, f"http://{registry}/v2/app/manifests/{tag}"], check=True, capture_output=True)
+    return f"sha256:{hashlib.sha256(body.encode()).hexdigest()}"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_index_in_an_index_is_resolved_from_a_registry_and_from_the_local_store(
+    store: ImageStore, registry: str, rootfs: Path, tmp_path: Path, named: bool
+) -> None:
+    """As builders write them that add the result of one build to an index of others; some levels name no platform."""
+    oci = tmp_path / "made"
+    amd = add_directory_image(oci, "localhost/amd", rootfs, CONFIG)
+    arm = add_directory_image(oci, "localhost/arm", rootfs, CONFIG, arch="arm64")
+    for name in ("amd", "arm"):
+        push(oci, f"localhost/{name}:latest", f"{registry}/app:{name}")
+    proof = described(oci, arm) | {"platform": {"os": "unknown", "architecture": "unknown"}}
+    for number, entries in enumerate([[arm, amd], [arm]]):
+        leaves = [proof, *(described(oci, digest) for digest in entries)]
+        inner = put_index(registry, f"inner{number}", leaves, named=named)
+        entry = {"mediaType": INDEX, "digest": inner, "size": 1}
+        put_index(registry, f"outer{number}", [proof, entry], named=named)
+    insecure = insecure_store(store, tmp_path, registry)
+    pulled = pull(insecure, f"{registry}/app:outer0")
+    assert pulled.config == CONFIG
+    assert pull(insecure, f"{registry}/app@{pulled.digest}") == pulled, "the digest is that of the outermost index"
+    with pytest.raises(errors.ImageWrongPlatform, match="made for linux/arm64;"):
+        pull(insecure, f"{registry}/app:outer1")
+    for number in (0, 1):
+        for tag in (f"outer{number}", f"inner{number}"):
+            save_manifest(registry, tag, oci)
+    local = ImageStore(tmp_path / "second", replace(store.settings, local_store=oci))
+    assert pull(local, f"localhost/app@{pulled.digest}").config == CONFIG
+
+
+def save_manifest(registry: str, tag: str, oci: Path) -> None:
+    """Into the blobs of a layout."""
+    argv = ["curl", "-sf", "-H", f"Accept: {INDEX}", f"http://{registry}/v2/app/manifests/{tag}"]
+    content = subprocess.run(argv, check=True, capture_output=True).stdout
+    (oci / "blobs/sha256" / hashlib.sha256(content).hexdigest()).write_bytes(content)
 
 
 def test_a_missing_image_raises_image_not_found(store: ImageStore, registry: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from vmbackend.errors import CapacityExceeded, ImageBroken, ImageError
 from vmbackend.images.layout import sync_directory, write_synced
 from vmbackend.images.limits import UsageLimit, check_free_space, image_too_large, tree_bytes
 from vmbackend.images.process import CompletedTool, run_confined_tool
-from vmbackend.images.registry import Source, download_image, fetch_config, layer_bytes
+from vmbackend.images.registry import Source, download_image, fetch_own_config, layer_bytes
 from vmbackend.images.types import ImageConfig, ImageSettings, Job
 from vmbackend.tool_confinement import TOOL_UID, ToolConfinement, give_to_tools
 from vmbackend.trees import remove_tree
@@ -40,7 +40,7 @@ def convert_image(
     if packed > settings.max_unpacked_bytes:
         raise image_too_large(settings)
     check_free_space(scratch, packed * (1 + TYPICAL_RATIO), settings)
-    config = fetch_config(source, settings, job)
+    config = fetch_own_config(source, settings, job)
     job.report_progress(5, "Downloading the image.")
 
     def downloaded(used: int) -> None:

@@ -17,6 +17,7 @@ from vmbackend.locks import wait_lock
 
 REF_NAME = "org.opencontainers.image.ref.name"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 Descriptor = dict[str, Any]
 
 
@@ -79,10 +80,10 @@ def write_view(view: Path, layout: Path, digest: str, *, inside: str) -> tuple[t
     manifest = blob_path(layout, digest)
     try:
         content = manifest.read_bytes()
-        media_type = json.loads(content)["mediaType"]
-    except KeyError:
-        media_type = OCI_MANIFEST  # umoci omits the field, and creates no lists
-    except (OSError, ValueError, TypeError) as error:
+        document = json.loads(content)
+        # Both kinds may omit the field, as umoci does.
+        media_type = document.get("mediaType") or (OCI_INDEX if "manifests" in document else OCI_MANIFEST)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ImageBroken("The local image store is damaged.") from error
     (view / "blobs").mkdir(parents=True, exist_ok=True)
     entry = {

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -89,33 +89,37 @@ def fetch_manifest(source: Source, settings: ImageSettings, job: Job) -> tuple[s
     return f"sha256:{hashlib.sha256(raw).hexdigest()}", manifest
 
 
+def fetch_pinned_manifest(source: Source, digest: str, settings: ImageSettings, job: Job) -> dict[str, Any]:
+    """The manifest or manifest list with that digest. Raises ImageBroken for another one, else as `fetch_manifest`."""
+    found, manifest = fetch_manifest(source, settings, job)
+    if found != digest:
+        raise ImageBroken(f"The registry sent another manifest for {source.reference} than was asked for.")
+    return manifest
+
+
 def fetch_config(source: Source, settings: ImageSettings, job: Job) -> dict[str, Any]:
+    """The image's configuration, of whatever platform. Raises ImageError and its subclasses."""
+    return _json(_inspect(source, settings, job, what="--config"))
+
+
+def fetch_own_config(source: Source, settings: ImageSettings, job: Job) -> dict[str, Any]:
     """The image's configuration. Raises ImageWrongPlatform for another platform."""
-    config = _json(_inspect(source, settings, job, what="--config"))
-    found = f"{config.get('os')}/{config.get('architecture')}"
+    config = fetch_config(source, settings, job)
+    found = platform_name(config)
     if found != f"linux/{settings.arch}":
-        raise _wrong_platform(source.reference, [found], settings.arch)
+        raise wrong_platform(source.reference, [found], settings.arch)
     return config
 
 
-def platform_digest(manifest: dict[str, Any], settings: ImageSettings, reference: Reference) -> str | None:
-    """The entry of a manifest list for this platform; None if it is not a list. Raises ImageWrongPlatform."""
-    if "manifests" not in manifest:
-        return None
-    offered: list[str] = []
-    for entry in _objects(manifest["manifests"]):
-        platform = entry.get("platform")
-        if not isinstance(platform, dict):
-            continue
-        offered.append(f"{platform.get('os')}/{platform.get('architecture')}")
-        if offered[-1] == f"linux/{settings.arch}":
-            return checked_digest(entry.get("digest"))
-    raise _wrong_platform(reference, [name for name in offered if "unknown" not in name], settings.arch)
+def platform_name(document: dict[str, Any]) -> str:
+    """`os/architecture` of a configuration or of the platform of an index's entry; empty where it says neither."""
+    system, architecture = document.get("os"), document.get("architecture")
+    return f"{system}/{architecture}" if system or architecture else ""
 
 
 def layer_bytes(manifest: dict[str, Any]) -> int:
     """Sum of the layers' packed sizes in the manifest. Raises ImageBroken."""
-    sizes = [layer.get("size") for layer in _objects(manifest.get("layers"))]
+    sizes = [layer.get("size") for layer in entries_of(manifest, "layers")]
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise ImageBroken("The image's manifest is damaged.")
     return sum(size for size in sizes if size)
@@ -182,6 +186,14 @@ def _certificate_paths() -> list[Path]:
     return [Path(path) for path in listed.split(":") if path.startswith("/")]
 
 
+def entries_of(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of a list in a manifest. Raises ImageBroken."""
+    value = manifest.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ImageBroken("The image's manifest is damaged.")
+    return value
+
+
 def checked_digest(value: object) -> str:
     """Validate a digest from untrusted JSON. Raises ImageBroken."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
@@ -238,12 +250,6 @@ def _json(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def _objects(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ImageBroken("The image's manifest is damaged.")
-    return value
-
-
 def _unreachable(reference: Reference) -> ImageUnreachable:
     """One message for everything between this host and an answer: it would otherwise tell what runs on which port."""
     if reference.is_local:
@@ -254,8 +260,9 @@ def _unreachable(reference: Reference) -> ImageUnreachable:
     )
 
 
-def _wrong_platform(reference: Reference, offered: list[str], arch: str) -> ImageWrongPlatform:
-    names = ", ".join(sorted(set(offered)))[:200] or "no known platform"
+def wrong_platform(reference: Reference, offered: Iterable[str], arch: str) -> ImageWrongPlatform:
+    """The error of an image for other platforms, as `platform_name` names them."""
+    names = ", ".join(sorted({name for name in offered if name}))[:200] or "no known platform"
     # The registry's words: no control characters or halves of surrogate pairs, which no database stores.
     has = "".join(letter if letter.isprintable() else "?" for letter in names)
     return ImageWrongPlatform(f"The image {reference} is made for {has}; this host needs linux/{arch}.")

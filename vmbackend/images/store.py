@@ -22,13 +22,15 @@ from typing import Any
 
 from vmbackend.errors import ImageNotFound
 from vmbackend.images.convert import convert_image, parse_config, write_entry
+from vmbackend.images.indexes import PlatformSearch
 from vmbackend.images.layout import find_local, sync_directory, write_view
 from vmbackend.images.reference import Reference, parse_reference
 from vmbackend.images.registry import (
     Source,
     checked_digest,
+    fetch_config,
     fetch_manifest,
-    platform_digest,
+    fetch_pinned_manifest,
     registry_source,
 )
 from vmbackend.images.types import Image, ImageConfig, ImageSettings, Job, never_cancelled
@@ -164,13 +166,16 @@ class ImageStore:
 
     def _pinned(self, reference: Reference, digest: str, scratch: Path, job: Job) -> tuple[Source, dict[str, Any]]:
         """The source of this platform's image in `digest`, and its manifest."""
-        source = self._source(reference, digest, scratch)
-        _, manifest = fetch_manifest(source, self.settings, job)
-        inner = platform_digest(manifest, self.settings, reference)
-        if inner is None:
-            return source, manifest
-        source = self._source(reference, inner, scratch)
-        return source, fetch_manifest(source, self.settings, job)[1]
+
+        def manifest_of(wanted: str) -> dict[str, Any]:
+            return fetch_pinned_manifest(self._source(reference, wanted, scratch), wanted, self.settings, job)
+
+        def config_of(wanted: str) -> dict[str, Any]:
+            return fetch_config(self._source(reference, wanted, scratch), self.settings, job)
+
+        search = PlatformSearch(reference, self.settings.arch, manifest_of, config_of)
+        found, manifest = search.find(digest)
+        return self._source(reference, found, scratch), manifest
 
     def _source(self, reference: Reference, digest: str, scratch: Path) -> Source:
         if not reference.is_local or self.settings.local_store is None:
