@@ -13,6 +13,7 @@ import pytest
 
 from vmbackend.errors import ImageBroken
 from vmbackend.images import convert
+from vmbackend.images.image_config import parse_config
 from vmbackend.images.process import CompletedTool
 from vmbackend.images.types import ImageSettings, Job, never_cancelled
 
@@ -112,10 +113,10 @@ def test_the_base_disk_is_readable_and_of_the_platform(pack: Callable[[Write], N
 )
 def test_a_configuration_of_other_types_or_broken_text_is_damaged(document: str) -> None:
     with pytest.raises(ImageBroken, match="configuration is damaged"):
-        convert.parse_config(json.loads(document))
+        parse_config(json.loads(document))
 
 
 def test_absent_parts_of_a_configuration_are_empty() -> None:
-    empty = convert.parse_config({})
-    assert empty == convert.parse_config({"config": None})
-    assert empty == convert.parse_config({"config": {"Env": None, "ExposedPorts": None, "Labels": None}})
+    empty = parse_config({})
+    assert empty == parse_config({"config": None})
+    assert empty == parse_config({"config": {"Env": None, "ExposedPorts": None, "Labels": None}})

@@ -58,9 +58,7 @@ def test_modes_owners_links_and_attributes_are_preserved(store: ImageStore, root
     assert (out / "dangling").readlink() == Path("/nowhere")
 
 
-def test_file_capabilities_and_any_owner_are_preserved_and_no_device_is_made(
-    store: ImageStore, rootfs: Path, tmp_path: Path
-) -> None:
+def test_file_capabilities_any_owner_and_devices_are_preserved(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     """Owners above 65,535 come from packages that were made under directory accounts."""
     program = rootfs / "program"
     program.write_bytes(b"#!")
@@ -80,8 +78,8 @@ def test_file_capabilities_and_any_owner_are_preserved_and_no_device_is_made(
     assert os.getxattr(out / "program", "security.capability") == raw_network
     assert (out / "closed").stat().st_mode & 0o777 == 0
     assert (out / "closed/secret").read_text() == "x"
-    assert stat.S_ISREG((out / "disk").stat().st_mode)
-    assert (out / "disk").stat().st_size == 0
+    assert stat.S_ISBLK((out / "disk").stat().st_mode)
+    assert (out / "disk").stat().st_rdev == os.makedev(254, 0)
 
 
 def test_a_ready_image_is_returned_at_once(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:

@@ -6,15 +6,17 @@ import json
 import logging
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import CapacityExceeded, ImageBroken, ImageError
+from vmbackend.images.contents import examine_contents
 from vmbackend.images.layout import sync_directory, write_synced
 from vmbackend.images.limits import UsageLimit, check_free_space, image_too_large, tree_bytes
 from vmbackend.images.process import CompletedTool, run_confined_tool
 from vmbackend.images.registry import Source, download_image, fetch_own_config, layer_bytes
-from vmbackend.images.types import ImageConfig, ImageSettings, Job
+from vmbackend.images.types import ImageSettings, Job
 from vmbackend.tool_confinement import TOOL_UID, ToolConfinement, give_to_tools
 from vmbackend.trees import remove_tree
 
@@ -24,15 +26,24 @@ SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet", "-mem
 _UNPACK_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "setfcap")
 _PACK_CAPABILITIES = ("dac_read_search",)
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
+_DEVICES = "/devices"
 _NOT_WRITTEN = "The image's base disk could not be written."
-_DAMAGED_CONFIG = "The image's configuration is damaged."
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """`squashfs`: synced. `changes`: what it lacks of the image, as sentences."""
+
+    squashfs: Path
+    config: dict[str, Any]
+    changes: tuple[str, ...]
 
 
 def convert_image(
     source: Source, manifest: dict[str, Any], scratch: Path, settings: ImageSettings, job: Job
-) -> tuple[Path, dict[str, Any]]:
-    """Download, unpack and pack; returns the squashfs (synced) and the image's configuration.
+) -> Converted:
+    """Download, unpack and pack; returns the base disk and the image's configuration.
 
     Raises ImageError, CapacityExceeded and DeadlineExceeded; partial results remain in `scratch`.
     """
@@ -48,8 +59,10 @@ def convert_image(
 
     download_image(source, scratch / "oci", settings, job, UsageLimit(scratch, packed + OVERHEAD, settings, downloaded))
     _unpack(scratch, packed, settings, job)
-    _pack(scratch, settings, job)
-    return scratch / "rootfs.squashfs", config
+    contents = examine_contents(scratch, job)
+    remove_tree(scratch / "oci")
+    _pack(scratch, settings, job, contents.devices)
+    return Converted(scratch / "rootfs.squashfs", config, contents.changes)
 
 
 def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> None:
@@ -75,10 +88,10 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
         raise _failed(finished, "The image's layers could not be unpacked.")
     if tree_bytes(rootfs) > settings.max_unpacked_bytes:
         raise image_too_large(settings)
-    remove_tree(scratch / "oci")
 
 
-def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
+def _pack(scratch: Path, settings: ImageSettings, job: Job, devices: str = "") -> None:
+    """`devices`: definitions that mksquashfs adds to the tree."""
     job.report_progress(80, "Writing the base disk.")
     packed = scratch / "packed"
     packed.mkdir(mode=0o700)
@@ -88,9 +101,12 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
         check_free_space(scratch, 0, settings)
 
     confinement = ToolConfinement(
-        readable=((scratch / "rootfs", "/rootfs"),), writable=((packed, "/packed"),), capabilities=_PACK_CAPABILITIES
+        readable=((scratch / "rootfs", "/rootfs"),),
+        writable=((packed, "/packed"),),
+        files={_DEVICES: devices.encode()},
+        capabilities=_PACK_CAPABILITIES,
     )
-    argv = ["mksquashfs", "/rootfs", "/packed/rootfs.squashfs", *SQUASHFS_OPTIONS]
+    argv = ["mksquashfs", "/rootfs", "/packed/rootfs.squashfs", *SQUASHFS_OPTIONS, "-pf", _DEVICES]
     finished = run_confined_tool(argv, confinement, job=job, tick=tick)
     if finished.returncode != 0:
         raise _failed(finished, _NOT_WRITTEN)
@@ -132,48 +148,3 @@ def write_entry(directory: Path, metadata: dict[str, Any]) -> None:
     """Write the metadata next to the squashfs, synced to disk."""
     write_synced(directory / "image.json", json.dumps(metadata, indent=1).encode())
     sync_directory(directory)
-
-
-def parse_config(document: dict[str, Any]) -> ImageConfig:
-    """The used part of an image's untrusted configuration. Raises ImageBroken."""
-    inner = _object(document.get("config"))
-    return ImageConfig(
-        entrypoint=_strings(inner.get("Entrypoint")),
-        cmd=_strings(inner.get("Cmd")),
-        env=dict(_pair(item) for item in _strings(inner.get("Env"))),
-        working_dir=_string(inner.get("WorkingDir") or ""),
-        user=_string(inner.get("User") or ""),
-        exposed_ports=_strings(sorted(_object(inner.get("ExposedPorts")))),
-        labels={_string(key): _string(value) for key, value in _object(inner.get("Labels")).items()},
-    )
-
-
-def _object(value: object) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ImageBroken(_DAMAGED_CONFIG)
-    return value
-
-
-def _pair(item: str) -> tuple[str, str]:
-    name, _, value = item.partition("=")
-    return name, value
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise ImageBroken(_DAMAGED_CONFIG)
-    return tuple(_string(item) for item in value)
-
-
-def _string(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise ImageBroken(_DAMAGED_CONFIG)
-    try:
-        value.encode()  # JSON can spell halves of surrogate pairs, which no file or database takes
-    except UnicodeEncodeError as error:
-        raise ImageBroken(_DAMAGED_CONFIG) from error
-    return value

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import ImageNotFound
-from vmbackend.images.convert import convert_image, parse_config, write_entry
+from vmbackend.images.convert import convert_image, write_entry
+from vmbackend.images.image_config import config_changes, parse_config
 from vmbackend.images.indexes import PlatformSearch
 from vmbackend.images.layout import find_local, sync_directory, write_view
 from vmbackend.images.reference import Reference, parse_reference
@@ -157,12 +158,14 @@ class ImageStore:
 
     def _fill(self, reference: Reference, digest: str, scratch: Path, job: Job) -> None:
         source, manifest = self._pinned(reference, digest, scratch, job)
-        squashfs, document = convert_image(source, manifest, scratch, self.settings, job)
+        converted = convert_image(source, manifest, scratch, self.settings, job)
         out = scratch / "out"
         out.mkdir(mode=0o700)
-        squashfs.rename(out / squashfs.name)
-        config = asdict(parse_config(document))
-        write_entry(out, {"digest": digest, "arch": self.settings.arch, "name": str(reference), "config": config})
+        converted.squashfs.rename(out / converted.squashfs.name)
+        config = parse_config(converted.config)
+        changes = (*converted.changes, *config_changes(converted.config))
+        named = {"digest": digest, "arch": self.settings.arch, "name": str(reference)}
+        write_entry(out, {**named, "config": asdict(config), "changes": changes})
 
     def _pinned(self, reference: Reference, digest: str, scratch: Path, job: Job) -> tuple[Source, dict[str, Any]]:
         """The source of this platform's image in `digest`, and its manifest."""
@@ -207,9 +210,10 @@ class ImageStore:
         if metadata["arch"] != self.settings.arch:
             return None
         config = metadata["config"]
-        for name in ("entrypoint", "cmd", "exposed_ports"):
-            config[name] = tuple(config[name])
-        return Image(metadata["digest"], directory / "rootfs.squashfs", size, ImageConfig(**config))
+        for name in ("entrypoint", "cmd", "exposed_ports", "volumes"):
+            config[name] = tuple(config.get(name, ()))  # an entry of an earlier version lacks some
+        changes = tuple(metadata.get("changes", ()))
+        return Image(metadata["digest"], directory / "rootfs.squashfs", size, ImageConfig(**config), changes)
 
     def _last_used(self, hexed: str) -> float:
         with suppress(OSError):

@@ -58,17 +58,21 @@ class ImageConfig:
     working_dir: str = ""
     user: str = ""
     exposed_ports: tuple[str, ...] = ()  # "8080/tcp"
+    volumes: tuple[str, ...] = ()  # paths
     labels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A base disk that is ready. `digest`: of the manifest (or manifest list) of the reference."""
+    """A base disk that is ready. `digest`: of the manifest (or manifest list) of the reference. `changes`: sentences on
+    what machines have not, or otherwise than the image says.
+    """
 
     digest: str
     rootfs: Path  # squashfs
     size_bytes: int  # of the squashfs
     config: ImageConfig
+    changes: tuple[str, ...] = ()
 
 
 def never_cancelled() -> bool:
