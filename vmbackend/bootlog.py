@@ -7,7 +7,9 @@ line gets one, as does the beginning of each file, and a reader removes exactly 
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +31,17 @@ def split_timestamp(line: bytes) -> tuple[str | None, bytes]:
 def rotated_path(path: Path) -> Path:
     """Where the older half of a log is; it need not exist."""
     return path.with_name(f"{path.name}.1")
+
+
+def begin_boot_log(path: Path, lines: Sequence[str]) -> None:
+    """Write the first lines of a log that does not exist; one that does is left as it is. Raises OSError."""
+    if not lines or path.exists():
+        return
+    aside = path.with_name(f"{path.name}.new")
+    now = timestamp_prefix()
+    with os.fdopen(os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+        file.writelines(now + line.encode("utf-8", "replace") + b"\n" for line in lines)
+    aside.replace(path)
 
 
 def clear_boot_log(path: Path) -> None:

@@ -119,20 +119,22 @@ class Boot:
     besides it.
     `wait_for_init`: READY is reported only after the main program and every workload were started (or failed to start);
     otherwise as soon as the guest's services answer. `ssh`: a second SSH server, on port 22, which accepts only the
-    keys in `ssh_keys` (OpenSSH lines). `keep_logs` False: logs of earlier starts are removed.
+    keys in `ssh_keys` (OpenSSH lines). `keep_logs` False: logs of earlier starts are removed. `directories`: absolute
+    paths that are made at each start where nothing is (root's, 0755), through links of the image.
     """
 
     hostname: str
     env: Mapping[str, str] = field(default_factory=dict)
     cmd: tuple[str, ...] | None = None
     entrypoint: tuple[str, ...] | None = None
-    working_dir: str = "/"
+    working_dir: str = ""  # the image's; empty: /
     user: str = "root"
     workloads: tuple[Workload, ...] = ()
     wait_for_init: bool = False
     ssh: bool = False
     ssh_keys: tuple[str, ...] = ()
     keep_logs: bool = True
+    directories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class MachineSpec:
     ip: str  # inside the host's subnet; the MAC address is derived from it
     boot: Boot
     network: NetworkPolicy = OPEN
+    image_changes: tuple[str, ...] = ()  # `Image.changes`: the first lines of a new console log
 
 
 @dataclass(frozen=True, slots=True)

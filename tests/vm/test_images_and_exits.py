@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from tests.vm.client import Api, until
-from tests.vm.images import EMPTY, FOREIGN, add_image
+from tests.vm.images import EMPTY, FOREIGN, add_image, busybox_root
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
+from vmbackend.images.build import add_directory_image
+from vmbackend.images.types import ImageConfig
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 
@@ -22,6 +26,35 @@ def test_an_image_without_any_file_becomes_ready(api: Api) -> None:
     refused = api.execute(made["id"], ["/bin/none"], expect=400)
     assert refused["error"] == "command_invalid"
     assert refused["message"]
+
+
+def test_an_image_runs_in_a_folder_that_it_only_names_and_its_losses_stand_in_the_log(
+    instance: TestInstance, api: Api, tmp_path: Path
+) -> None:
+    """Its devices work; what no base disk can have is named."""
+    root = tmp_path / "root"
+    root.mkdir()
+    busybox_root(root)
+    (root / "app").symlink_to("/srv/releases/7")
+    (root / "jail").mkdir()
+    os.mknod(root / "jail/zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    os.mknod(root / "jail/gone", 0o666 | stat.S_IFCHR, 0)
+    image = f"localhost/tests-named:{instance.id}"
+    main = ("/bin/sh", "-c", "pwd -P >here; exec sleep 100000")
+    config = ImageConfig(entrypoint=main, working_dir="app/data/", volumes=("/var/lib/app",))
+    add_directory_image(instance.settings.images_dir / "oci", image, root, config)
+    workspace_id = str(api.create(image, wait_for_init=True)["id"])
+    until(lambda: api.output(workspace_id, "cat /srv/releases/7/data/here 2>/dev/null; true"), 20, "the program runs")
+    assert api.output(workspace_id, "cat /srv/releases/7/data/here") == "/srv/releases/7/data"
+    assert api.output(workspace_id, "stat -c '%a %u %F' /app/data /var/lib/app").splitlines() == ["755 0 directory"] * 2
+    assert api.output(workspace_id, "head -c 3 /jail/zero | od -An -tx1; ls /jail").split() == [
+        "00",
+        "00",
+        "00",
+        "zero",
+    ]
+    log = api.call("GET", f"/workspace/{workspace_id}/logs", params={"tail": 1000})
+    assert "image: left out: 1 device nodes 0:0, with which an overlay marks what is removed: /jail/gone" in str(log)
 
 
 def test_the_end_of_the_main_process_stops_the_machine_and_reports_its_exit_code(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vmbackend.bootlog import clear_boot_log, rotated_path, split_timestamp, timestamp_prefix
+from vmbackend.bootlog import begin_boot_log, clear_boot_log, rotated_path, split_timestamp, timestamp_prefix
 from vmbackend.libvirt.bootlog import BootLog
 
 
@@ -117,3 +117,13 @@ def test_a_log_that_cannot_be_written_drops_the_output_and_raises_nothing(
     path.rmdir()
     BootLog(path, 400).append(b"written\n")
     assert read_lines(path) == [b"written", b""]
+
+
+def test_the_first_lines_are_written_once_and_followed_by_the_console(path: Path) -> None:
+    begin_boot_log(path, [])
+    assert not path.exists()
+    begin_boot_log(path, ["one", "\udcff"])
+    begin_boot_log(path, ["of a later start"])
+    BootLog(path, 1 << 20).append(b"console\n")
+    assert read_lines(path) == [b"one", b"?", b"console", b""]
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from vmbackend.bootlog import rotated_path
+from vmbackend.bootlog import rotated_path, split_timestamp
 from vmbackend.driver import MachineState
 from vmbackend.errors import (
     CapacityExceeded,
@@ -197,6 +197,14 @@ def test_the_console_log_of_earlier_starts_is_removed_only_without_keep_logs(har
     harness.driver.prepare(replace(spec, boot=replace(spec.boot, keep_logs=False)))
     assert not log.exists()
     assert not rotated_path(log).exists()
+
+
+def test_what_a_conversion_changed_begins_a_new_console_log(harness: Harness):
+    spec = replace(harness.spec(), image_changes=("image: left out: something",))
+    harness.driver.prepare(spec)
+    harness.driver.prepare(spec)
+    log = harness.driver.boot_log(spec.id)
+    assert [split_timestamp(line)[1] for line in log.read_bytes().splitlines()] == [b"image: left out: something"]
 
 
 def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(machine: Machine):

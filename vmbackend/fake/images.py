@@ -14,10 +14,13 @@ from vmbackend.images.types import Image, ImageConfig, never_cancelled
 class FakeImageStore:
     """Same interface as ImageStore.
 
-    `.../missing`, `.../unreachable` and `.../wrong-platform` raise the corresponding errors.
+    `.../missing`, `.../unreachable` and `.../wrong-platform` raise the corresponding errors. `config` and `changes` are
+    those of the images that are asked for from then on.
     """
 
     def __init__(self) -> None:
+        self.config = ImageConfig()
+        self.changes: tuple[str, ...] = ()
         self._known: dict[str, Image] = {}
 
     def ensure(
@@ -32,7 +35,7 @@ class FakeImageStore:
         self._fail(parsed.path.rsplit("/", 1)[-1])
         progress(100, "The image is ready.")
         digest = parsed.digest or "sha256:" + hashlib.sha256(str(parsed).encode()).hexdigest()
-        return self._known.setdefault(digest, Image(digest, Path("/dev/null"), 0, ImageConfig()))
+        return self._known.setdefault(digest, Image(digest, Path("/dev/null"), 0, self.config, self.changes))
 
     def _fail(self, name: str) -> None:
         if name == "missing":

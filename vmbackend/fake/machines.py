@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend import errors
-from vmbackend.bootlog import clear_boot_log, timestamp_prefix
+from vmbackend.bootlog import begin_boot_log, clear_boot_log, timestamp_prefix
 from vmbackend.driver import Event, EventKind, MachineSpec, MachineState, StopReason
 from vmbackend.errors import (
     CapacityExceeded,
@@ -108,6 +108,7 @@ class FakeMachines:
         (directory / "disk").mkdir(parents=True, exist_ok=True)
         if not spec.boot.keep_logs:
             clear_boot_log(self.boot_log(spec.id))
+        begin_boot_log(self.boot_log(spec.id), spec.image_changes)
         (directory / WORKLOADS_FILE).unlink(missing_ok=True)
         self._hook("prepare:disk")
         # Left by a machine that the hypervisor lost: it does not match the new definition.

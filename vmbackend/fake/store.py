@@ -101,6 +101,7 @@ class FakeStore:
         if raw is None:
             return None
         parts = {"boot": _boot(raw["spec"]["boot"]), "network": NetworkPolicy.from_json(raw["spec"]["network"])}
+        parts["image_changes"] = tuple(raw["spec"].get("image_changes", ()))
         raw["spec"] = MachineSpec(**raw["spec"] | parts)
         raw["state"] = MachineState(raw["state"])
         raw["ended"] = StopReason(raw.get("ended", StopReason.CRASHED))  # an earlier version wrote none
@@ -220,7 +221,8 @@ class FakeStore:
 def _boot(raw: dict[str, Any]) -> Boot:
     for name in ("cmd", "entrypoint"):
         raw[name] = None if raw[name] is None else tuple(raw[name])
-    raw["ssh_keys"] = tuple(raw["ssh_keys"])
+    for name in ("ssh_keys", "directories"):
+        raw[name] = tuple(raw.get(name, ()))  # an earlier version wrote no directories
     raw["workloads"] = tuple(_workload(workload) for workload in raw["workloads"])
     return Boot(**raw)
 

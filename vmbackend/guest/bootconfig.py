@@ -96,6 +96,7 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
         ("user", records.check_user(boot.user)),
     ]
     pairs += [("dns", server) for server in config.dns]
+    pairs += [("directory", path) for path in boot.directories]
     pairs += [("env", records.environment_entry(name, value)) for name, value in boot.env.items()]
     return pairs + _process(boot) + _switches(boot) + records.workload_pairs(boot.workloads)
 

@@ -173,6 +173,7 @@ def _config_options(config: ImageConfig) -> list[str]:
     options += [f"--config.env={key}={value}" for key, value in config.env.items()]
     options += [f"--config.label={key}={value}" for key, value in config.labels.items()]
     options += [f"--config.exposedports={port}" for port in config.exposed_ports]
+    options += [f"--config.volume={path}" for path in config.volumes]
     options += [f"--config.workingdir={config.working_dir}"] if config.working_dir else []
     return options + ([f"--config.user={config.user}"] if config.user else [])
 

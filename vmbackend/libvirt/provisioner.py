@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 from typing import Any, Literal
 
-from vmbackend.bootlog import clear_boot_log
+from vmbackend.bootlog import begin_boot_log, clear_boot_log
 from vmbackend.driver import MachineIdentity, MachineSpec, MachineState
 from vmbackend.errors import BackendUnavailable, ImageNotFound, InvalidMachineState
 from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
@@ -90,6 +90,7 @@ class Provisioner:
         files.create()
         if not spec.boot.keep_logs:
             clear_boot_log(files.boot_log)
+        begin_boot_log(files.boot_log, spec.image_changes)
         size = self._disk(files, spec.disk_mb, former)
         public_key = self._configure(files, spec)
         record = Record(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from vmbackend.driver import Boot, MachineSpec, Workload
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import Image
@@ -18,6 +20,7 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
     """The machine that the row describes. Environment: the image's, then the preset's, then the workspace's."""
     config = image.config
     entrypoint = (*config.entrypoint, *config.cmd)
+    working_dir = absolute_path(config.working_dir)
     return MachineSpec(
         id=workspace.pk,
         image=image.digest,
@@ -31,15 +34,24 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
             env={"PATH": DEFAULT_PATH, **config.env, **default_env(workspace.catalog_snapshot), **workspace.env},
             cmd=tuple(workspace.cmd) if workspace.cmd else None,
             entrypoint=entrypoint or None,
-            working_dir=config.working_dir or "/",
+            working_dir=working_dir,
             user=config.user or "root",
             workloads=workloads(workspace),
             wait_for_init=workspace.wait_for_init,
             ssh=workspace.ssh_enabled,
             ssh_keys=tuple(workspace.ssh_keys),
             keep_logs=workspace.keep_logs,
+            directories=tuple(dict.fromkeys(filter(None, [working_dir, *map(absolute_path, config.volumes)]))),
         ),
+        image_changes=tuple(f"image: {change}" for change in image.changes),
     )
+
+
+def absolute_path(path: str) -> str:
+    """A path of an image's configuration, which may be relative, without links being looked at: as Docker does. Empty
+    where the image has none.
+    """
+    return posixpath.normpath("/" + path.lstrip("/")) if path else ""
 
 
 def workloads(workspace: Workspace) -> tuple[Workload, ...]:

@@ -76,6 +76,8 @@ size_t config_list(const char *key, char ***values);       /* NULL-terminated ar
 char *read_fw_cfg(size_t *size); /* malloc'ed; NULL where there is none or it is too large */
 /* disks.c */
 void mount_disks(void);
+/* directories.c */
+void make_directories(void); /* those of the configuration, within the present root */
 /* network.c */
 void configure_network(void);
 /* random.c */

@@ -171,6 +171,7 @@ static void prepare_root(int kit, int data, int pts)
 	bind(kit, KIT, true);
 	bind(data, KIT "/data", true);
 	write_names();
+	make_directories();
 	if (*config_get("drop_logs"))
 		remove_logs();
 }
