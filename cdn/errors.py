@@ -21,8 +21,7 @@ class CdnPolicyViolation(DomainError):
     message = "The policy does not allow this file."
 
 
-class RestoreWithoutRoom(Conflict):
-    """`details`: as those of CdnQuotaExceeded."""
+class RestoreWithoutRoom(CdnQuotaExceeded):
 
     message = "There is no room to restore the file: the quota was lowered since."
 

@@ -114,7 +114,10 @@ class FileViewSet(GenericViewSet):
         responses={
             200: bodies.CdnFileResponse,
             **refused(
-                {409: "`conflict`: no room, as a quota was lowered (`details`); `invalid_state`: not in the trash"}
+                {
+                    402: "`cdn_quota_exceeded`: no room, as a quota was lowered since (`details`)",
+                    409: "`invalid_state`: not in the trash",
+                }
             ),
         },
     )

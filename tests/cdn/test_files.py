@@ -116,7 +116,8 @@ def test_a_restore_without_room_is_refused(api: Caller) -> None:
     api.delete(f"/cdn/files/{file.pk}")
     api.put("/cdn/namespaces/quota", {"namespace": "default", "cdn_max_bytes": 99})
     refused = api.post(f"/cdn/files/{file.pk}/restore")
-    assert_error(refused, 409, "conflict")
+    assert_error(refused, 402, "cdn_quota_exceeded")
+    assert refused.json()["message"].startswith("There is no room to restore the file")
     assert refused.json()["details"]["limit"] == 99
     assert File.objects.get(pk=file.pk).status == "trashed"
 
