@@ -48,8 +48,11 @@ class Received:
 
 
 def readable_path(path: str) -> str:
-    """A path as it may be stored and put into a JSON response, cut after 1,024 characters. Control characters are
-    escaped: PostgreSQL stores no NUL.
+    """A path below the folder, in its one form (no `./` before it, no slash behind), as it may be stored and put into a
+    JSON response, cut after 1,024 characters. Control characters are escaped: PostgreSQL stores no NUL.
     """
+    while path.startswith("./"):
+        path = path.removeprefix("./").lstrip("/")
+    path = path.rstrip("/") or path or "."
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")[:1024]
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)[:1024]

@@ -112,8 +112,8 @@ SMALL = ExportLimits(bytes=10_000, files=5, file_bytes=4_000, path_bytes=50)
         ({"a.txt": b"x" * 4001}, "file_bytes", "a.txt"),
         ({f"{n}.txt": b"x" * 3000 for n in range(5)}, "bytes", "3.txt"),
         ({f"{n}.txt": b"" for n in range(6)}, "files", "5.txt"),
-        ({"f/" + "n" * 49: b""}, "path_bytes", "./f/" + "n" * 49),
-        ({"n" * 150: b""}, "path_bytes", "./" + "n" * 48),
+        ({"f/" + "n" * 49: b""}, "path_bytes", "f/" + "n" * 49),
+        ({"n" * 150: b""}, "path_bytes", "n" * 48),
         ({"a/b/c/d/e/f.txt": b"", "k/l.txt": b""}, "files", "k"),
     ],
 )
@@ -214,8 +214,18 @@ def test_the_first_of_equal_names_stays(tmp_path: Path) -> None:
     received = receive(sent + END, tmp_path / "in")
     assert contents(tmp_path / "in") == {"a": b"1", "d/e": b"4", "l": b"1"}
     assert [(skipped.path, skipped.reason) for skipped in received.skipped] == [
-        (name, "duplicate name") for name in ("./a", "a/b", "d", "d/e", "l")
+        (name, "duplicate name") for name in ("a", "a/b", "d", "d/e", "l")
     ]
+
+
+@pytest.mark.parametrize("name", ["d/.x", "./d/.x", ".//d/.x", "././d/.x", "d/.x/", "./d/.x/"])
+def test_what_is_left_out_is_named_by_one_form_of_its_path(tmp_path: Path, name: str) -> None:
+    received = receive(entry(name) + END, tmp_path / "file")
+    assert [(skipped.path, skipped.reason) for skipped in received.skipped] == [("d/.x", "dotfile")]
+    received = receive(entry(name, kind=tarfile.DIRTYPE) + END, tmp_path / "folder")
+    assert [skipped.path for skipped in received.skipped] == ["d/.x"]
+    received = receive(entry(name.replace(".x", "x"), kind=tarfile.SYMTYPE, link="gone") + END, tmp_path / "link")
+    assert [skipped.path for skipped in received.skipped] == ["d/x"]
 
 
 def test_a_hundred_are_listed_and_all_counted(tmp_path: Path) -> None:
