@@ -35,7 +35,8 @@ class Page(models.Model):
 
     `release`: the number of the live one; null before the first deploy. `last_release`: the last number that was given
     out. `kept_bytes`: what its files take. `is_stale`: the files do not follow the row yet (`publication`);
-    `published_slug`: the name that they have, empty: none. `deployment_*`: the last deploy.
+    `published_slug`: the name that they have, empty: none. `source_workspace_id`, `exported_path`: those of the live
+    release. `deployment_*`: the last deploy.
     `disabled_reason`: why staff have disabled it; empty where they have not.
     """
 

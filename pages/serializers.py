@@ -50,8 +50,8 @@ class CreatePageRequest(s.Serializer):
 
 
 class DeployPageRequest(s.Serializer):
-    workspace_id = StrictChar(max_length=128, required=False, help_text="Default: that of the last deploy.")
-    path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the last deploy.")
+    workspace_id = StrictChar(max_length=128, required=False, help_text="Default: that of the live release.")
+    path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the live release.")
 
 
 class UpdatePageRequest(s.Serializer):
@@ -82,8 +82,8 @@ class PageObject(ResponseSerializer):
         "they have not.",
     )
     namespace = s.CharField(source="namespace.slug")
-    source_workspace_id = s.CharField(help_text="The workspace of the last deploy, which may be deleted by now.")
-    exported_path = s.CharField()
+    source_workspace_id = s.CharField(help_text="That of the live release; the workspace may be deleted by now.")
+    exported_path = s.CharField(help_text="That of the live release.")
     release = s.IntegerField(allow_null=True, help_text="The number of the live release; null until there is one.")
     deployment = DeploymentObject(source="*", help_text="The last deploy.")
     custom_domain = s.CharField(allow_null=True)

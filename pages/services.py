@@ -99,11 +99,12 @@ def page_rollback(*, page: Page, number: int, actor: str, origin: RequestOrigin 
     stored = lock_page(page)
     if PageDeploy.objects.filter(page=stored, state__in=LIVE).exists():
         raise errors.DeployInProgress
-    if not PageRelease.objects.filter(page=stored, number=number).exists():
+    kept = PageRelease.objects.filter(page=stored, number=number).first()
+    if kept is None:
         raise errors.ReleaseNotKept(f"Release {number} of the page is not kept.")
     if stored.release != number:
         record_event(stored, "rolled_back", f"Release {stored.release} to {number}.", actor=actor, origin=origin)
-        write_page(stored, release=number, is_stale=True)
+        write_live_release(stored, kept)
     return stored
 
 
@@ -165,6 +166,12 @@ def lock_page(page: Page) -> Page:
     if found is None:
         raise NotFound(NOT_FOUND_MESSAGE)
     return found
+
+
+def write_live_release(page: Page, release: PageRelease) -> None:
+    """Make a release that of a locked row, which says from where it came; the files follow."""
+    source = {"source_workspace_id": release.source_workspace_id, "exported_path": release.exported_path}
+    write_page(page, release=release.number, is_stale=True, **source)
 
 
 def write_page(page: Page, **columns: Any) -> None:

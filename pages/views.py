@@ -94,7 +94,7 @@ class PageViewSet(ViewSet):
     def deploy(self, request: ApiRequest, page: str) -> Response:
         """Replace the files by those of a folder in a running workspace, and wait until they are served.
 
-        Without `workspace_id` or `path` those of the last deploy are taken. The live release is served until the new
+        Without `workspace_id` or `path` those of the live release are taken. The live release is served until the new
         one is complete, and stays where the deploy fails. Past the wait 202; it goes on if the client disconnects.
         """
         found = selectors.get_page(request.user, page)

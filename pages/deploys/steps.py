@@ -27,7 +27,7 @@ from pages.releases.errors import ExportLimit
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
 from pages.releases.received import Received, Skipped
-from pages.services import lock_page, write_page
+from pages.services import lock_page, write_live_release, write_page
 from vmbackend.guest.left_out import sockets_left_out
 from workspaces.errors import PathInvalid, PathNotFound
 from workspaces.guests import MachineLook, address_of, directory_archive
@@ -201,7 +201,7 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
     """From this commit on the release is to be live, whatever dies."""
     page = lock_page(deploy.page)
     queue.write_facts(deploy, step="activate", release=number)
-    PageRelease.objects.create(
+    made = PageRelease.objects.create(
         page=page,
         number=number,
         files=files,
@@ -212,7 +212,7 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
         exported_path=deploy.path,
         actor=deploy.actor,
     )
-    write_page(page, release=number, source_workspace_id=deploy.workspace_id, exported_path=deploy.path, is_stale=True)
+    write_live_release(page, made)
 
 
 def release_activate(deploy: PageDeploy) -> None:

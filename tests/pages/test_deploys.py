@@ -69,6 +69,21 @@ def test_a_rollback_serves_a_kept_release(site: Site, served: Served) -> None:
     assert site.deploy("abc").json()["page"]["release"] == 3
 
 
+def test_after_a_rollback_the_page_names_the_folder_of_the_live_release(site: Site, served: Served) -> None:
+    site.create(slug="abc")
+    inner = site.folder / "inner"
+    inner.mkdir()
+    (inner / "index.html").write_text("two")
+    assert site.deploy("abc", path="/site/inner").json()["page"]["exported_path"] == "/site/inner"
+    for number, path in ((1, "/site"), (2, "/site/inner"), (1, "/site")):
+        answer = site.api.post("/pages/abc/rollback", {"release": number}).json()["page"]
+        assert (answer["release"], answer["exported_path"]) == (number, path)
+        assert site.api.get("/pages/abc").json()["page"]["exported_path"] == path
+    # A deploy that names no folder takes that one.
+    again = site.deploy("abc").json()["page"]
+    assert (again["release"], again["exported_path"], served("abc")) == (3, "/site", "one")
+
+
 def test_a_new_slug_replaces_the_old_one(site: Site, served: Served) -> None:
     site.create(slug="abc")
     answer = site.api.put("/pages/abc", {"slug": "def", "name": "Other"})

@@ -46,7 +46,7 @@ class PageTools:
         """Serve a folder of a running workspace as a static page at a public address.
 
         Makes the page where there is none of this slug, else makes a new release of it; earlier releases are kept for
-        roll_back_page. Without workspace and folder those of the last deploy are taken.
+        roll_back_page. Without workspace and folder those of the live release are taken.
         """
         if (workspace is None) != (folder is None):
             raise ToolError("Give both a workspace and a folder, or neither of them.")
