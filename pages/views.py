@@ -58,8 +58,9 @@ class PageViewSet(ViewSet):
         """Create a page from a folder in a running workspace, and wait until it is served.
 
         Past the wait 202 with the page as it is: `deployment` shows what became of it. A creation that fails within the
-        wait leaves no page. It goes on if the client disconnects. Links that leave the folder, devices, sockets and
-        hidden files (but `.well-known`) are left out and listed in `skipped`.
+        wait leaves no page. It goes on if the client disconnects. A link to a file or folder inside becomes
+        what it names. Links that leave the folder, devices, sockets and hidden files (but `.well-known`) are left out
+        and listed in `skipped`.
         """
         data = validated(serializers.CreatePageRequest, request)
         path = checked_path(data["path"])

@@ -64,7 +64,7 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
         said = bytearray()
         chunks = _looked_at(directory_archive(address, deploy.path, CHUNK_SECONDS, look, said), look)
         with closing(chunks):
-            received = _receive_within_limits(chunks, incoming, known)
+            received = _receive_within_limits(chunks, incoming, known, deploy.path)
             look.end_soon()
             _await_end(chunks)
         for path in sockets_left_out(bytes(said)):
@@ -105,10 +105,10 @@ def _await_end(chunks: Iterator[bytes]) -> None:
             pass
 
 
-def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mapping[str, str]) -> Received:
+def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mapping[str, str], exported: str) -> Received:
     limits = export_limits()
     try:
-        return export_receive(chunks, incoming, limits, known=known)
+        return export_receive(chunks, incoming, limits, known, exported)
     except ExportLimit as exc:
         most = getattr(limits, exc.limit_name, None)
         raise errors.ExportLimitPassed(

@@ -8,7 +8,7 @@ from pages.releases.byte_source import ByteSource, Readable
 from pages.releases.errors import ExportLimit
 from pages.releases.folder import FolderWriter
 from pages.releases.limits import ExportLimits
-from pages.releases.links import PendingLink, link_target
+from pages.releases.links import TAKEN, LinkMade, LinkTree, PendingLink
 from pages.releases.names import NameRefused, entry_path
 from pages.releases.received import Received, readable_path
 from pages.releases.tar_headers import EntryKind, TarEntry, tar_entries
@@ -21,27 +21,31 @@ def export_receive(
     incoming_dir_fd: int,
     limits: ExportLimits,
     known: Mapping[str, str] = _NOTHING_KNOWN,
+    exported: str = "/",
 ) -> Received:
     """Write the files of a tar stream below a descriptor of an empty folder.
 
     Files have mode 0644, times made of their contents, and nothing else of the archive. A file whose digest is in
     `known` (a path by hexadecimal SHA-256, on the same file system) becomes a hard link to it. Nothing is flushed
-    to the disk: the store does that for all files at once.
+    to the disk: the store does that for all files at once. `exported`: the folder's path in the guest, below which
+    absolute links may lead.
 
     Raises ExportLimit (nothing of the stream is read any more), ExportDamaged, OSError, and what the stream raises.
     What was received until then is left in the folder, which the caller removes.
     """
     with FolderWriter(incoming_dir_fd, known, limits.files) as folder:
-        return _Export(ByteSource(stream), folder, limits).received_files()
+        return _Export(ByteSource(stream), folder, limits, exported).received_files()
 
 
 class _Export:
-    def __init__(self, source: ByteSource, folder: FolderWriter, limits: ExportLimits) -> None:
+    def __init__(self, source: ByteSource, folder: FolderWriter, limits: ExportLimits, exported: str) -> None:
         self._source = source
         self._folder = folder
         self._limits = limits
         self._received = Received()
+        self._exported = exported
         self._links: dict[str, PendingLink] = {}
+        self._folders: set[str] = set()
         self._entries = 0
         self._skipped_bytes = 0
 
@@ -51,8 +55,10 @@ class _Export:
             if self._entries > self._limits.entries:
                 raise ExportLimit("files", readable_path(entry.name))
             self._take_entry(entry)
+        tree = LinkTree(set(self._received.files), self._links, self._folders, self._limits)
         for link in self._links.values():
-            self._make_link(link)
+            for made in tree.made_of(link):
+                self._make_link(made)
         self._received.written = self._folder.written
         return self._received
 
@@ -69,18 +75,19 @@ class _Export:
         elif entry.kind is not EntryKind.FOLDER:
             self._take_link(entry, path)
         else:
-            # Folders are made for files alone: an empty one is nothing that could be served.
+            # Folders are made for files alone: an empty one is nothing that could be served, but links lead over it.
+            self._folders.add(path)
             self._skip_data(entry)
 
     def _take_file(self, entry: TarEntry, path: str) -> None:
         if not path or path in self._links:
-            self._leave_out(entry, "duplicate name")
+            self._leave_out(entry, TAKEN)
             return
         self._check_limits(path, entry.size)
         try:
             file = self._folder.write_file(path, self._source, entry.size)
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
-            self._leave_out(entry, "duplicate name")
+            self._leave_out(entry, TAKEN)
             return
         self._received.files[path] = file
         self._received.bytes += file.size
@@ -97,23 +104,27 @@ class _Export:
 
     def _take_link(self, entry: TarEntry, path: str) -> None:
         if not path or path in self._received.files or path in self._links:
-            self._leave_out(entry, "duplicate name")
+            self._leave_out(entry, TAKEN)
             return
-        made = PendingLink.hard if entry.kind is EntryKind.HARD_LINK else PendingLink.symbolic
-        self._links[path] = made(path, entry.link)
+        if entry.kind is EntryKind.HARD_LINK:
+            self._links[path] = PendingLink.hard(path, entry.link)
+        else:
+            self._links[path] = PendingLink.symbolic(path, entry.link, self._exported)
 
-    def _make_link(self, link: PendingLink) -> None:
-        target, reason = link_target(link, self._links, self._received.files)
-        if target:
-            # It takes no space, but counts as the file that a visitor finds.
-            self._check_limits(link.path, 0)
+    def _make_link(self, made: LinkMade) -> None:
+        reason = made.reason
+        if made.file:
+            file = self._received.files[made.file]
+            # Equal contents take the disk once, but a visitor finds this one as well.
+            self._check_limits(made.path, file.size)
             try:
-                self._folder.link_file(target, link.path)
-                self._received.files[link.path] = self._received.files[target]
+                self._folder.link_file(made.file, made.path)
+                self._received.files[made.path] = file
+                self._received.bytes += file.size
                 return
             except (FileExistsError, NotADirectoryError):
-                reason = "duplicate name"
-        self._received.skip(link.path, reason)
+                reason = TAKEN
+        self._received.skip(made.path, reason)
 
     def _leave_out(self, entry: TarEntry, reason: str) -> None:
         if entry.name:

@@ -1,29 +1,39 @@
-"""Links of an archive, which become files once everything is received."""
+"""Links of an archive, which become the files that they name once everything is received.
+
+Only names of the archive are looked at: whatever the guest changes meanwhile, nothing outside of what was received is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
+from pages.releases.errors import ExportLimit
+from pages.releases.limits import ExportLimits
 from pages.releases.names import NameRefused, entry_path
-from pages.releases.received import ReceivedFile
 
-# As the kernel's own limit.
-CHAIN = 40
+OUTSIDE = "link out of the folder"
+NOT_RECEIVED = "link to what was not received"
+CIRCLE = "link to itself"
+TAKEN = "duplicate name"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingLink:
-    """`leads_to`: the path below the folder that it names, None where it leaves the folder."""
+    """`way`: names from the exported folder on to what it leads to, with `.` and `..`; None where that is outside."""
 
     path: str
-    leads_to: str | None
+    way: str | None
 
     @classmethod
-    def symbolic(cls, path: str, target: str) -> Self:
-        """`target` is as the archive has it, relative to the link's folder."""
-        return cls(path, None if target.startswith("/") else _resolved(path.split("/")[:-1], target))
+    def symbolic(cls, path: str, target: str, exported: str) -> Self:
+        """`target` is as the archive has it: relative to the link's folder, or absolute below the exported one."""
+        if not target.startswith("/"):
+            return cls(path, f"{_above(path)}/{target}")
+        root = exported.rstrip("/") + "/"
+        is_below = root != "/" and f"{target}/".startswith(root)
+        return cls(path, f"{target}/".removeprefix(root) if is_below else None)
 
     @classmethod
     def hard(cls, path: str, target: str) -> Self:
@@ -34,34 +44,152 @@ class PendingLink:
             return cls(path, None)
 
 
-def link_target(
-    link: PendingLink, links: Mapping[str, PendingLink], files: Mapping[str, ReceivedFile]
-) -> tuple[str, str]:
-    """The received file that a link leads to, or "" and the reason why it is left out.
+@dataclass(frozen=True, slots=True)
+class LinkMade:
+    """A path that a link becomes: another name of a received file, or nothing for a reason."""
 
-    Only names are looked at. Links inside a target's folders are not followed, so that such a link is left out.
-    """
-    for _ in range(CHAIN):
-        target = link.leads_to
-        if target is None:
-            return "", "link out of the folder"
-        if target in files:
-            return target, ""
-        following = links.get(target)
-        if following is None:
-            return "", "link to what is not a received file"
-        link = following
-    return "", "link to itself"
+    path: str
+    file: str
+    reason: str = ""
 
 
-def _resolved(above: list[str], target: str) -> str | None:
-    """The path without `.` and `..`, None where it leaves the folder at any point."""
-    parts = list(above)
-    for part in target.split("/"):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
+@dataclass(slots=True)
+class _Way:
+    """On the way of a link: where it is, and the names that are left, the next one last."""
+
+    link: PendingLink
+    left: list[str]
+    at: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """`source` is to appear at `path`; `inside`: the folders that it is below of, which it cannot contain again."""
+
+    path: str
+    source: str
+    inside: frozenset[str]
+
+
+@dataclass
+class LinkTree:
+    """What was received, by path. `folders` has those that were sent; those above files and links are added."""
+
+    files: Collection[str]
+    links: Mapping[str, PendingLink]
+    folders: set[str]
+    limits: ExportLimits
+    _names: dict[str, dict[str, None]] = field(default_factory=dict)
+    _found: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _places: int = 0
+
+    def __post_init__(self) -> None:
+        for path in (*self.folders, *self.files, *self.links):
+            self._add_name(path)
+
+    def _add_name(self, path: str) -> None:
+        while path:
+            above, _, name = path.rpartition("/")
+            names = self._names.setdefault(above, {})
+            if name in names:
+                return
+            names[name] = None
+            self.folders.add(above)
+            path = above
+
+    def made_of(self, link: PendingLink) -> Iterator[LinkMade]:
+        """Everything that a link becomes: a file, or each file of a folder, of which inner links become files as well.
+
+        A folder within itself is left out. Raises ExportLimit: what links become counts as what is sent.
+        """
+        above = _folders_above(link.path)
+        if link.path in self.folders or any(folder in self.links for folder in above):
+            yield LinkMade(link.path, "", TAKEN)
+            return
+        open_folders = [iter([_Place(link.path, link.path, above)])]
+        while open_folders:
+            place = next(open_folders[-1], None)
+            if place is None:
+                open_folders.pop()
+                continue
+            self._count(place.path)
+            target, reason = self._target(place.source)
+            if reason or target in place.inside:
+                yield LinkMade(place.path, "", reason or CIRCLE)
+            elif target in self.files:
+                yield LinkMade(place.path, target)
+            else:
+                open_folders.append(self._places_in(target, place))
+
+    def _places_in(self, folder: str, at: _Place) -> Iterator[_Place]:
+        inside = at.inside | {folder}
+        for name in self._names.get(folder, ()):
+            yield _Place(f"{at.path}/{name}", f"{folder}/{name}" if folder else name, inside)
+
+    def _count(self, path: str) -> None:
+        """Folders that links lead to may have links to further ones: their number grows with each."""
+        self._places += 1
+        if self._places > self.limits.entries:
+            raise ExportLimit("files", path)
+        if len(path.encode()) > self.limits.path_bytes:
+            raise ExportLimit("path_bytes", path)
+
+    def _target(self, path: str) -> tuple[str, str]:
+        """The file or folder at a path, of a link that which it leads to; else the reason why there is none."""
+        link = self.links.get(path)
+        if link is None:
+            return path, ""
+        if path not in self._found:
+            self._follow(link)
+        return self._found[path]
+
+    def _follow(self, first: PendingLink) -> None:
+        """Each link's way is gone once, however many lead over it."""
+        ways, begun = [_way_of(first)], {first.path}
+        while ways:
+            way = ways[-1]
+            following = self._go(way)
+            if following is not None and following.path not in begun:
+                ways.append(_way_of(following))
+                begun.add(following.path)
+                continue
+            if following is not None:
+                way.reason = CIRCLE
+            self._found[way.link.path] = (way.at, way.reason)
+            ways.pop()
+
+    def _go(self, way: _Way) -> PendingLink | None:
+        """To the end of the way, or to a link whose own way is to be gone first."""
+        while way.left and not way.reason:
+            name = way.left.pop()
+            if name == "..":
+                way.reason = "" if way.at else OUTSIDE
+                way.at = _above(way.at)
+            elif name not in ("", "."):
+                path = f"{way.at}/{name}" if way.at else name
+                if path in self.links and path not in self._found:
+                    way.left.append(name)
+                    return self.links[path]
+                way.at, way.reason = self._found.get(path) or self._received(path)
+        return None
+
+    def _received(self, path: str) -> tuple[str, str]:
+        return (path, "") if path in self.folders or path in self.files else ("", NOT_RECEIVED)
+
+
+def _way_of(link: PendingLink) -> _Way:
+    if link.way is None:
+        return _Way(link, [], reason=OUTSIDE)
+    return _Way(link, link.way.split("/")[::-1])
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _folders_above(path: str) -> frozenset[str]:
+    found = {""}
+    while path := _above(path):
+        found.add(path)
+    return frozenset(found)

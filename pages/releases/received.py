@@ -30,8 +30,8 @@ class Skipped:
 class Received:
     """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`.
 
-    `bytes`: what was sent as contents, also of files that are left out later. `written`: those that are no links to
-    files of kept releases; equal ones are links to each other.
+    `bytes`: what was sent as contents, also of files that are left out later, and what links became. `written`: those
+    that are no links to files of kept releases; equal ones are links to each other.
     """
 
     files: dict[str, ReceivedFile] = field(default_factory=dict)

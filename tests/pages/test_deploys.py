@@ -55,6 +55,20 @@ def test_a_deploy_replaces_the_files_and_keeps_the_former_release(site: Site, se
     ]
 
 
+def test_a_link_to_a_directory_inside_is_published(site: Site, served: Served) -> None:
+    folder = site.folder / "1.2"
+    folder.mkdir()
+    (folder / "a.html").write_text("1.2")
+    (site.folder / "latest").symlink_to("1.2")
+    (site.folder / "newest").symlink_to("/site/latest/")
+    (site.folder / "all").symlink_to(".")
+    body = site.create(slug="abc").json()
+    assert (served("abc/latest/a.html"), served("abc/newest/a.html"), served("abc/1.2/a.html")) == ("1.2",) * 3
+    assert body["skipped"] == [{"path": "all", "reason": "link to itself"}]
+    release = site.api.get("/pages/abc/releases").json()["releases"][0]
+    assert (release["files"], release["bytes"]) == (4, len("one") + 3 * len("1.2"))
+
+
 def test_a_rollback_serves_a_kept_release(site: Site, served: Served) -> None:
     site.create(slug="abc")
     site.write(index_html="two")
