@@ -22,7 +22,6 @@ class CdnPolicyViolation(DomainError):
 
 
 class RestoreWithoutRoom(CdnQuotaExceeded):
-
     message = "There is no room to restore the file: the quota was lowered since."
 
 

@@ -104,7 +104,7 @@ class CdnFileObject(ResponseSerializer):
     kind = s.ChoiceField(Kind.choices, help_text="By the bytes; before they were looked at, by the claim.")
     content_type = BlankAsNull(help_text="By the bytes; null before they were looked at.")
     size = s.IntegerField()
-    width = s.IntegerField(allow_null=True)
+    width = s.IntegerField(allow_null=True, help_text="As it is shown: turned as the file says (EXIF, matrix).")
     height = s.IntegerField(allow_null=True)
     duration_seconds = s.FloatField(allow_null=True)
     tags = s.ListField(child=s.CharField())

@@ -14,6 +14,8 @@ import av.subtitles.codeccontext
 import av.subtitles.stream
 from av.container import InputContainer
 from av.stream import Disposition
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
 
 from cdn.inspection.formats import CONTAINERS
 from cdn.inspection.limits import descriptors_close
@@ -42,6 +44,8 @@ _OPTIONS = {"protocol_whitelist": "file", "enable_drefs": "0"}
 # Names and titles are not looked at.
 _OPENED: dict[str, Any] = {"io_open": _refuse, "metadata_errors": "ignore"}
 _MICROSECONDS = 1_000_000
+# Demuxers that read a matrix by which the film is turned.
+_TURNING = ("mov", "matroska")
 
 
 def container_inspect(order: InspectionOrder) -> Findings:
@@ -65,28 +69,49 @@ def _container_read(order: InspectionOrder, container: InputContainer) -> Findin
     content_type = names.get(order.content_type, order.content_type)
     width = max((stream.width for stream in pictures), default=None)
     height = max((stream.height for stream in pictures), default=None)
-    reason = _too_large(order, width, height)
-    if not reason and pictures and (order.max_width, order.max_height) != (None, None):
-        width, height = _decoded_size(container, width, height)
-        reason = _too_large(order, width, height)
+    reason = ""
+    if width and height:
+        width, height, reason = _shown_size(order, container, pictures[0], (width, height))
     duration = None if reason else _duration(order, container)
     return Findings(content_type, width=width or None, height=height or None, duration_seconds=duration, reason=reason)
 
 
-def _too_large(order: InspectionOrder, width: int | None, height: int | None) -> str:
-    if width is None or height is None:
-        return ""
-    if not order.allows(width, height):
-        return LIMITS
-    return PIXELS if width * height > PIXELS_MAX else ""
+def _shown_size(
+    order: InspectionOrder, container: InputContainer, stream: VideoStream, size: tuple[int, int]
+) -> tuple[int, int, str]:
+    """Width and height as players show them, and the reason why they are not allowed. A header names those before the
+    film is turned, as those of phones are; how it is turned, its first frame says. Raises ValueError: there is none.
+    """
+    width, height = size
+    if width * height > PIXELS_MAX:
+        return width, height, PIXELS
+    is_limited = (order.max_width, order.max_height) != (None, None)
+    if is_limited or CONTAINERS[order.content_type] in _TURNING:
+        frame = _first_frame(container, stream)
+        if frame is not None:
+            width, height = _upright(frame, width, height)
+        elif is_limited and order.allows(width, height):
+            raise ValueError("no frame")
+    if width * height > PIXELS_MAX:
+        return width, height, PIXELS
+    return width, height, "" if order.allows(width, height) else LIMITS
 
 
-def _decoded_size(container: InputContainer, width: int | None, height: int | None) -> tuple[int, int]:
-    """Of the first frame that decodes, or of the header where that is more. Raises ValueError without a frame."""
-    for frame in container.decode(video=0):
+def _upright(frame: VideoFrame, width: int, height: int) -> tuple[int, int]:
+    """Of the frame, or of the header where that is more."""
+    width, height = max(frame.width, width), max(frame.height, height)
+    is_sideways = round(frame.rotation / 90) % 2 == 1
+    return (height, width) if is_sideways else (width, height)
+
+
+def _first_frame(container: InputContainer, stream: VideoStream) -> VideoFrame | None:
+    """The first one that decodes; the container is at its beginning then."""
+    try:
+        return next(container.decode(stream), None)
+    except (av.error.FFmpegError, ValueError):
+        return None
+    finally:
         container.seek(0)
-        return max(frame.width, width or 0), max(frame.height, height or 0)
-    raise ValueError("no frame")
 
 
 def _duration(order: InspectionOrder, container: InputContainer) -> float | None:

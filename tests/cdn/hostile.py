@@ -115,12 +115,18 @@ def entity_bomb_svg() -> bytes:
     ).encode()
 
 
-def movie(suffix: str = "mp4", seconds: int = 2, *, audio: bool = False, width: int = 64, height: int = 48) -> bytes:
-    """10 frames a second; with `audio` silence beside them, without `width` silence alone."""
+def movie(
+    suffix: str = "mp4", seconds: int = 2, *, audio: bool = False, width: int = 64, height: int = 48, turned: int = 0
+) -> bytes:
+    """10 frames a second; with `audio` silence beside them, without `width` silence alone. `turned`: degrees by which
+    players turn it.
+    """
     made = io.BytesIO()
     formats = {"mp4": "mp4", "webm": "webm", "mkv": "matroska", "avi": "avi", "ts": "mpegts", "mov": "mov"}
     with av.open(made, "w", format=formats[suffix]) as container:
         video = _video_stream(container, suffix, width, height) if width else None
+        if video is not None and turned:
+            video.set_display_rotation(turned)
         sound = container.add_stream("libopus" if suffix == "webm" else "aac", rate=48_000) if audio else None
         if video is not None:
             _fill_video(container, video, seconds)

@@ -82,6 +82,32 @@ def test_width_and_height_are_those_of_the_upright_picture(looking: Looking) -> 
     assert (found.width, found.height, found.variants[0]) == (100, 300, (50, 150))
 
 
+@pytest.mark.parametrize(
+    ("suffix", "orientation"), [*((".jpg", number) for number in range(1, 9)), (".png", 6), (".webp", 5), (".avif", 8)]
+)
+def test_pictures_are_turned_as_browsers_show_them(looking: Looking, suffix: str, orientation: int) -> None:
+    """Of a red and a black half the variants show where red is to be: right, and by the orientation elsewhere."""
+    black = pyvips.Image.black(150, 100, bands=3).copy(interpretation="srgb")
+    image = black.join(black.linear(1, [250, 0, 0]), "horizontal").cast("uchar").copy(interpretation="srgb")
+    image.set_type(pyvips.GValue.gint_type, "orientation", orientation)
+    data = image.write_to_buffer(suffix, Q=95) if suffix != ".png" else image.write_to_buffer(suffix)
+    is_sideways = orientation >= 5
+    size = (100, 300) if is_sideways else (300, 100)
+    found = looking.found(data, max_width=size[0], max_height=size[1])
+    assert (found.width, found.height, found.reason) == (*size, "")
+    assert looking.found(data, max_width=size[0] - 1).reason == "limits"
+    made = looking.variants(data, order(50, 50), order(40, 40, "cover"), order(60, 20, "fill"))
+    assert [(each.width, each.height) for each in made] == [(17, 50) if is_sideways else (50, 17), (40, 40), (60, 20)]
+    # Where the right side of the stored picture is shown (EXIF 2.32, Orientation).
+    x, y = {1: (0.9, 0.5), 2: (0.1, 0.5), 3: (0.1, 0.5), 4: (0.9, 0.5)}.get(
+        orientation, (0.5, 0.9) if orientation in (5, 6) else (0.5, 0.1)
+    )
+    for each in (made[0], made[2]):
+        across, down = int(each.width * x), int(each.height * y)
+        assert each(across, down)[0] > 180, (each.width, each.height)
+        assert each(each.width - 1 - across, each.height - 1 - down)[0] < 60
+
+
 def test_frames_are_counted_before_one_is_decoded(looking: Looking) -> None:
     for suffix in (".gif", ".webp"):
         assert looking.found(hostile.animation(suffix, 60)).frames == 60
@@ -188,6 +214,39 @@ def test_a_movie_has_size_and_duration(looking: Looking, suffix: str) -> None:
         assert (found.width, found.height, found.reason) == (64, 48, "")
         assert found.duration_seconds == pytest.approx(3, abs=0.2)
     assert looking.found(data, max_width=63).reason == "limits"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "turned", "size"),
+    [
+        ("mp4", 90, (96, 160)),
+        ("mp4", -90, (96, 160)),
+        ("mp4", 180, (160, 96)),
+        ("mov", 90, (96, 160)),
+        ("mkv", -90, (96, 160)),
+        ("webm", 90, (96, 160)),
+    ],
+)
+def test_a_movie_has_the_size_that_is_shown(looking: Looking, suffix: str, turned: int, size: tuple[int, int]) -> None:
+    data = hostile.movie(suffix, 2, audio=True, width=160, height=96, turned=turned)
+    for options in ({}, {"to_the_end": True}, {"max_width": size[0], "max_height": size[1]}):
+        found = looking.found(data, **options)
+        assert (found.width, found.height, found.reason) == (*size, ""), options
+        assert found.duration_seconds == pytest.approx(2, abs=0.2)
+    for options in ({"max_width": size[0] - 1}, {"max_height": size[1] - 1}):
+        found = looking.found(data, **options)
+        assert (found.width, found.height, found.reason) == (*size, "limits")
+
+
+def test_a_movie_that_cannot_be_decoded_has_the_size_of_its_header(looking: Looking) -> None:
+    """Without a limit; where there is one, a frame must confirm it."""
+    whole = hostile.movie("webm")
+    head = whole[: whole.index(b"\x1f\x43\xb6\x75") + 40]  # a cluster, and its first block
+    data = head + b"\xff" * (len(whole) - len(head))
+    found = looking.found(data)
+    assert (found.width, found.height, found.reason) == (64, 48, "")
+    assert looking.found(data, max_width=64).reason == "damaged"
+    assert looking.found(data, max_width=63) == ("video/webm", 64, 48, None, None, (), "limits")
 
 
 @pytest.mark.parametrize(
