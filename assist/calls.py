@@ -28,6 +28,7 @@ from credits.enforcement import require_credits
 from credits.entries import Purpose
 from credits.holds import credits_hold, hold_settle, hold_void
 from credits.models import Rate, Service, Unit
+from credits.refusals import refusals_announced
 from credits.services import Rates
 from namespaces.models import Namespace
 from webhooks.direct import DirectReceiver, direct_event_send
@@ -67,6 +68,7 @@ class Finished:
     receiver: DirectReceiver | None = None
 
 
+@refusals_announced()
 @transaction.atomic
 def call_begin(*, key: ApiKey, namespace: Namespace, tokens: int) -> BegunCall:
     """Count a call and hold what `tokens` cost. Raises DayQuotaExceeded, QuotaExceeded; nothing is counted then."""

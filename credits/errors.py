@@ -9,15 +9,28 @@ from credits.amounts import as_number
 from credits.models import Balance
 
 
-def quota_exceeded(balance: Balance, namespace_slug: str) -> QuotaExceeded:
-    """The hard block (wire contract, section 7)."""
-    return QuotaExceeded(
-        f"The {balance.service} quota of the namespace {namespace_slug!r} is used up.",
-        details={
-            "namespace": namespace_slug,
-            "service": balance.service,
-            "quota_used": as_number(balance.used),
-            "quota_limit": as_number(balance.quota_limit or Decimal(0)),
-            "overdraft": as_number(balance.overdraft),
-        },
-    )
+class CreditsUsedUp(QuotaExceeded):
+    """A quota has no room. `balance`: as it was when this was refused; `wanted`: what was to be held, None where the
+    hard block refused.
+    """
+
+    def __init__(self, balance: Balance, wanted: Decimal | None, message: str, details: dict[str, object]) -> None:
+        super().__init__(message, details=details)
+        self.balance = balance
+        self.wanted = wanted
+
+
+def quota_exceeded(balance: Balance, namespace_slug: str, wanted: Decimal | None = None) -> CreditsUsedUp:
+    """The hard block, or a hold without room (wire contract, section 7)."""
+    message = f"The {balance.service} quota of the namespace {namespace_slug!r} is used up."
+    if balance.held:
+        message += f" Of what it allows, {balance.held.normalize():f} credits are held for what is under way."
+    details = {
+        "namespace": namespace_slug,
+        "service": balance.service,
+        "quota_used": as_number(balance.used),
+        "held": as_number(balance.held),
+        "quota_limit": as_number(balance.quota_limit or Decimal(0)),
+        "overdraft": as_number(balance.overdraft),
+    }
+    return CreditsUsedUp(balance, wanted, message, details)

@@ -84,7 +84,7 @@ def _take_room(balance: Balance, amount: Decimal, namespace_slug: str) -> None:
     held = F("held") + Value(amount, CreditsField())
     if not Balance.objects.filter(has_room, pk=balance.pk).update(held=held):
         balance.refresh_from_db()
-        raise quota_exceeded(balance, namespace_slug)
+        raise quota_exceeded(balance, namespace_slug, amount)
 
 
 def hold_entry_key(key: str) -> str:

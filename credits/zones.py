@@ -1,4 +1,4 @@
-"""The zones of a quota (specification, Quota zones), and what a change of what is used announces.
+"""The zones of a quota (specification, Quota zones), and what a change of what is used, or a refusal, announces.
 
 Thresholds are found in the transaction of the charge that passes them, each once until the quota is set or reset. A
 quota with `quota_limit` 0 is passed whole by the first charge.
@@ -24,6 +24,12 @@ HUNDRED = Decimal(100)
 def is_blocked(balance: Balance) -> bool:
     """The hard block: more is used than the limit and the overdraft."""
     return balance.quota_limit is not None and balance.used > balance.quota_limit + balance.overdraft
+
+
+def has_room(balance: Balance, wanted: Decimal) -> bool:
+    """Whether so much more may be held."""
+    limit = balance.quota_limit
+    return limit is None or balance.used + balance.held + wanted <= limit + balance.overdraft
 
 
 def in_overdraft(balance: Balance) -> bool:
@@ -74,6 +80,19 @@ def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
     if is_blocked(balance) and not balance.depleted_fired:
         balance.depleted_fired = True
         yield QuotaFact(balance, None, percent_used(balance))
+
+
+def announce_refusal(balance: Balance) -> bool:
+    """After something was refused for want of room, with the balance's row locked: exhaustion, once.
+
+    Changes the instance, which the caller saves in the same transaction. False where it was announced before.
+    """
+    if balance.depleted_fired:
+        return False
+    balance.depleted_fired = True
+    fact = QuotaFact(balance, None, percent_used(balance))
+    events_publish(quota_events([fact], quotas_lock({balance.namespace_id})))
+    return True
 
 
 def apply_blocks(balances: Sequence[Balance], *, by_request: bool = False) -> None:

@@ -113,6 +113,7 @@ class PageDeploy(models.Model):
 
     At most one is live for each page. `reserved_bytes`: what it adds to the page's files, counted in what the account
     keeps until they are. `release`: the number of the release that it has made; from then on it can only succeed.
+    `payer_id`: the namespace whose credits it holds.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_deploy_id, editable=False)
@@ -127,6 +128,7 @@ class PageDeploy(models.Model):
     # Identifies the attempt that owns the deploy; empty while it is queued.
     claim = models.CharField(max_length=32, blank=True, default="")
     reserved_bytes = models.BigIntegerField(default=0)
+    payer_id = models.CharField(max_length=24, blank=True, default="")
     release = models.PositiveIntegerField(null=True)
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_message = models.TextField(blank=True, default="")

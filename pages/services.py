@@ -13,13 +13,14 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.models import Account
+from accounts.services import account_lock
 from common.commits import call_after_commit
 from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from domains.models import TargetKind
 from domains.services import target_removed, targets_changed
 from namespaces.models import Namespace
-from pages import errors, publication
+from pages import errors, payments, publication
 from pages.audit import record_event
 from pages.models import Page, PageDeploy, PageRelease
 from pages.selectors import NOT_FOUND_MESSAGE
@@ -110,11 +111,16 @@ def page_rollback(*, page: Page, number: int, actor: str, origin: RequestOrigin 
 
 @transaction.atomic
 def page_delete(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Delete the row with its releases and deploys; one that is under way loses its claim. Audit entries stay.
+    """Delete the row with its releases and deploys; one that is under way loses its claim, and is not charged. Audit
+    entries stay.
 
     The caller removes the files of the row that is returned (`publication.files_remove`); where it dies, reconcile
     does. Raises NotFound.
     """
+    # Before the ledger's lock and the page's, as at the end of a deploy; and none is requested meanwhile.
+    account_lock(page.account)
+    for deploy in PageDeploy.objects.filter(page=page, state__in=LIVE).select_related("page"):
+        payments.hold_release(deploy)
     stored = lock_page(page)
     record_event(stored, "deleted", actor=actor, origin=origin)
     _delete_row(stored)

@@ -14,9 +14,11 @@ from cdn.storage.keys import original_key, variant_key
 from cdn.storage.local import local_store
 from credits.enforcement import require_credits
 from credits.models import Service
+from credits.refusals import refusals_announced
 from namespaces.models import Namespace
 
 
+@refusals_announced()
 def file_deliver(address: Address) -> str:
     """The store's key of what is delivered at an address, with its link made; empty where nothing is.
 

@@ -23,6 +23,7 @@ from common.errors import NotFound
 from common.secrets_at_rest import keyed_hash, new_secret
 from credits.enforcement import require_credits
 from credits.models import Service
+from credits.refusals import refusals_announced
 from namespaces.models import Namespace
 from namespaces.selectors import require_open
 
@@ -53,6 +54,7 @@ class IssuedPermit:
     token: str
 
 
+@refusals_announced()
 def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit:
     """Reserve bytes, files and credits for an upload, in one transaction.
 

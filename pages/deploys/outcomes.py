@@ -1,25 +1,19 @@
-"""The end of a deploy: its row, its page's row, the audit entry and the charge."""
+"""The end of a deploy: its row, its page's row, the audit entry, and the charge or what is given back."""
 
 from __future__ import annotations
 
-import logging
-
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
-from django.utils import timezone
 
 from accounts.services import account_lock
-from common.errors import Conflict, DomainError
-from credits.entries import Purpose
-from credits.ledger import credits_charge
-from credits.models import Service, Unit
-from credits.services import Rates
+from common.errors import DomainError, NotFound
+from pages import payments
 from pages.audit import record_event
 from pages.deploys import failures, queue
-from pages.models import Page, PageDeploy
+from pages.models import PageDeploy
+from pages.selectors import NOT_FOUND_MESSAGE
 from pages.services import lock_page, write_page
 from pages.states import DeploymentState, DeployState
-
-logger = logging.getLogger(__name__)
 
 
 @transaction.atomic
@@ -30,8 +24,8 @@ def deploy_succeeded(deploy: PageDeploy, *, kept_bytes: int) -> None:
     In the order of the locks: the account's, the ledger's with the namespace's, the page's. Requests that lock a page
     and write its namespace hold the account's lock, too.
     """
-    account_lock(deploy.page.account)
-    _charge(deploy)
+    _lock_account(deploy)
+    payments.hold_end(deploy)
     page = lock_page(deploy.page)
     queue.finish_deploy(deploy, DeployState.SUCCEEDED)
     write_page(
@@ -44,25 +38,21 @@ def deploy_succeeded(deploy: PageDeploy, *, kept_bytes: int) -> None:
     record_event(page, "deployed", f"Release {deploy.release}.", actor=deploy.actor)
 
 
-def _charge(deploy: PageDeploy) -> None:
-    """To its page's namespace, by the price of the time when it was requested. Idempotent.
-
-    What a balance has no room for is not charged, and the log says so.
-    """
-    page = Page.objects.select_related("namespace").filter(pk=deploy.page_id).first()
-    amount = Rates.load().credits(Unit.PAGE_DEPLOY, min(deploy.created_at, timezone.now()))
-    if page is None or not amount:
-        return
-    purpose = Purpose(f"deploy:{deploy.pk}", deploy.workspace_id, f"A deploy of the page {page.slug}.")
+def _lock_account(deploy: PageDeploy) -> None:
+    """Raises NotFound (deleted, with its pages)."""
     try:
-        credits_charge(namespace=page.namespace, service=Service.DEPLOYMENT, amount=amount, purpose=purpose)
-    except Conflict as exc:
-        logger.error("%s is not charged: %s", deploy.pk, exc.message)
+        account_lock(deploy.page.account)
+    except ObjectDoesNotExist:
+        raise NotFound(NOT_FOUND_MESSAGE) from None
 
 
 @transaction.atomic
 def deploy_failed(deploy: PageDeploy, error: DomainError) -> None:
-    """The live release stays live. Raises ClaimLost, NotFound (the page is deleted); nothing has changed then."""
+    """The live release stays live, and nothing is charged. Raises ClaimLost, NotFound (the page is deleted); nothing
+    has changed then. In the order of the locks.
+    """
+    _lock_account(deploy)
+    payments.hold_release(deploy)
     page = lock_page(deploy.page)
     columns = failures.error_columns(error)
     queue.finish_deploy(deploy, DeployState.FAILED, **columns)

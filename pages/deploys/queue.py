@@ -50,6 +50,7 @@ def enqueue_deploy(page: Page, *, workspace_id: str, path: str, actor: str) -> P
                 page=page,
                 workspace_id=workspace_id,
                 path=path,
+                payer_id=page.namespace_id,
                 actor=actor[:160],
                 notified_at=now,
                 deadline_at=now + timedelta(seconds=settings.ENV.deploy_seconds),

@@ -14,10 +14,11 @@ from common.errors import DomainError, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from credits.enforcement import require_credits
 from credits.models import Service
+from credits.refusals import refusals_announced
 from edge.page_address import page_addresses
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
-from pages import errors, slugs
+from pages import errors, payments, slugs
 from pages.audit import record_event
 from pages.deploys import failures, queue
 from pages.deploys.creations import failed_creations
@@ -43,8 +44,9 @@ class NewPage:
     domain: str | None = None
 
 
+@refusals_announced()
 def page_create(*, actor: Actor, new: NewPage, origin: RequestOrigin = NO_ORIGIN) -> tuple[Page, PageDeploy]:
-    """Make the row, in the workspace's namespace, and queue its first deploy.
+    """Make the row, in the workspace's namespace, queue its first deploy, and hold what it costs.
 
     Raises VmNotRunning, NamespaceSuspended, QuotaExceeded, KeptBytesExceeded, PageSlugTaken; nothing is left then.
     """
@@ -80,7 +82,9 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
     namespace_used(namespace)
     detail = f"From {new.path} of {new.workspace.pk}."
     record_event(page, "created", detail, actor=actor.label, origin=origin)
-    return page, queue.enqueue_deploy(page, workspace_id=new.workspace.pk, path=new.path, actor=actor.label)
+    deploy = queue.enqueue_deploy(page, workspace_id=new.workspace.pk, path=new.path, actor=actor.label)
+    payments.hold_begin(deploy, namespace)
+    return page, deploy
 
 
 def _failed_creation_discard(account: Account, slug: str) -> bool:
@@ -89,11 +93,12 @@ def _failed_creation_discard(account: Account, slug: str) -> bool:
     return failed is not None and page_discard(page=failed)
 
 
+@refusals_announced()
 @transaction.atomic
 def page_deploy(
     *, page: Page, workspace: Workspace, path: str, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> PageDeploy:
-    """Queue a deploy; the live release stays live until it is replaced.
+    """Queue a deploy, and hold what it costs; the live release stays live until it is replaced.
 
     Raises VmNotRunning, NamespaceSuspended, QuotaExceeded, KeptBytesExceeded, DeployInProgress, NotFound (deleted);
     nothing has changed then.
@@ -105,6 +110,7 @@ def page_deploy(
     require_credits(stored.namespace, Service.DEPLOYMENT)
     deploy = queue.enqueue_deploy(stored, workspace_id=workspace.pk, path=path, actor=actor)
     require_kept_bytes(account)
+    payments.hold_begin(deploy, stored.namespace)
     write_page(stored, deployment_state=DeploymentState.DEPLOYING, deployment_error_code="", deployment_error="")
     namespace_used(stored.namespace)
     record_event(stored, "deploy_requested", f"From {path} of {workspace.pk}.", actor=actor, origin=origin)

@@ -100,11 +100,25 @@ def test_without_credits_nothing_is_asked_and_nothing_counts(api: Caller, key: N
         "namespace": "default",
         "service": "ai",
         "quota_used": 0.0,
+        "held": 0.0,
         "quota_limit": 0.5,
         "overdraft": 0.0,
     }
     assert header(found, "X-RateLimit-Remaining") == "1000"
     assert DayCount.objects.count() == Call.objects.count() == Hold.objects.count() == len(model.exchanges) == 0
+
+
+def test_the_first_call_without_credits_is_exhaustion_and_told_once(
+    api: Caller, key: NewApiKey, model: ModelServer
+) -> None:
+    quota(api, "1.5")
+    called(key)
+    subscribe(api.account)
+    for _ in range(3):
+        assert_refused(called(key), 402, "QUOTA_EXCEEDED")
+    [(name, data)] = published(api.account)
+    assert (name, data["service"], data["quota_used"]) == ("credits.depleted", "ai", 1)
+    assert DayCount.objects.get().used == 1
 
 
 def test_in_the_overdraft_a_call_carries_the_warning(api: Caller, key: NewApiKey, model: ModelServer) -> None:

@@ -14,6 +14,7 @@ from credits.models import Balance, Entry, Hold, Service
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.cdn.rows import make_permit, publish, upload, variant_facts
+from tests.webhooks.outbox import published, subscribe
 from tests.world import assert_error
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +75,17 @@ def test_a_permit_without_credits_is_refused_and_nothing_is_written(api: Caller,
         assert refused.json()["details"]["service"] == "cdn"
     assert File.objects.count() == Hold.objects.count() == 1
     assert api.get("/cdn/usage").json()["data"]["reserved"] == {"bytes": GB, "files": 1}
+
+
+def test_the_first_permit_without_room_is_exhaustion_and_told_once(api: Caller, default: Namespace) -> None:
+    subscribe(api.account)
+    set_quota(default, "0.15")
+    assert api.post("/cdn/token", NEW).status_code == 201
+    for _ in range(3):
+        details = api.post("/cdn/token", NEW).json()["details"]
+        assert (details["quota_used"], details["held"]) == (0, 0.1)
+    [(name, data)] = published(api.account)
+    assert (name, data["service"], data["quota_used"]) == ("credits.depleted", "cdn", 0)
 
 
 def test_the_hard_block_refuses_permits(api: Caller, default: Namespace) -> None:

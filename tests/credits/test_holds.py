@@ -29,8 +29,9 @@ def test_a_hold_is_settled_with_what_it_really_cost(default: Namespace) -> None:
     assert (balance(default).held, balance(default).used) == (8, 0)
     with pytest.raises(QuotaExceeded) as refused:
         hold(default, "3", "call-2")
+    assert "8 credits are held" in refused.value.message
     assert refused.value.details == {
-        "namespace": "default", "service": "sandbox", "quota_used": 0, "quota_limit": 10, "overdraft": 0,
+        "namespace": "default", "service": "sandbox", "quota_used": 0, "held": 8, "quota_limit": 10, "overdraft": 0,
     }  # fmt: skip
     for _ in range(2):
         entry = holds.hold_settle(namespace=default, service=SANDBOX, key="call-1", amount=Decimal("2.5"))
@@ -90,7 +91,7 @@ def test_a_charge_that_was_made_already_sets_no_quota(api: Caller, default: Name
 def test_of_200_holds_at_once_with_room_for_one_exactly_one_succeeds(default: Namespace) -> None:
     set_quota(default, "10")
     outcomes = at_once(200, lambda number: hold(default, "10", f"call-{number}"))
-    assert sorted(set(outcomes)) == ["QuotaExceeded", "done"]
+    assert sorted(set(outcomes)) == ["CreditsUsedUp", "done"]
     assert (outcomes.count("done"), balance(default).held) == (1, 10)
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pages import publication, services
-from pages.deploys import worker
+from pages.deploys import requests, worker
 from pages.models import Page
+from workspaces.models import Workspace
 
 
 def deploy_next() -> None:
     """As the worker does when it is notified of the queued deploy."""
     worker.deploy_run()
+
+
+def request_deploy() -> None:
+    """As a request does, of the only page from the only workspace."""
+    page = Page.objects.select_related("account").get()
+    requests.page_deploy(page=page, workspace=Workspace.objects.get(), path="/site", actor="test")
 
 
 def rename() -> None:

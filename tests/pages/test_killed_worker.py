@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from credits.models import Entry
+from credits.models import Balance, Entry
 from pages import publication
 from pages.deploys import sweep
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
@@ -66,6 +66,8 @@ def test_a_worker_may_be_killed_at_any_statement(
     assert (page.deployment_state, page.is_stale) == (DeploymentState.DEPLOYED, False)
     assert not PageDeploy.objects.exclude(state=DeployState.SUCCEEDED).exists()
     assert Entry.objects.count() == PageEvent.objects.filter(action="deployed").count() == deploys
+    balance = Balance.objects.get()
+    assert (balance.used, balance.held) == (sum(entry.amount for entry in Entry.objects.all()), 0)
     assert publication.files_reconcile() == []
     rows = sorted(PageRelease.objects.values_list("number", flat=True))
     assert store.release_numbers(page.pk) == rows

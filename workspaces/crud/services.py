@@ -18,6 +18,7 @@ from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
 from credits.enforcement import require_credits
 from credits.models import Service
+from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
@@ -69,6 +70,7 @@ class Created:
     replayed: bool = False
 
 
+@refusals_announced()
 def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = "") -> Created:
     """Make the row and queue its creation; the machine is made by vmhost afterwards.
 

@@ -15,6 +15,7 @@ from accounts.services import account_lock
 from common.errors import VMUnavailable
 from credits.enforcement import require_credits
 from credits.models import Service
+from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
 from workspaces import quota
@@ -33,6 +34,7 @@ STOPPABLE = frozenset({Status.RUNNING, Status.PAUSED, Status.SLEEPING})
 RUNS = frozenset({Status.RUNNING})
 
 
+@refusals_announced()
 @transaction.atomic
 def workspace_start(
     *, workspace: Workspace, actor: str, force: bool = False, by_policy: bool = False
@@ -115,6 +117,7 @@ def _cancel_restart(workspace: Workspace) -> bool:
     return update_if(workspace, restart_pending, restart_due_at=None, user_requested_stop=True)
 
 
+@refusals_announced()
 @transaction.atomic
 def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     """Queue a stop and a start as one operation; saved resources are applied.
@@ -162,6 +165,7 @@ def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_t
     )
 
 
+@refusals_announced()
 @transaction.atomic
 def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
     """Queue a resume (paused) or a wake (asleep); None where it runs already.
@@ -195,6 +199,7 @@ def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> 
     return begin_operation(workspace, Status.SUSPENDING, OperationKind.SLEEP, actor, {"idle": idle})
 
 
+@refusals_announced()
 @transaction.atomic
 def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
     """For a request that came for it: wake a sleeping workspace, or join the wake that goes on. None where it runs.

@@ -173,7 +173,7 @@ def test_of_200_threads_that_hold_with_room_for_one_exactly_one_succeeds(team: N
         200,
         lambda number: holds.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(10), key=f"call-{number}"),
     )
-    assert sorted(set(outcomes)) == ["QuotaExceeded", "done"]
+    assert sorted(set(outcomes)) == ["CreditsUsedUp", "done"]
     assert (outcomes.count("done"), Balance.objects.get().held) == (1, 10)
 
 

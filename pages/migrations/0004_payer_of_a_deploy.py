@@ -1,0 +1,18 @@
+"""The namespace whose credits a deploy holds."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('pages', '0003_staff_lists'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='pagedeploy',
+            name='payer_id',
+            field=models.CharField(blank=True, default='', max_length=24),
+        ),
+    ]
