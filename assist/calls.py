@@ -98,7 +98,9 @@ def call_finish(*, begun: BegunCall, spent: Spent, finished: Finished) -> bool:
 
 @transaction.atomic
 def call_keep_partial(*, begun: BegunCall, spent: Spent) -> bool:
-    """The client left while its answer came: the call counts, and costs what came. False where it was given back."""
+    """The client left once the model was asked: the call counts, and costs its prompt and what came. False where it was
+    given back.
+    """
     if not _end(begun.call):
         return False
     _settle(begun, spent, "client left")

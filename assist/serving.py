@@ -106,8 +106,8 @@ class ServedCall:
         await in_writer_thread(call_finish, begun=begun, spent=self._spent, finished=finished)
 
     async def _give_up(self, begun: BegunCall) -> None:
-        """A client that left in the middle of an answer has used the model; else nothing counts."""
-        if self._has_left and self._spent.has_begun:
+        """A client that left once the model was asked has used it; else nothing counts."""
+        if self._has_left and self._spent.was_asked:
             await in_writer_thread(call_keep_partial, begun=begun, spent=self._spent)
             return
         await in_writer_thread(call_give_back, begun.call, begun.namespace)

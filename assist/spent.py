@@ -14,7 +14,9 @@ TEMPLATE_TOKENS = 256
 
 @dataclass(slots=True)
 class Spent:
-    """The questions of one call. An answer is followed while it comes, so that this holds wherever the call ends."""
+    """The questions of one call. An answer is followed while it comes, so that this holds wherever the call ends: a
+    question costs its prompt once the model was asked.
+    """
 
     questions: list[tuple[int, Answer]] = field(default_factory=list)
 
@@ -25,17 +27,17 @@ class Spent:
         return answer
 
     @property
-    def has_begun(self) -> bool:
-        """Whether anything has come."""
-        return any(answer.size for _, answer in self.questions)
+    def was_asked(self) -> bool:
+        """Whether the model was asked anything."""
+        return any(answer.has_cost for _, answer in self.questions)
 
     @property
     def tokens(self) -> int:
-        return sum(_tokens(*question) for question in self.questions if question[1].size)
+        return sum(_tokens(*question) for question in self.questions if question[1].has_cost)
 
     @property
     def is_counted_by_length(self) -> bool:
-        return any(answer.output_tokens is None for _, answer in self.questions if answer.size)
+        return any(answer.output_tokens is None for _, answer in self.questions if answer.has_cost)
 
 
 def _tokens(sent: int, answer: Answer) -> int:

@@ -117,7 +117,7 @@ def page_delete(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) ->
     The caller removes the files of the row that is returned (`publication.files_remove`); where it dies, reconcile
     does. Raises NotFound.
     """
-    # Before the ledger's lock and the page's, as at the end of a deploy; and none is requested meanwhile.
+    # Before the ledger's lock and the page's, as at the end of a deploy; none is requested until the commit.
     account_lock(page.account)
     for deploy in PageDeploy.objects.filter(page=page, state__in=LIVE).select_related("page"):
         payments.hold_release(deploy)

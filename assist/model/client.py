@@ -12,19 +12,36 @@ from typing import Any
 import httpx
 
 from assist.model.endpoint import Endpoint
-from assist.model.errors import AnswerBroken, ModelUnreachable, ServerRefused
+from assist.model.errors import AnswerBroken, ModelError, ModelUnreachable, ServerRefused
 from assist.model.reading import Answer, AnswerReader
 from webhooks.schedule import retry_after_seconds
 
 OK = 200
+# Of the steps of a request that the client's transport reports: the last byte of the question is sent.
+SENT = ".send_request_body.complete"
 
 
 async def ask_model(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> None:
-    """Ask, and fill `answer` while it comes, so that what came is known wherever this ends. Raises ModelError."""
+    """Ask, and fill `answer` while it comes, so that what came is known wherever this ends: also where the caller gives
+    up before the first byte of the answer, once the question was sent. Raises ModelError; a server that fails before
+    its answer begins was not asked.
+    """
     try:
-        async with _client(endpoint).stream(
-            "POST", endpoint.completions_url, json=body, headers=endpoint.headers()
-        ) as response:
+        await _exchange(endpoint, body, answer)
+    except ModelError:
+        answer.is_asked = False
+        raise
+
+
+async def _exchange(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> None:
+    async def trace(step: str, _: Any) -> None:
+        if step.endswith(SENT):
+            answer.is_asked = True
+
+    url, headers = endpoint.completions_url, endpoint.headers()
+    extensions = {"trace": trace}
+    try:
+        async with _client(endpoint).stream("POST", url, json=body, headers=headers, extensions=extensions) as response:
             await _read(response, answer)
     except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
         raise ModelUnreachable("The model's server cannot be reached.") from exc

@@ -19,13 +19,21 @@ TOO_MUCH = "The model's server sent more than any answer needs."
 
 @dataclass(slots=True)
 class Answer:
-    """What came so far. Tokens are None where the server does not report them."""
+    """What came so far. Tokens are None where the server does not report them. `is_asked`: the model has the whole
+    question, and its server has not failed.
+    """
 
     parts: list[str] = field(default_factory=list)
     size: int = 0
+    is_asked: bool = False
     finish_reason: str = ""
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+
+    @property
+    def has_cost(self) -> bool:
+        """Whether the model has worked for it."""
+        return self.is_asked or self.size > 0
 
     @property
     def text(self) -> str:

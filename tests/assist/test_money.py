@@ -108,7 +108,7 @@ def test_without_credits_nothing_is_asked_and_nothing_counts(api: Caller, key: N
     assert DayCount.objects.count() == Call.objects.count() == Hold.objects.count() == len(model.exchanges) == 0
 
 
-def test_the_first_call_without_credits_is_exhaustion_and_told_once(
+def test_the_first_call_without_credits_is_exhaustion_and_announced_once(
     api: Caller, key: NewApiKey, model: ModelServer
 ) -> None:
     quota(api, "1.5")

@@ -77,7 +77,7 @@ def test_a_permit_without_credits_is_refused_and_nothing_is_written(api: Caller,
     assert api.get("/cdn/usage").json()["data"]["reserved"] == {"bytes": GB, "files": 1}
 
 
-def test_the_first_permit_without_room_is_exhaustion_and_told_once(api: Caller, default: Namespace) -> None:
+def test_the_first_permit_without_room_is_exhaustion_and_announced_once(api: Caller, default: Namespace) -> None:
     subscribe(api.account)
     set_quota(default, "0.15")
     assert api.post("/cdn/token", NEW).status_code == 201

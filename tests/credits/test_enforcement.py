@@ -55,6 +55,7 @@ def test_the_hard_block_refuses_creates_and_starts_with_what_is_used_up(api: Cal
         "namespace": "default",
         "service": "sandbox",
         "quota_used": 15.00000001,
+        "held": 0,
         "quota_limit": 10,
         "overdraft": 5,
     }

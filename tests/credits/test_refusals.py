@@ -1,4 +1,4 @@
-"""The first refusal for want of room is exhaustion: told once until re-armed, though its request is rolled back."""
+"""The first refusal for want of room is exhaustion: announced once until re-armed, by a request that is rolled back."""
 
 from __future__ import annotations
 

@@ -127,9 +127,7 @@ def test_a_page_that_is_deleted_during_its_deploy_gives_its_credits_back(
     vmhost.held_tasks.clear()
 
 
-def test_the_namespace_that_holds_pays_also_when_the_page_is_moved_meanwhile(
-    vmhost: Any, site: Site, not_waiting: None
-) -> None:
+def test_the_namespace_that_holds_pays_also_when_the_page_was_moved(vmhost: Any, site: Site, not_waiting: None) -> None:
     vmhost.hold_tasks()
     site.create(slug="abc")
     first = Namespace.objects.get()
