@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pages', '0003_staff_lists'),
+        ('pages', '0004_source_of_live_release'),
     ]
 
     operations = [
