@@ -170,7 +170,7 @@ async def _run(socket: TerminalSocket, ended: asyncio.Future[str], receive: Rece
         while (message := await receive())["type"] == "websocket.receive":
             text = message.get("text")
             await socket.serve_message(text if text is not None else message["bytes"])
-            await asyncio.sleep(0)  # many that came at once are not served before those of other sockets
+            await socket.wait_turn()
         socket.cut = message.get("code") == SERVICE_RESTART
 
     socket.post("connected")

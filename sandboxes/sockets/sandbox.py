@@ -14,6 +14,7 @@ from common.async_threads import in_pool_thread
 from common.sse.calls import cancel_task
 from sandboxes.sockets.messages import Create, MessageInvalid, Watch
 from sandboxes.sockets.output import IN_PROCESS
+from sandboxes.sockets.pace import MessagePace
 from sandboxes.sockets.places import SocketPlaces
 from sandboxes.sockets.terminal import SharedTerminal
 from vmbackend.backend import open_hold
@@ -66,6 +67,7 @@ class SandboxTerminals:
         self._client: HoldClient = open_hold(address, HoldSettings(retained=IN_PROCESS))
         # One state at a time: a sandbox that asks for many does not hold up others.
         self.states = asyncio.Lock()
+        self.pace = MessagePace()
         self._locks: dict[int, asyncio.Lock] = {}
         self._watches = 0  # of all sockets
         self._check_wanted = asyncio.Event()

@@ -64,6 +64,10 @@ class TerminalSocket:
             self._sent.clear()
             await self._sent.wait()
 
+    async def wait_turn(self) -> None:
+        """Wait after a message: other sockets are served before the next one, also of many that came at once."""
+        await asyncio.sleep(self._sandbox.pace.next_wait())
+
     def post(self, kind: str, request_id: RequestId = None, **fields: Any) -> None:
         """Queue a message."""
         found = {"type": kind, **fields, **({} if request_id is None else {"requestId": request_id})}

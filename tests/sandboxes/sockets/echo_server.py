@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from config import serve_asgi
+from config import serve_asgi, socket_protocol
 
 # The largest message of the conformance cases.
 serve_asgi.MAX_MESSAGE = 16 << 20
+# Some of which come in fragments of 64 bytes.
+socket_protocol.SMALL_FRAGMENTS = 1 << 20
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from contextlib import suppress
 
 import pytest
@@ -10,6 +12,7 @@ from wsproto.events import Message as Sent
 
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
+from tests.sandboxes.sockets.flood import KINDS, MASK
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,3 +54,34 @@ def test_output_goes_on_after_a_state_that_took_long(box: Box) -> None:
     client.read_until(id, b"line 2\r\nline 2\r\n")
     listed = client.ask("terminal_list", action="terminal_list")["terminals"]
     assert offset <= listed[0]["offset"]
+
+
+@pytest.mark.parametrize("kind", ["pings", "pongs", "fragments"])
+def test_too_many_frames_that_are_no_message_close_the_socket(box: Box, kind: str) -> None:
+    first, frame = KINDS[kind]
+    client, other = box.connect(), box.connect()
+    client.socket.sendall(first + frame * 40_000)
+    assert client.wait_closed().code == 1008
+    other.ask("terminal_list", action="terminal_list")
+
+
+def test_pings_and_fragments_below_the_limit_are_served(box: Box) -> None:
+    client = box.connect()
+    text = b'{"action": "terminal_list"}'
+    parts = [b"\x00\x81" + MASK + bytes((each,)) for each in text[1:]]
+    parts = [b"\x01\x81" + MASK + text[:1], *parts, b"\x80\x80" + MASK]
+    for ping in (KINDS["pings"][1], KINDS["pongs"][1]):
+        client.socket.sendall(ping.join(parts[:20]) + b"".join(parts[20:]))
+        client.expect("terminal_list")
+        time.sleep(1.1)
+
+
+def test_a_reset_after_many_pings_writes_no_line_for_each(box: Box) -> None:
+    before = box.streams.log.stat().st_size
+    for _ in range(5):
+        client = box.connect()
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        client.socket.sendall(KINDS["pings"][1] * 40_000)
+        client.socket.close()
+    box.connect().ask("terminal_list", action="terminal_list")
+    assert box.streams.log.stat().st_size - before < 5000
