@@ -17,6 +17,7 @@ from django.core.signals import request_started
 from django.db import close_old_connections, reset_queries
 
 from common.server_stop import cancel_tasks
+from config.request_protocol import RequestProtocol
 from config.socket_protocol import SocketProtocol
 
 TARGET = "config.asgi:application"
@@ -68,6 +69,7 @@ def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:
         # Only the edge can open the socket, so its X-Forwarded-* are true.
         proxy_headers=True,
         forwarded_allow_ips="*",
+        http=RequestProtocol,
         ws=SocketProtocol,
         ws_max_size=MAX_MESSAGE,
         ws_per_message_deflate=False,

@@ -1,0 +1,57 @@
+"""uvicorn's HTTP protocol (h11), which by itself parses all that has come in one step: of a body in chunks of one byte
+a quarter of a second, while nobody else is served. Here a step has some pieces, and the rest later turns of the loop.
+
+Relies on internals of uvicorn, of which one minor version is allowed (pyproject.toml).
+"""
+
+from __future__ import annotations
+
+from asyncio import Handle
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+# Of a body, in one turn of the loop: some tenths of a millisecond.
+PIECES_AT_ONCE = 64
+
+
+class SlicedConnection(h11.Connection):
+    """Gives `left` pieces of a body, and then none, as if no more had come."""
+
+    left = PIECES_AT_ONCE
+
+    def next_event(self) -> Any:
+        if not self.left:
+            return h11.NEED_DATA
+        event = super().next_event()
+        self.left -= isinstance(event, h11.Data)
+        return event
+
+
+class RequestProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = self._sliced = SlicedConnection(h11.SERVER)
+        self._next_slice: Handle | None = None
+
+    def handle_events(self) -> None:
+        """Handle some of what has come. Nothing is read until the rest is handled, too."""
+        waited, self._next_slice = self._next_slice, None
+        if waited is not None:
+            waited.cancel()
+        self._sliced.left = PIECES_AT_ONCE
+        super().handle_events()
+        if self.transport.is_closing():
+            return
+        if not self._sliced.left:
+            self.transport.pause_reading()
+            self._next_slice = self.loop.call_soon(self._handle_slice)
+        elif waited is not None and not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def _handle_slice(self) -> None:
+        if not self.transport.is_closing():
+            self.handle_events()
