@@ -10,11 +10,17 @@ from config.asgi import application
 
 
 class Request:
-    """A request until `leave`, which is the client's disconnect; `run` serves it. `body` and `status` as received."""
+    """A request until `leave`, which is the client's disconnect; `run` serves it. `body` and `status` as received.
+
+    `data` is sent as JSON, bytes as they are.
+    """
 
     def __init__(self, path: str, headers: dict[str, str], method: str = "GET", data: Any = None) -> None:
-        self._data = b"" if data is None else json.dumps(data).encode()
-        length = {"Content-Type": "application/json", "Content-Length": str(len(self._data))} if self._data else {}
+        is_raw = isinstance(data, bytes)
+        self._data = data if is_raw else b"" if data is None else json.dumps(data).encode()
+        kind = "application/octet-stream" if is_raw else "application/json"
+        length = {"Content-Type": kind, "Content-Length": str(len(self._data))} if self._data or is_raw else {}
+        path, _, query = path.partition("?")
         self.scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -22,7 +28,7 @@ class Request:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [
                 (name.lower().encode(), value.encode())
                 for name, value in {"Host": "testserver", **headers, **length}.items()

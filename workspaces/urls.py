@@ -63,6 +63,7 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/details", workspace({"get": "details"})),
     path("workspace/<ws:workspace_id>/provisioning/retry", workspace({"post": "retry"})),
     path("workspace/<ws:workspace_id>/exec", CommandsViewSet.as_view({"post": "execute"})),
+    path("workspace/<ws:workspace_id>/exec/<slug:stdin_key>/input", CommandsViewSet.as_view({"post": "write_input"})),
     path("workspace/<ws:workspace_id>/start", power({"post": "start"})),
     path("workspace/<ws:workspace_id>/stop", power({"post": "stop"})),
     path("workspace/<ws:workspace_id>/restart", power({"post": "restart"})),

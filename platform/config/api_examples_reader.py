@@ -35,6 +35,7 @@ SHOWN_IDS = {
     "webhook_id": "whk_3ocecy2d2go623lj",
     "delivery_id": "dlv_3ocecy2d2go623lj",
     "workload_id": "web",
+    "stdin_key": "my-tar-of-today-0001",
     "port": "8080",
     "name": "boot.log",
     "source": "boot",

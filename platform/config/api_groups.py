@@ -39,7 +39,7 @@ GROUPS = [
         rf"{_W}/(start|stop|restart|pause|resume|sleep|reinstall|ping|lifecycle(/.*)?)",
     ),
     Group("Workloads", "Programs of a running workspace, changed while it runs.", rf"{_W}/workloads(/.*)?"),
-    Group("Commands", "Commands in a running workspace.", rf"{_W}/exec"),
+    Group("Commands", "Commands in a running workspace.", rf"{_W}/exec(/.*)?"),
     Group("SSH", "Access by SSH.", rf"{_W}/ssh(/.*)?"),
     Group(
         "Network",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
@@ -14,10 +16,12 @@ from namespaces.models import Namespace
 from tests.api_cases.stage import Stage
 from tests.api_cases.wsgi import WsgiAnswer, answer_of
 from tests.openapi import document
+from workspaces.commands.input import open_input
 from workspaces.models import Workspace
 from workspaces.states import Provisioning, Status
 
 JSON = "application/json"
+_inputs = ExitStack()
 
 
 def described(name: str) -> dict[str, Any]:
@@ -42,13 +46,22 @@ def _examples() -> dict[str, Example]:
 
 
 def _prepare(name: str, stage: Stage) -> None:
-    """What no request brings about: a creation that failed; a namespace that is not the default one."""
+    """What no request brings about: a creation that failed; a command beside it; a namespace that is not the default
+    one.
+    """
+    if name.endswith("/{stdin_key}/input"):
+        asyncio.run(_open_input(stage.ids["workspace_id"], stage.ids["stdin_key"]))
     if name.endswith("/provisioning/retry"):
         failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
         Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)
     if name in ("DELETE /namespaces/{namespace_id}", "POST /namespaces/{namespace_id}/suspend"):
         made = Namespace.objects.create(account=stage.owner.account, name="Other", slug=f"other-{name[:1].lower()}")
         stage.ids["namespace_id"] = made.pk
+
+
+async def _open_input(workspace_id: str, key: str) -> None:
+    """The input of a command that is running; it is never read."""
+    _inputs.enter_context(open_input(workspace_id, key))
 
 
 def send_example(name: str, example: Example, stage: Stage) -> WsgiAnswer:

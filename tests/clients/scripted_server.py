@@ -24,7 +24,9 @@ class ScriptedRequest(BaseHTTPRequestHandler):
         self.script.seen.append(
             (self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
         )
-        step = self.script.steps.pop(0) if self.script.steps else not_found
+        path = self.path.partition("?")[0]
+        steps = next((found for end, found in self.script.by_path.items() if path.endswith(end)), self.script.steps)
+        step = steps.pop(0) if steps else not_found
         step(self)
 
     do_GET = do_POST = do_DELETE = handle_one_step
@@ -45,11 +47,15 @@ class ScriptedRequest(BaseHTTPRequestHandler):
 
 @dataclass
 class Script:
-    """What is done with each request, and what came in: method, path, headers in lower case."""
+    """What is done with each request, and what came in: method, path, headers in lower case.
+
+    `by_path`: that of paths with such an end, which come beside the others.
+    """
 
     steps: list[Step] = field(default_factory=list)
     seen: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
+    by_path: dict[str, list[Step]] = field(default_factory=dict)
 
 
 def not_found(request: ScriptedRequest) -> None:
@@ -79,9 +85,9 @@ def command_end(code: int = 0, *, timed_out: bool = False) -> tuple[str, Any]:
 
 
 @contextmanager
-def scripted_server(*steps: Step) -> Iterator[Script]:
+def scripted_server(*steps: Step, by_path: dict[str, list[Step]] | None = None) -> Iterator[Script]:
     """Serves the steps in turn, until the block ends."""
-    script = Script(list(steps))
+    script = Script(list(steps), by_path=by_path or {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (ScriptedRequest,), {"script": script}))
     script.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import closing
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from threading import Event
 
 import pytest
 
 from microvm import ApiError, AsyncMicrovm, CommandExit, CommandOutput, ConnectionFailed, Microvm, Retries
-from tests.clients.scripted_server import ScriptedRequest, command_end, command_output, command_stream, scripted_server
+from tests.clients.scripted_server import (
+    ScriptedRequest,
+    Step,
+    command_end,
+    command_output,
+    command_stream,
+    scripted_server,
+)
 
 FAST = Retries(attempts=3, first_wait=0.001)
 OUT, ERR = command_output("stdout", b"one\n"), command_output("stderr", b"two\n")
@@ -114,3 +124,52 @@ def test_the_caller_may_stop_early() -> None:
         with closing(client.workspaces.exec_stream("box", cmd="make")) as events:
             assert next(events) == ONE
         assert len(script.seen) == 1
+
+
+def input_answer(status: int, code: str = "") -> Step:
+    def step(request: ScriptedRequest) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        body = json.dumps({"success": not code, "code": code, "message": "."}).encode()
+        request.answer(status, {"Content-Length": str(len(body))}, body)
+
+    return step
+
+
+def test_a_part_is_sent_until_the_command_takes_it() -> None:
+    answers = [input_answer(*each) for each in ((404, "not_found"), (409, "input_full"), (200,), (200,))]
+
+    def command(request: ScriptedRequest) -> None:
+        all_sent.wait(30)
+        command_stream(command_end())(request)
+
+    def last(request: ScriptedRequest) -> None:
+        answers[-1](request)
+        all_sent.set()
+
+    all_sent, by_path = Event(), {"/exec": [command], "/input": [*answers[:-1], last]}
+    with scripted_server(by_path=by_path) as script, client_at(script.url) as client:
+        found = list(client.workspaces.exec_stream("box", cmd="cat", stdin_parts=[b"abc"]))
+    assert found == [CommandExit(0, 5, False)]
+    sent = [path.partition("?")[2] for _, path, _ in script.seen if "/input" in path]
+    assert sent == ["offset=0", "offset=0", "offset=0", "offset=3&eof=true"]
+
+
+def test_what_the_parts_raise_ends_the_command() -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"a"
+        raise OSError("The disk is gone.")
+
+    def command(request: ScriptedRequest) -> None:
+        request.answer(200, {"Content-Type": "text/event-stream"})
+        with suppress(OSError):
+            while True:
+                request.wfile.write(b": heartbeat\n\n")
+                time.sleep(0.05)
+
+    by_path = {"/exec": [command], "/input": [input_answer(200)]}
+    with (
+        scripted_server(by_path=by_path) as script,
+        client_at(script.url) as client,
+        pytest.raises(OSError, match="disk is gone"),
+    ):
+        list(client.workspaces.exec_stream("box", cmd="cat", stdin_parts=parts()))

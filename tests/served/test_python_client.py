@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from queue import Queue
 
 import pytest
 from django.conf import settings
@@ -118,3 +119,22 @@ def test_bytes_go_into_a_command_and_come_back_as_they_are(platform: Microvm, bo
     written = [event for event in events if isinstance(event, CommandOutput)]
     out, err = (b"".join(each.data for each in written if each.stream == name) for name in ("stdout", "stderr"))
     assert (len(out), err.split()[0].decode()) == (100_000, sha256(out).hexdigest())
+
+
+def test_input_goes_into_a_command_while_its_output_comes(platform: Microvm, box: str) -> None:
+    answers: Queue[bytes] = Queue()
+    block = bytes(range(256)) * 8192
+
+    def parts() -> Iterator[bytes]:
+        yield b"first\n"
+        assert answers.get(timeout=60) == b"first\n"  # it is answered before there is more
+        for _ in range(8):
+            yield block
+
+    found, digest = bytearray(), sha256(block * 8).hexdigest()
+    command = "head -n 1; cat | sha256sum"
+    for event in platform.workspaces.exec_stream(box, cmd=["sh", "-c", command], stdin_parts=parts()):
+        if isinstance(event, CommandOutput):
+            found += event.data
+            answers.put(event.data)
+    assert found.decode().split() == ["first", digest, "-"]

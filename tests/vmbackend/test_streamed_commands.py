@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,24 @@ def test_a_streamed_command_has_both_outputs_and_its_code(guest: Guest) -> None:
     assert (out, err, end.exit_code, end.timed_out) == (b"typed x\n", b"err\n", 3, False)
     assert run(guest, "kill -9 $$")[2].exit_code == 137
     assert run(guest, "exit 124")[2].timed_out is False
+
+
+def test_input_in_parts_reaches_the_command_as_it_comes_and_ends_it(guest: Guest, tmp_path: Path) -> None:
+    asked = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        for number in range(40):
+            asked.append(number)
+            yield bytes(range(256)) * 400
+        while not (tmp_path / "go").exists():
+            await asyncio.sleep(0.02)
+
+    count = f"head -c 1000 | wc -c; touch {tmp_path}/go; cat | wc -c"
+    out, _, end = run(guest, count, stdin=b"first", stdin_parts=parts())
+    first, rest = map(int, out.split())
+    assert (first, end.exit_code, len(asked)) == (1000, 0, 40)
+    assert rest <= 40 * 102_400 + 5 - 1000  # what `head` has read beyond its part is lost to it
+    assert rest > 30 * 102_400
 
 
 def test_output_is_there_before_the_command_ends(guest: Guest, tmp_path: Path) -> None:

@@ -35,3 +35,16 @@ def run(api: Caller, cmd: Any, **more: Any) -> list[tuple[str, Any]]:
 def refused(request: Request) -> tuple[int, str]:
     asyncio.run(asyncio.wait_for(request.run(), 60))
     return request.status, request.json()["code"]
+
+
+KEY = "key-of-this-input"
+
+
+async def put(api: Caller, offset: int, data: bytes, *, eof: bool = False, key: str = KEY) -> Request:
+    """Send a part of the input of a command that runs or is about to."""
+    target = f"{BOX}/exec/{key}/input?offset={offset}{'&eof=true' if eof else ''}"
+    while True:
+        request = Request(target, api.headers, "POST", data)
+        await asyncio.wait_for(request.run(), 60)
+        if request.status != 404:
+            return request

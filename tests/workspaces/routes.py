@@ -70,6 +70,7 @@ ROUTES = [
     Route("POST", f"{W}/ssh/disable"),
     Route("POST", f"{W}/ssh/key", reads=True),
     Route("POST", f"{W}/exec", reads=True),
+    Route("POST", f"{W}/exec/{{stdin_key}}/input"),
     Route("GET", f"{W}/overlay"),
     Route("GET", f"{W}/overlay/files"),
     Route("POST", f"{W}/overlay/files", reads=True),
@@ -150,7 +151,7 @@ GET /workspace/:workspaceId/info
 GET /workspace/:workspaceId/config
 """
 
-VALUES = {"name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web"}
+VALUES = {"name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web", "stdin_key": "key-of-this-input"}
 
 
 def make_rows(owner: Caller) -> dict[str, Workspace]:

@@ -7,18 +7,19 @@ import os
 import signal
 import stat
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from vmbackend.errors import GuestCommandInvalid
 from vmbackend.guest.asking import Answer, answer_questions
 from vmbackend.guest.commands import TIMED_OUT, start_failure
-from vmbackend.guest.communicate import BoundedBuffer, EnoughOutput
+from vmbackend.guest.communicate import BoundedBuffer, EnoughOutput, no_parts
 from vmbackend.guest.output import CommandExit, OutputPart, StreamOptions
 from vmbackend.guest.output_reader import OutputReader
 from vmbackend.guest.running import DEADLINE_SLACK
 from vmbackend.guest.session import ExecResult
+from vmbackend.guest.sources import closing_source
 
 _FOLDER = "/dev/shm"  # noqa: S108  # as in a guest
 _CHUNK = 64 * 1024
@@ -72,7 +73,8 @@ async def stream_command(
     if process.stdout is None or process.stderr is None:
         return
     started = time.monotonic()
-    feeding, ending = asyncio.ensure_future(_feed(process.stdin, options.get("stdin", b""))), asyncio.Event()
+    feed = _feed(process.stdin, options.get("stdin", b""), options.get("stdin_parts"))
+    feeding, ending = asyncio.ensure_future(feed), asyncio.Event()
     timer = asyncio.ensure_future(_end_after(process, timeout, grace, ending))
     reader = OutputReader(process.stdout, process.stderr, started + timeout + DEADLINE_SLACK)
     try:
@@ -186,12 +188,16 @@ async def _end_gently(process: asyncio.subprocess.Process, seconds: float) -> No
         await asyncio.wait_for(process.wait(), seconds)
 
 
-async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
+async def _feed(stdin: asyncio.StreamWriter | None, data: bytes, parts: AsyncIterator[bytes] | None = None) -> None:
     if stdin is None:
         return
-    with suppress(BrokenPipeError, ConnectionResetError):
-        stdin.write(data)
-        await stdin.drain()
+    async with closing_source(parts or no_parts()) as source:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            stdin.write(data)
+            await stdin.drain()
+            async for part in source:
+                stdin.write(part)
+                await stdin.drain()
     stdin.close()
 
 

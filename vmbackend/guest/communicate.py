@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from vmbackend.errors import DeadlineExceeded, GuestUnreachable
 from .asking import Answer, answer_questions
 from .commands import TIMED_OUT
 from .connection import Channel
+from .sources import closing_source
 from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024
@@ -109,11 +110,21 @@ async def _finish(
     return exit_code_of(process)
 
 
-async def feed_input(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
+async def feed_input(stdin: asyncssh.SSHWriter[bytes], data: bytes, parts: AsyncIterator[bytes] | None = None) -> None:
     """Write the whole input of a command, and its end. Returns where the command does not read it any more."""
-    await _write(stdin, data)
+    async with closing_source(parts or no_parts()) as source:
+        await _write(stdin, data)
+        async for part in source:
+            if stdin.is_closing():
+                return
+            await _write(stdin, part)
     with suppress(OSError, asyncssh.Error):
         stdin.write_eof()
+
+
+async def no_parts() -> AsyncIterator[bytes]:
+    return
+    yield b""
 
 
 async def _write(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:

@@ -30,11 +30,15 @@ StreamedOutput = AsyncIterator[OutputPart | CommandExit]
 
 
 class StreamOptions(TypedDict, total=False):
-    """How a command with streamed output runs: as the parameters of `GuestSession.execute`."""
+    """How a command with streamed output runs: as the parameters of `GuestSession.execute`.
+
+    `stdin_parts` follow `stdin`, each as it comes; the command's input ends with them.
+    """
 
     env: Mapping[str, str] | None
     working_dir: str | None
     user: str | None
     stdin: bytes
+    stdin_parts: AsyncIterator[bytes] | None
     timeout: float
     grace: float

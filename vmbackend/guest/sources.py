@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def closing_source(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """As `contextlib.aclosing`, for iterators of which some are no generators.
+    """As `contextlib.aclosing`, for iterators of which some have nothing to close.
 
     A generator that is only left keeps its file open until the garbage collector comes.
     """
     try:
         yield source
     finally:
-        if isinstance(source, AsyncGenerator):
-            await source.aclose()
+        if (close := getattr(source, "aclose", None)) is not None:
+            await close()

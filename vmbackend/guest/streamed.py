@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from vmbackend.errors import GuestKitOutdated
@@ -30,7 +30,7 @@ async def stream_remote(
     """As `GuestSession.execute_streamed`."""
     timeout = options.get("timeout", 30.0)
     for grace in (options.get("grace", 0.0), 0.0):
-        run = _StreamedRun(options.get("stdin", b""), timeout)
+        run = _StreamedRun(options.get("stdin", b""), options.get("stdin_parts"), timeout)
         remote = commands.build_command(
             kit,
             command,
@@ -46,15 +46,17 @@ async def stream_remote(
                     yield part
             return
         except GuestKitOutdated:  # it is killed at once, as it was before the update
-            if run.is_begun or not grace:
+            # Parts of its input are not there a second time.
+            if run.is_begun or not grace or options.get("stdin_parts") is not None:
                 raise
 
 
 class _StreamedRun:
     """One attempt to run a command."""
 
-    def __init__(self, stdin: bytes, timeout: float) -> None:
+    def __init__(self, stdin: bytes, stdin_parts: AsyncIterator[bytes] | None, timeout: float) -> None:
         self._stdin = stdin
+        self._stdin_parts = stdin_parts
         self._timeout = timeout
         self._said = b""  # the first bytes of standard error
         self._held: list[OutputPart] = []
@@ -85,7 +87,7 @@ class _StreamedRun:
     async def _output(self, channel: Channel, data: bytes, started: float) -> AsyncGenerator[OutputPart, None]:
         """Raises TimeoutError where the guest does not end the command in time."""
         process, until = channel.process, started + self._timeout + DEADLINE_SLACK
-        feeding = asyncio.ensure_future(feed_input(process.stdin, data))
+        feeding = asyncio.ensure_future(feed_input(process.stdin, data, self._stdin_parts))
         reader = OutputReader(process.stdout, process.stderr, until)
         try:
             for first in await self._first_parts(reader):

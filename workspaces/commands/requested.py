@@ -32,6 +32,7 @@ class Command:
     options: dict[str, Any]
     encoding: Encoding
     is_streamed: bool
+    stdin_key: str
 
     @property
     def seconds(self) -> float:
@@ -41,8 +42,10 @@ class Command:
     async def execute(self, session: GuestSession) -> ExecResult:
         return await session.execute(**self.options)
 
-    def stream(self, session: GuestSession) -> AsyncIterator[OutputPart | CommandExit]:
-        return session.execute_streamed(**self.options, grace=GRACE_SECONDS)
+    def stream(
+        self, session: GuestSession, stdin_parts: AsyncIterator[bytes] | None = None
+    ) -> AsyncIterator[OutputPart | CommandExit]:
+        return session.execute_streamed(**self.options, stdin_parts=stdin_parts, grace=GRACE_SECONDS)
 
 
 def requested_command(request: ApiRequest, workspace_id: str) -> Command:
@@ -59,5 +62,11 @@ def requested_command(request: ApiRequest, workspace_id: str) -> Command:
     }
     grant = grant_of(request.user, workspace)
     return Command(
-        request.user.account.pk, address_of(workspace), grant, options, data["encoding"], is_streamed=data["stream"]
+        request.user.account.pk,
+        address_of(workspace),
+        grant,
+        options,
+        data["encoding"],
+        is_streamed=data["stream"],
+        stdin_key=data["stdin_key"],
     )

@@ -37,6 +37,13 @@ class ExecRequest(serializers.Serializer):
     timeout_seconds = StrictFloat(min_value=1, max_value=600, default=60)
     stdin = StrictChar(required=False, allow_blank=True, trim_whitespace=False, default="")
     stdin_encoding = EncodingField(help_text="Of `stdin`: with `base64` it may be any bytes.")
+    stdin_key = serializers.RegexField(
+        r"\A[A-Za-z0-9_-]{16,64}\Z",
+        required=False,
+        default="",
+        help_text="With `stream`: more of the input comes by requests under this key, which the caller makes up. It "
+        "ends with theirs.",
+    )
     stream = StrictBoolean(default=False)
     encoding = EncodingField(help_text=OUTPUT_ENCODING)
 
@@ -46,12 +53,25 @@ class ExecRequest(serializers.Serializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """`stdin` becomes its bytes."""
+        if attrs["stdin_key"] and not attrs["stream"]:
+            raise serializers.ValidationError({"stdin_key": ["Only a command with `stream` takes input in parts."]})
         given = attrs["stdin"]
         try:
             stdin = given.encode() if attrs["stdin_encoding"] == TEXT else b64decode(given, validate=True)
         except ValueError as exc:
             raise serializers.ValidationError({"stdin": ["This is not base64."]}) from exc
         return attrs | {"stdin": stdin}
+
+
+class InputQuery(serializers.Serializer):
+    offset = serializers.IntegerField(
+        min_value=0, max_value=1 << 53, help_text="Bytes before this part, from 0. What is there already is left out."
+    )
+    eof = serializers.BooleanField(default=False, help_text="The input ends with this part, which may be empty.")
+
+
+class InputResponse(Success):
+    bytes_written = serializers.IntegerField(help_text="All of the part.")
 
 
 class ExecResponse(Success):

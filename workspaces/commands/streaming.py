@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from common.connections import release_thread
 from common.errors import DomainError, Unauthorized
@@ -20,6 +22,7 @@ from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.output import CommandExit, OutputPart, StreamName
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
+from workspaces.commands.input import CommandInput, open_input
 from workspaces.commands.output import Encoding, OutputEncoder
 from workspaces.commands.requested import Command
 from workspaces.guests import take_parts
@@ -71,12 +74,18 @@ class CommandStream:
 
     async def _run(self) -> None:
         command = self._command
-        with command_place(command.account_id):
+        with command_place(command.account_id), self._input() as stdin:
             async with (
                 last_used.in_use_async(command.address.machine_id, command.seconds + PLACE_SECONDS),
                 watched_grant(command.grant, revoked_grants, self._end),
             ):
-                await take_parts(command.address, command.stream, self._put, command.seconds)
+                run = partial(command.stream, stdin_parts=stdin)
+                await take_parts(command.address, run, self._put, command.seconds)
+
+    def _input(self) -> AbstractContextManager[CommandInput | None]:
+        """What takes parts of its standard input, if it has any."""
+        command = self._command
+        return open_input(command.address.machine_id, command.stdin_key) if command.stdin_key else nullcontext()
 
     def _end(self, reason: str) -> None:
         self._revoked = reason

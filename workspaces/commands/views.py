@@ -8,19 +8,24 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
-from common.async_threads import in_request_thread, run_to_end
+from common.async_threads import in_body_thread, in_request_thread, run_to_end
 from common.async_views import AsyncViewSet
+from common.errors import UnsupportedMediaType
 from common.openapi import refused
+from common.requests import validated_query
 from common.sse.response import stream_response
+from common.streaming_body import RAW, is_raw
 from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import ExecResult
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
+from workspaces.commands.input import input_of
 from workspaces.commands.output import encoded_result
 from workspaces.commands.requested import Command, requested_command
-from workspaces.commands.serializers import ExecRequest, ExecResponse
+from workspaces.commands.serializers import ExecRequest, ExecResponse, InputQuery, InputResponse
 from workspaces.commands.streaming import CommandStream
 from workspaces.guests import call_guest
+from workspaces.requested import requested_workspace
 
 EVENTS = "text/event-stream"
 FRAMES = (
@@ -78,6 +83,35 @@ class CommandsViewSet(AsyncViewSet):
             return stream_response(await CommandStream(command).begin())
         result = encoded_result(await run_to_end(_run(command)), command.encoding)
         return Response(ExecResponse(result).data)
+
+    @extend_schema(
+        parameters=[InputQuery],
+        request={RAW: OpenApiTypes.BINARY},
+        responses={
+            200: InputResponse,
+            **refused(
+                {
+                    404: "`not_found`: also while the command has not begun",
+                    409: "`input_full`: it did not read for 20 seconds, and nothing was taken; `input_closed`: it "
+                    "reads no more; `conflict`: bytes before the part are missing",
+                    413: "`payload_too_large`: above 1 MiB",
+                    415: f"`unsupported_media_type`: not {RAW}",
+                }
+            ),
+        },
+    )
+    async def write_input(self, request: ApiRequest, workspace_id: str, stdin_key: str) -> Response:
+        """Write a part of the standard input of a command with `stream` and this `stdin_key`, of at most 1 MiB.
+
+        Answers when the command can take it. To send a part again has no second effect. Send one after the other.
+        """
+        workspace = await in_request_thread(requested_workspace, request.user, workspace_id, whole=True)
+        data = await in_body_thread(self.http_request.read)
+        if data and not is_raw(self.http_request.content_type or ""):
+            raise UnsupportedMediaType(f"Send {RAW}.")
+        query = validated_query(InputQuery, request)
+        await input_of(workspace.pk, stdin_key).put(query["offset"], data, ends=query["eof"])
+        return Response(InputResponse({"bytes_written": len(data)}).data)
 
 
 async def _run(command: Command) -> ExecResult:

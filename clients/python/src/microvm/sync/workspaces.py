@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from time import monotonic
 from typing import Unpack
 from uuid import uuid4
@@ -14,6 +14,7 @@ from microvm.commands import CommandEvent, CommandEvents, CommandExit, ExactResu
 from microvm.errors import ConnectionFailed, WaitTimeout
 from microvm.events import EventParser, StreamPlace
 from microvm.retries import Sending
+from microvm.sync.command_input import CommandInput
 from microvm.sync.group import LONG
 from microvm.sync.routes.workspaces import WorkspaceRoutes
 from microvm.sync.waiting import sleep
@@ -70,21 +71,28 @@ class Workspaces(WorkspaceRoutes):
         answer = self._transport.call(Sending("POST", path, body=exact_body(body, stdin_bytes), timeout=LONG))
         return exact_result(answer)
 
-    def exec_stream(self, workspace: str, **body: Unpack[ExecRequest]) -> Generator[CommandEvent, None, None]:
+    def exec_stream(
+        self, workspace: str, *, stdin_parts: Iterable[bytes] | None = None, **body: Unpack[ExecRequest]
+    ) -> Generator[CommandEvent, None, None]:
         """Run a command, with its output as it comes: `CommandOutput` each time, and `CommandExit` at last.
+
+        Its input is `stdin`, and then `stdin_parts` while it runs, without a limit; what they raise ends the command.
 
         The command waits while none is taken, and ends with its stream: close it to stop early (`contextlib.closing`,
         of coroutines `contextlib.aclosing`). It is not sent again once it may run. Raises ApiError, also where
         something fails while it runs, and ConnectionFailed where the connection is lost, which ends the command.
         """
         path, headers = f"/workspace/{quoted(workspace)}/exec", {"Accept": "text/event-stream"}
-        sending = Sending("POST", path, body={**exact_body(body), "stream": True}, headers=headers, timeout=SILENCE)
+        stdin = CommandInput(self._transport, path, stdin_parts)
+        whole = {**exact_body(body), **stdin.body, "stream": True}
+        sending = Sending("POST", path, body=whole, headers=headers, timeout=SILENCE)
         parser, events = EventParser(StreamPlace()), CommandEvents()
         try:
-            with self._transport.opened(sending) as response:
+            with stdin, self._transport.opened(sending) as response:
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     raise ConnectionFailed("The service has no streams of commands: it is older than this client.")
                 for part in response.iter_bytes():
+                    stdin.require_sent()
                     for found in (each for event in parser.events_in(part) for each in events.read(event)):
                         yield found
                         if isinstance(found, CommandExit):
