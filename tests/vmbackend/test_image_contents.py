@@ -8,10 +8,12 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.vmbackend.stores import add_file, layered_image, pull, store, unpack
+from vmbackend.errors import ImageBroken
 from vmbackend.images import contents
 from vmbackend.images.layer_contents import MAX_DEVICES
 from vmbackend.images.store import Image, ImageStore
@@ -155,6 +157,25 @@ def test_named_pipes_and_special_modes_are_kept(store: ImageStore, tmp_path: Pat
     assert stat.S_ISFIFO((out / "pipe").stat().st_mode)
     assert (out / "program").stat().st_mode & 0o7777 == 0o6755
     assert (out / "sticky").stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "reason"),
+    [
+        ("a", {"type": tarfile.LNKTYPE, "linkname": "nothing"}, "a: link: no such file or directory"),
+        ("n" * 300, {}, "file name too long"),
+        ("a", {"uid": 2147483647}, "lchown /a: invalid argument"),
+        ("a", {"type": tarfile.XGLTYPE}, "unknown typeflag"),
+        ("a", {"type": tarfile.CONTTYPE}, "unknown typeflag"),
+    ],
+)
+def test_an_entry_that_cannot_be_unpacked_is_named(
+    store: ImageStore, tmp_path: Path, name: str, fields: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ImageBroken, match=r"could not be unpacked\. Of the entry ") as caught:
+        converted(store, tmp_path, lambda tar: add_file(tar, name, b"", **fields))
+    assert reason in caught.value.message
+    assert len(caught.value.message) < 400
 
 
 @pytest.mark.parametrize(

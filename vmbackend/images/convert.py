@@ -27,6 +27,7 @@ _UNPACK_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "setfcap")
 _PACK_CAPABILITIES = ("dac_read_search",)
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
 _DEVICES = "/devices"
+REASON_HALF = 150  # characters
 _NOT_WRITTEN = "The image's base disk could not be written."
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
 
@@ -85,7 +86,7 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
         argv, confinement, job=job, tick=limit.check_usage, max_file_bytes=settings.max_unpacked_bytes
     )
     if finished.returncode != 0:
-        raise _failed(finished, "The image's layers could not be unpacked.")
+        raise _failed(finished, "The image's layers could not be unpacked." + _refused_entry(finished.stderr))
     if tree_bytes(rootfs) > settings.max_unpacked_bytes:
         raise image_too_large(settings)
 
@@ -142,6 +143,14 @@ def _failed(finished: CompletedTool, message: str) -> ImageError | CapacityExcee
     if "no space left" in finished.stderr.lower():
         return CapacityExceeded("The host has no disk space left for this image.")
     return ImageBroken(message)
+
+
+def _refused_entry(stderr: str) -> str:
+    """The entry of a layer that the tool names with the reason, as a sentence; nothing where it names none."""
+    _, found, reason = stderr.strip().rpartition("unpack entry: ")
+    words = "".join(letter if letter.isprintable() else "?" for letter in reason.replace("/rootfs/", "/"))
+    short = words if len(words) <= 2 * REASON_HALF else f"{words[:REASON_HALF]}...{words[-REASON_HALF:]}"
+    return f" Of the entry {short}" if found else ""
 
 
 def write_entry(directory: Path, metadata: dict[str, Any]) -> None:
