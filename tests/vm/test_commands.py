@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.vm.client import Api
 from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
@@ -31,7 +32,8 @@ def test_machines_run_on_through_down_and_up_unless_a_setting_says_otherwise(own
     api = own.api()
     (first,) = api.rows()
     boot, pids = boot_of(api, first["id"]), machine_pids(own)
-    assert api.output(first["id"], "echo in-memory >/dev/shm/nonce; python3 -c 'print(6*7)'") == "42"
+    assert_has_tools(api, first["id"])
+    api.output(first["id"], "echo in-memory >/dev/shm/nonce")
 
     down = own.command("down")
     assert down.returncode == 0, down.stdout + down.stderr
@@ -58,6 +60,19 @@ def test_machines_run_on_through_down_and_up_unless_a_setting_says_otherwise(own
     assert own.query("SELECT status, user_requested_stop FROM workspaces_workspace") == [("stopped", False)]
     assert "powering off" in (own.state / "machines" / first["id"] / "boot.log").read_text()
     _assert_clean_removes_all(own)
+
+
+TOOLS = "curl git jq less make nano pip ps python3 ssh sudo tmux unzip vi wget xz"
+SERVE = """cd /tmp && echo published >index.html
+python3 -m http.server 8000 >/dev/null 2>&1 &
+for attempt in $(seq 100); do curl -sf localhost:8000 && exit; sleep 0.2; done; exit 1"""
+
+
+def assert_has_tools(api: Api, workspace_id: str) -> None:
+    """What a newcomer tries first."""
+    assert api.output(workspace_id, f"for tool in {TOOLS}; do command -v $tool >/dev/null || echo $tool; done") == ""
+    assert api.output(workspace_id, "python3 -c 'import json, sqlite3, ssl, venv, ensurepip; print(6*7)'") == "42"
+    assert api.output(workspace_id, SERVE) == "published"
 
 
 def _assert_clean_removes_all(own: TestInstance) -> None:

@@ -44,7 +44,7 @@ def examine_contents(scratch: Path, job: Job) -> Contents:
         writable=((scratch / "rootfs", "/rootfs"),),
         capabilities=_CAPABILITIES,
     )
-    argv = [_PYTHON, "-S", "-s", "-P", "/program.py", "/oci", "/rootfs"]
+    argv = [str(_PYTHON), "-S", "-s", "-P", "/program.py", "/oci", "/rootfs"]
     done = run_confined_tool(argv, confinement, job=job, max_stdout=MAX_REPORT)
     if done.returncode != 0 or done.truncated:
         log.warning("an image's layers could not be examined: %s", done.stderr[-2000:].strip())

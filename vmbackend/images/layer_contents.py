@@ -21,6 +21,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 MAX_DEVICES = 4096
 MAX_KINDS = 64
@@ -68,9 +69,10 @@ class Found:
 
     def forget_below(self, folder: str) -> None:
         below = folder.rstrip("/") + "/"
-        for paths in (self.devices, *self.lost.values()):
+        kinds: list[dict[str, Any]] = [self.devices, *self.lost.values()]
+        for paths in kinds:
             for path in [path for path in paths if path.startswith(below)]:
-                del paths[path]  # type: ignore[attr-defined]
+                del paths[path]
 
     def is_empty(self) -> bool:
         return not self.devices and not any(self.lost.values())
@@ -86,7 +88,7 @@ class Reader:
         own = Found()
         with tarfile.open(path, "r|*", bufsize=_READ_BYTES) as tar:
             while (member := tar.next()) is not None:
-                tar.members.clear()  # the module keeps all of them otherwise
+                tar.members.clear()  # type: ignore[attr-defined]  # the module keeps all of them otherwise
                 self._read_member(member, own)
         for name, device in own.devices.items():
             self.found.add_device(name, device)
