@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """By its bytes. `width`, `height` (upright) and `duration_seconds` are None where they could not be verified."""
+    """By its bytes. `extension` says whether text is UTF-8, too (`cdn.types.UTF8_PREFIX`). `width`, `height` (upright)
+    and `duration_seconds` are None where they could not be verified.
+    """
 
     kind: str
     content_type: str

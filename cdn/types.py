@@ -10,6 +10,9 @@ from dataclasses import dataclass
 IMAGE, VIDEO, AUDIO, DOCUMENT, OTHER = KINDS = ("image", "video", "audio", "document", "other")
 UNKNOWN_TYPE = "application/octet-stream"
 UNKNOWN_EXTENSION = "bin"
+TEXT = "text/"
+# Before the extension of text whose bytes are UTF-8: the edge delivers it with its charset.
+UTF8_PREFIX, UTF8 = "utf8.", "; charset=utf-8"
 
 # fit of a variant -> what becomes of the picture (docs/operations.md, CDN).
 FITS = ("contain", "cover", "fill")
@@ -75,8 +78,10 @@ def file_type(content_type: str) -> FileType:
 
 
 def content_types() -> dict[str, str]:
-    """The type of each extension."""
-    return {row.extension: row.content_type for row in TYPES.values()}
+    """The type of each extension, with the charset of those that say so."""
+    plain = {row.extension: row.content_type for row in TYPES.values()}
+    texts = {extension: name for extension, name in plain.items() if name.startswith(TEXT)}
+    return plain | {f"{UTF8_PREFIX}{extension}": f"{name}{UTF8}" for extension, name in texts.items()}
 
 
 def claimed_kind(content_type: str) -> str:

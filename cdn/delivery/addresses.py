@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 INLINE, ATTACHMENT = "f", "a"
 HASH_CHARS = 32
 # As the edge has it (edge/Cdn.template).
-_PATH = re.compile(r"/([af])/(file_[a-z2-7]{16})/((?:([A-Za-z0-9_-]{1,64})-)?([0-9a-f]{32})\.([a-z0-9]{1,16}))")
+_PATH = re.compile(
+    r"/([af])/(file_[a-z2-7]{16})/((?:([A-Za-z0-9_-]{1,64})-)?([0-9a-f]{32})\.((?:utf8\.)?[a-z0-9]{1,16}))"
+)
 
 
 @dataclass(frozen=True, slots=True)

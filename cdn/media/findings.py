@@ -10,7 +10,7 @@ from cdn.inspection.formats import PICTURES
 from cdn.inspection.messages import DAMAGED, FRAMES, FRAMES_MAX, LIMITS, PIXELS, PIXELS_MAX, RESOURCES, Findings
 from cdn.policy import EffectivePolicy
 from cdn.services.processing import ClaimedFile
-from cdn.types import IMAGE, file_type
+from cdn.types import IMAGE, UTF8_PREFIX, file_type
 
 _SENTENCES = {
     DAMAGED: "The file is damaged or incomplete",
@@ -18,14 +18,14 @@ _SENTENCES = {
 }
 
 
-def facts_of(claimed: ClaimedFile, found: Findings) -> FileFacts:
+def facts_of(claimed: ClaimedFile, found: Findings, *, is_utf8: bool) -> FileFacts:
     """Without the numbers of a header that nothing confirms; those that break a limit stay, to be named."""
     known = file_type(found.content_type)
     verified = found.reason in ("", LIMITS)
     return FileFacts(
         kind=known.kind,
         content_type=known.content_type,
-        extension=known.extension,
+        extension=f"{UTF8_PREFIX}{known.extension}" if is_utf8 else known.extension,
         size=claimed.received,
         sha256=claimed.sha256,
         width=found.width if verified else None,

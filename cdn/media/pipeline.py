@@ -20,6 +20,7 @@ from cdn.facts import FileFacts, VariantFacts
 from cdn.inspection.formats import PICTURES, is_inspectable
 from cdn.inspection.limits import VARIANT_BYTES
 from cdn.inspection.messages import UNSUPPORTED, Findings, InspectionOrder
+from cdn.media.charset import text_is_utf8
 from cdn.media.claims import HeldClaim, claim_held
 from cdn.media.findings import facts_of, require_verified
 from cdn.media.inspections import inspection_run
@@ -32,6 +33,7 @@ from cdn.services import processing
 from cdn.sniffing import HEAD_BYTES, type_sniff
 from cdn.states import FileStatus
 from cdn.storage.errors import StorageUnavailable
+from cdn.types import TEXT
 from common.connections import release_pooled_connection
 from common.errors import DomainError
 
@@ -90,9 +92,10 @@ def _publish(held: HeldClaim) -> None:
     file = _part_open(part, claimed.received)
     try:
         found, planned = _looked_at(held, file, work)
+        is_utf8 = found.content_type.startswith(TEXT) and text_is_utf8(file, held.require_held)
     finally:
         os.close(file)
-    facts = facts_of(claimed, found)
+    facts = facts_of(claimed, found, is_utf8=is_utf8)
     variants = _variants_made(found, planned, work)
     processing.processing_policy(claimed).check_found(facts, variants=len(variants))
     _store(held, part, facts, variants, work)

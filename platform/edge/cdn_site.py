@@ -17,7 +17,7 @@ UPLOADS = "/cdn/uploads/"
 # A script, or anything that could load one, is saved and not shown; as a picture of a page an SVG still is.
 SAVED_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _TYPE = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+-]+(; charset=utf-8)?")
-_EXTENSION = re.compile(r"[a-z0-9]{1,16}")
+_EXTENSION = re.compile(r"(utf8\.)?[a-z0-9]{1,16}")
 UNKNOWN_TYPE = "application/octet-stream"
 
 

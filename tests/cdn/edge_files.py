@@ -24,7 +24,7 @@ from cdn.models import File, Variant
 from cdn.states import FileStatus
 from cdn.storage import file_store, original_key, variant_key, work_folder, work_remove
 from cdn.storage.places import cdn_folder
-from cdn.types import file_type
+from cdn.types import UTF8_PREFIX, file_type
 from supervise.instance import Instance, load_instance
 from tests.commands.conftest import short_folder
 from tests.commands.test_edge import open_edge
@@ -127,12 +127,13 @@ def open_cdn_edge(given: dict[str, str] | None = None) -> Iterator[CdnEdge]:
             yield CdnEdge(instance, made[0])
 
 
-def stored_file(account: Any, data: bytes, content_type: str, **fields: Any) -> File:
+def stored_file(account: Any, data: bytes, content_type: str, *, is_utf8: bool = False, **fields: Any) -> File:
     """A published file, without variants."""
     found, digest = file_type(content_type), sha256(data).hexdigest()
     file = File.objects.create(
         account=account, filename="any name", size=len(data), sha256=digest, kind=found.kind, footprint=len(data),
-        content_type=found.content_type, extension=found.extension, status=FileStatus.ACTIVE, **fields,
+        content_type=found.content_type,
+        extension=f"{UTF8_PREFIX if is_utf8 else ''}{found.extension}", status=FileStatus.ACTIVE, **fields,
     )  # fmt: skip
     _save(file.pk, data, original_key(file.pk, digest))
     return file

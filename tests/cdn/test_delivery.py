@@ -81,6 +81,19 @@ def test_what_could_run_scripts_is_saved_in_a_sandbox(edge: CdnEdge, api: Caller
     assert answer.headers["content-security-policy"] == POLICY
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "text/html", "text/csv", "text/xml"])
+def test_text_that_is_utf8_says_so(edge: CdnEdge, api: Caller, content_type: str) -> None:
+    text = "Gr\u00fc\u00dfe".encode()
+    for is_utf8, charset in ((True, "; charset=utf-8"), (False, "")):
+        file = stored_file(api.account, text, content_type, is_utf8=is_utf8)
+        for answer in (edge.file(file_url(file)), edge.file(file_url(file)), edge.file(file_url(file), "HEAD")):
+            assert (answer.status, answer.headers["content-type"]) == (200, f"{content_type}{charset}")
+        # Of the two addresses one is that of the file.
+        path, _, extension = file_url(file).rpartition(".")
+        other = f"{path.removesuffix('.utf8')}.{extension}" if is_utf8 else f"{path}.utf8.{extension}"
+        assert edge.file(other).status == 404
+
+
 def test_variants_have_addresses_of_their_own(edge: CdnEdge, api: Caller) -> None:
     file = stored_file(api.account, PICTURE, "image/png")
     made = [stored_variant(file, name, name.encode() * 9) for name in ("small", "a-b_C")]

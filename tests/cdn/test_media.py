@@ -9,6 +9,7 @@ import pytest
 import pyvips
 
 from cdn import storage
+from cdn.delivery import file_url
 from cdn.media import pipeline
 from tests.callers import Caller
 from tests.cdn import hostile
@@ -79,6 +80,33 @@ def test_a_movie_without_pictures_is_published_as_audio(api: Caller) -> None:
 def test_what_is_not_looked_at_is_published_as_it_came(api: Caller, data: bytes, content_type: str) -> None:
     file = processed_file(api.account, data, "picture.png", content_type="image/png")
     assert (file.status, file.content_type, file.width, file.duration_seconds) == ("active", content_type, None, None)
+
+
+LONG = "\u00fc".encode() * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "extension"),
+    [
+        (b"", "utf8.txt"),
+        (b"plain", "utf8.txt"),
+        ("Gr\u00fc\u00dfe, \u4f60\u597d".encode(), "utf8.txt"),
+        ("\ufeffGr\u00fc\u00dfe".encode(), "utf8.txt"),
+        ("Gr\u00fc\u00dfe".encode("latin-1"), "txt"),
+        ("Gr\u00fc\u00dfe".encode("utf-16"), "txt"),
+        ("Gr\u00fc\u00dfe".encode()[:-2], "txt"),
+        ("<html><title>\u00fc</title>".encode(), "utf8.html"),
+        ("<html><title>\u00fc</title>".encode("latin-1"), "html"),
+        # A character lies across two pieces, and what is wrong comes last.
+        (b"a" + LONG, "utf8.txt"),
+        (b"a" + LONG + b"\xc3", "txt"),
+    ],
+)
+def test_text_is_known_to_be_utf8_by_all_of_its_bytes(api: Caller, data: bytes, extension: str) -> None:
+    file = processed_file(api.account, data, "a.txt", content_type="text/plain")
+    assert (file.status, file.extension) == ("active", extension)
+    assert file_url(file).endswith(f".{extension}")
+    assert "charset" not in file.content_type
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".gif", ".avif"])

@@ -14,9 +14,17 @@ from tests.cdn import hostile
 
 
 def test_each_extension_stands_for_one_type() -> None:
-    assert len(content_types()) == len(TYPES)
+    assert len(set(content_types().values())) == len(content_types())
     assert {row.kind for row in TYPES.values()} == set(KINDS)
     assert all(content_types()[row.extension] == row.content_type for row in TYPES.values())
+    texts = {
+        f"utf8.{row.extension}": f"{row.content_type}; charset=utf-8"
+        for row in TYPES.values()
+        if "text/" in row.content_type
+    }
+    assert (
+        content_types().items() - {row.extension: row.content_type for row in TYPES.values()}.items() == texts.items()
+    )
 
 
 @pytest.mark.parametrize(
