@@ -39,6 +39,7 @@ class PermitState(models.TextChoices):
     receiving -> open           that request ended before the bytes did
     receiving -> receiving      its lease has expired: another request has it
     receiving -> received       all bytes have arrived
+    open -> received            the file is empty: there are none to come
     open, receiving, received -> closed     published, refused, or out of time
     """
 

@@ -45,7 +45,7 @@ class UploadTokenViewSet(ViewSet):
 
         A variant reserves 64 KiB and at most twice the file, or four bytes for each of its pixels where that is less.
         An upload must begin within 15 minutes and end within an hour of that (settings); else everything is given back.
-        What the file really is and takes is checked again before it is published.
+        What the file really is and takes is checked again before it is published. A file of size 0 is complete at once.
         """
         data = validated(bodies.UploadTokenRequest, request)
         issued = permits.permit_create(

@@ -33,6 +33,7 @@ from cdn.services import processing
 from cdn.sniffing import HEAD_BYTES, type_sniff
 from cdn.states import FileStatus
 from cdn.storage.errors import StorageUnavailable
+from cdn.storage.places import FILE_MODE
 from cdn.types import TEXT
 from common.connections import release_pooled_connection
 from common.errors import DomainError
@@ -106,9 +107,12 @@ def _publish(held: HeldClaim) -> None:
 
 
 def _part_open(part: Path, size: int) -> int:
-    """The received bytes. Raises ProcessingFailed where they are not there (any more)."""
+    """The received bytes. Raises ProcessingFailed where they are not there (any more). Of an empty file no request had
+    any.
+    """
+    made = 0 if size else os.O_CREAT
     try:
-        file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | made, FILE_MODE)
     except FileNotFoundError as exc:
         raise ProcessingFailed("The bytes of the file were lost; upload it again.") from exc
     found = os.fstat(file)

@@ -18,6 +18,7 @@ from cdn.pools import Change, Owner, Room, pools_claim
 from cdn.reservations import reserved_for
 from cdn.services.payments import Held, hold_begin, hold_of
 from cdn.services.quick_permits import permit_take
+from cdn.services.received import write_empty
 from cdn.types import UNKNOWN_TYPE, claimed_kind
 from common.errors import NotFound
 from common.secrets_at_rest import keyed_hash, new_secret
@@ -56,7 +57,7 @@ class IssuedPermit:
 
 @refusals_announced()
 def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit:
-    """Reserve bytes, files and credits for an upload, in one transaction.
+    """Reserve bytes, files and credits for an upload, in one transaction. A file of no bytes is complete with it.
 
     Raises CdnPolicyViolation, CdnQuotaExceeded, QuotaExceeded (credits, or a namespace that they suspend),
     NamespaceSuspended; nothing is reserved then.
@@ -71,9 +72,18 @@ def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit
     permit = _new_permit(file, new, token)
     until = permit.expires_at + timedelta(seconds=settings.ENV.cdn_upload_seconds + settings.ENV.cdn_processing_seconds)
     held = hold_of(permit, payer, until + HOLD_MARGIN)
+    if new.size:
+        _permit_take(file, permit, policy, held)
+    else:
+        with transaction.atomic():
+            _permit_take(file, permit, policy, held)
+            write_empty(file, permit)
+    return IssuedPermit(file, permit, token)
+
+
+def _permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
     if not permit_take(file, permit, policy, held):
         _permit_take_by_steps(file, permit, policy, held)
-    return IssuedPermit(file, permit, token)
 
 
 @transaction.atomic

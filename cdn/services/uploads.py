@@ -10,13 +10,12 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from cdn import hooks
 from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
 from cdn.models import File, Permit
 from cdn.policy import effective_policy
-from cdn.pools import Change, pools_change
 from cdn.services.permits import kind_of_claim
-from cdn.services.rows import lock_file, owner_of, write_file
+from cdn.services.received import write_received
+from cdn.services.rows import lock_file
 from cdn.states import UPLOADABLE, FileStatus, PermitState
 from common.errors import PayloadTooLarge
 from common.secrets_at_rest import keyed_hash
@@ -149,7 +148,6 @@ def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
 
     Raises UploadLost: nothing has changed then.
     """
-    now = timezone.now()
     account_id = File.objects.filter(pk=grant.file_id).values_list("account_id", flat=True).first()
     if account_id is None:
         raise UploadLost
@@ -159,11 +157,18 @@ def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
     )
     if not ended or file.status != FileStatus.UPLOADING:
         raise UploadLost
-    deadline = now + timedelta(seconds=settings.ENV.cdn_processing_seconds)
-    write_file(file, status=FileStatus.PROCESSING, size=received, sha256=sha256, deadline_at=deadline)
-    pools_change(owner_of(file), Change(open_permits=-1))
-    transaction.on_commit(lambda: hooks.file_received(file.pk), robust=True)
+    write_received(file, received, sha256)
     return file
+
+
+def upload_of_nothing(token: str) -> UploadStatus:
+    """How far the upload of an empty file is, which was complete when its permit was made: requests that send it,
+    without bytes, change nothing. Raises UploadUnknown for any other.
+    """
+    permit = _find(token)
+    if permit is None or permit.size or permit.expires_at <= timezone.now():
+        raise UploadUnknown
+    return UploadStatus(0, 0, True, permit.expires_at, permit.file_id)
 
 
 def upload_status(token: str) -> UploadStatus:

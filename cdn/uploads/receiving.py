@@ -22,6 +22,7 @@ from cdn.services.uploads import (
     upload_account,
     upload_begin,
     upload_complete,
+    upload_of_nothing,
     upload_pause,
     upload_progress,
 )
@@ -54,10 +55,23 @@ async def body_receive(
 
 
 async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> UploadStatus:
-    with upload_place(await in_pool_thread(upload_account, token)):
+    try:
+        account_id = await in_pool_thread(upload_account, token)
+    except UploadUnknown:
+        return await _receive_nothing(body, token)
+    with upload_place(account_id):
         owner = secrets.token_hex(16)
         grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
         return await _receive_granted(grant, body, whole=offset is None)
+
+
+async def _receive_nothing(body: AsyncIterator[bytes], token: str) -> UploadStatus:
+    """Raises UploadUnknown, and PayloadTooLarge where the body of an empty file is not empty."""
+    status = await in_pool_thread(upload_of_nothing, token)
+    async for piece in body:
+        if piece:
+            raise PayloadTooLarge("The permit is for an empty file, and bytes were sent.")
+    return status
 
 
 async def _receive_granted(grant: UploadGrant, body: AsyncIterator[bytes], *, whole: bool) -> UploadStatus:

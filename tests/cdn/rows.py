@@ -22,6 +22,8 @@ def make_permit(account: Account, namespace: Namespace | None = None, *, size: i
 
 def upload(issued: IssuedPermit, received: int | None = None) -> File:
     """Complete an upload, of which no bytes are stored."""
+    if not issued.permit.size:
+        return issued.file
     grant = uploads.upload_begin(issued.token, length=None, offset=None, owner="test")
     return uploads.upload_complete(grant, issued.permit.size if received is None else received, SHA)
 

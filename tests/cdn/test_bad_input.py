@@ -89,5 +89,9 @@ def test_what_is_allowed_is_kept_exactly(api: Caller) -> None:
     assert (file.filename, file.tags, file.metadata) == (sent["filename"], tags, sent["metadata"])
 
 
-def test_an_empty_file_may_be_uploaded(api: Caller) -> None:
-    assert api.post("/cdn/token", {**NEW, "size": 0}).status_code == 201
+def test_an_empty_file_is_complete_with_its_permit(api: Caller) -> None:
+    made = api.post("/cdn/token", {**NEW, "size": 0})
+    assert made.status_code == 201
+    file = File.objects.get(pk=made.json()["fileId"])
+    assert (file.status, file.size, file.permit.state) == ("processing", 0, "received")
+    assert Pool.objects.get(owner=api.account.pk).open_permits == 0

@@ -11,6 +11,7 @@ import pyvips
 from cdn import storage
 from cdn.delivery import file_url
 from cdn.media import pipeline
+from cdn.models import File
 from tests.callers import Caller
 from tests.cdn import hostile
 from tests.cdn.media_rows import SMALL, beside_the_store, counters, stored
@@ -37,6 +38,16 @@ def test_a_picture_is_published_with_its_size_and_variants(api: Caller) -> None:
         storage.variant_key(file.pk, 1, square.sha256),
     }
     assert not beside_the_store(file)
+
+
+def test_an_empty_file_is_published_though_no_request_brought_bytes(api: Caller) -> None:
+    made = api.post("/cdn/token", {"filename": "a.txt", "size": 0, "contentType": "text/plain"}).json()
+    assert pipeline.file_process(made["fileId"])
+    shown = api.get(f"/cdn/files/{made['fileId']}").json()["file"]
+    assert (shown["status"], shown["size"], shown["content_type"]) == ("active", 0, "text/plain")
+    with storage.file_store().open_local(storage.original_key(shown["id"], sha256(b"").hexdigest())) as opened:
+        assert opened.read() == b""
+    assert not beside_the_store(File.objects.get())
 
 
 def test_variants_lie_in_the_store_as_their_rows_say(api: Caller) -> None:

@@ -17,6 +17,7 @@ from cdn import hooks
 from cdn.errors import CdnPolicyViolation
 from cdn.models import File, Permit
 from cdn.services import processing, uploads
+from cdn.services.files import file_trash
 from cdn.services.sweeps import permits_expire
 from cdn.states import FileStatus, PermitState
 from cdn.storage.parts import PartFile
@@ -105,6 +106,31 @@ def test_an_empty_body_is_refused_and_the_address_stays(issued: Any) -> None:
     assert_error(sent("PUT", issued.token, length=0), 400, "validation_error")
     assert offset_of(issued.token) == 0
     assert sent("PUT", issued.token, DATA).status == 202
+
+
+def test_requests_that_send_an_empty_file_find_it_complete(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its permit was complete when it was made: a client that sends its no bytes is told so, as often as it does."""
+    empty = make_permit(api.account, size=0)
+    head = sent("HEAD", empty.token)
+    assert (head.status, head.headers["upload-offset"], head.headers["upload-length"]) == (200, "0", "0")
+    for _ in range(2):
+        answer = sent("PUT", empty.token, length=0)
+        assert (answer.status, answer.json()["file"]["status"]) == (202, "processing")
+        answer = part_sent(empty.token, 0, length=0)
+        assert (answer.status, answer.headers["upload-offset"]) == (204, "0")
+    assert_error(sent("PUT", empty.token, b"x"), 413, "payload_too_large")
+    assert_error(part_sent(empty.token, 0, b"x"), 413, "payload_too_large")
+    file_trash(file=empty.file, actor="test")
+    assert_error(sent("PUT", empty.token, length=0), 409, "cancelled")
+    assert File.objects.get().status == "rejected"
+
+
+def test_an_empty_file_that_is_refused_is_an_error_of_its_upload(api: Caller) -> None:
+    details = {"rule": "allowedKinds", "limit": ["image"], "actual": "document"}
+    with processed(CdnPolicyViolation(details=details)):
+        empty = make_permit(api.account, size=0)
+    assert_error(sent("PUT", empty.token, length=0), 400, "cdn_policy_violation")
+    assert offset_of(empty.token) is None
 
 
 def test_a_length_above_the_permit_is_refused_before_a_byte_is_stored(issued: Any) -> None:

@@ -68,6 +68,13 @@ def test_the_public_tus_client_uploads(served: TestInstance, client: Api, chunk:
     assert offset_of(made["uploadUrl"]) == len(DATA)
 
 
+def test_the_public_tus_client_uploads_an_empty_file(served: TestInstance, client: Api) -> None:
+    made = permit(client, 0)
+    uploader(made["uploadUrl"], b"", 1 << 20).upload()
+    assert_received(served, made["fileId"], b"")
+    until(lambda: client.call("GET", f"/cdn/files/{made['fileId']}")["file"]["status"] == "active", 60)
+
+
 def test_the_public_tus_client_resumes(served: TestInstance, client: Api) -> None:
     made = permit(client, len(DATA))
     first = uploader(made["uploadUrl"], DATA, 1 << 20)
