@@ -113,7 +113,9 @@ class FileHistory(RuleBasedStateMachine):
             assert not fits
             return
         assert fits
-        self.expected[issued.file.pk] = Expected(place, size)
+        made = self.expected[issued.file.pk] = Expected(place, size)
+        if not size:
+            made.state = "received"
         self.ever.add(issued.file.pk)
         self.issued[issued.file.pk] = issued
 
