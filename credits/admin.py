@@ -32,7 +32,7 @@ from credits import services
 from credits.admin_columns import KindFilter, NearLimitFilter, ServiceFilter, quota_use
 from credits.amounts import MAX_CREDITS
 from credits.ledger import quota_raise, quota_reset
-from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, Service, WaitingCharge
+from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, WaitingCharge
 from namespaces.models import Namespace
 from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
@@ -87,11 +87,11 @@ class RaiseForm(ActionForm):
 
 
 def _reset(act: Act) -> None:
-    quota_reset(namespace=_namespace(act), service=Service(act.row.service), actor=act.actor)
+    quota_reset(namespace=_namespace(act), service=act.row.service, actor=act.actor)
 
 
 def _raise(act: Act) -> None:
-    quota_raise(namespace=_namespace(act), service=Service(act.row.service), limit=act.data["limit"])
+    quota_raise(namespace=_namespace(act), service=act.row.service, limit=act.data["limit"])
 
 
 def _namespace(act: Act) -> Namespace:

@@ -9,7 +9,8 @@ from django.db import transaction
 from accounts.models import Account
 from accounts.services import account_lock
 from common.errors import NotFound
-from credits.models import QuotaDefault, Service
+from credits.errors import MAX_SERVICES, ServiceLimitExceeded
+from credits.models import QuotaDefault
 
 THRESHOLDS = (80, 95)
 
@@ -18,15 +19,18 @@ THRESHOLDS = (80, 95)
 def default_set(
     *,
     account: Account,
-    service: Service,
+    service: str,
     limit: Decimal,
     overdraft: Decimal,
     action: str,
     thresholds: list[float],
     auto_apply: bool,
 ) -> QuotaDefault:
-    """Set the default of a service. Quotas that exist stay as they are."""
+    """Set the default of a service. Quotas that exist stay as they are. Raises ServiceLimitExceeded."""
     account_lock(account)
+    others = QuotaDefault.objects.filter(account_id=account.pk).exclude(service=service).count()
+    if others >= MAX_SERVICES:
+        raise ServiceLimitExceeded(details={"current": others, "max": MAX_SERVICES})
     fields = {
         "quota_limit": limit,
         "overdraft": overdraft,
@@ -37,7 +41,7 @@ def default_set(
     return QuotaDefault.objects.update_or_create(account_id=account.pk, service=service, defaults=fields)[0]
 
 
-def default_get(account: Account, service: Service) -> QuotaDefault:
+def default_get(account: Account, service: str) -> QuotaDefault:
     """Raises NotFound."""
     found = QuotaDefault.objects.filter(account_id=account.pk, service=service).first()
     if found is None:
@@ -46,7 +50,7 @@ def default_get(account: Account, service: Service) -> QuotaDefault:
 
 
 @transaction.atomic
-def default_toggle(*, account: Account, service: Service) -> QuotaDefault:
+def default_toggle(*, account: Account, service: str) -> QuotaDefault:
     """Switch whether it is applied by itself. Raises NotFound."""
     account_lock(account)
     found = default_get(account, service)
@@ -57,7 +61,7 @@ def default_toggle(*, account: Account, service: Service) -> QuotaDefault:
     return found
 
 
-def default_delete(*, account: Account, service: Service) -> None:
+def default_delete(*, account: Account, service: str) -> None:
     """Quotas that were made from it stay. Raises NotFound."""
     if not QuotaDefault.objects.filter(account_id=account.pk, service=service).delete()[0]:
         raise NotFound(f"There is no default quota for {service}.")

@@ -7,7 +7,7 @@ from decimal import Decimal
 from common.errors import QuotaExceeded
 from common.response_headers import add_response_header
 from credits.errors import quota_exceeded
-from credits.models import Balance, Service
+from credits.models import Balance
 from credits.selectors import balance_for
 from credits.zones import in_overdraft, is_blocked, suspends_namespace
 from namespaces.models import Namespace
@@ -15,7 +15,7 @@ from namespaces.models import Namespace
 HEADER = "X-Credit-Warning"
 
 
-def require_credits(namespace: Namespace, service: Service) -> None:
+def require_credits(namespace: Namespace, service: str) -> None:
     """Raises QuotaExceeded in the hard block. In the overdraft the response of the request gets a warning header.
 
     One query. What is spent ahead is refused by the hold itself (`ledger.credits_hold`).

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from common.errors import Conflict
 from credits.amounts import MAX_CREDITS, stored_amount
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault
 from credits.statements import spending_add
 from namespaces.models import Namespace
 
@@ -28,14 +28,14 @@ class Purpose:
 NO_PURPOSE = Purpose()
 
 
-def balance_of(namespace: Namespace, service: Service) -> Balance:
+def balance_of(namespace: Namespace, service: str) -> Balance:
     """The balance of a service, made where there is none; not locked."""
     return Balance.objects.get_or_create(
         namespace_id=namespace.pk, service=service, defaults={"account_id": namespace.account_id}
     )[0]
 
 
-def balance_lock(namespace: Namespace, service: Service) -> Balance:
+def balance_lock(namespace: Namespace, service: str) -> Balance:
     """The row as it is now, locked to the end of the transaction; made where there is none."""
     made = balance_of(namespace, service)
     balance: Balance = Balance.objects.select_for_update().get(pk=made.pk)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from common.errors import QuotaExceeded
+from common.errors import DomainError, QuotaExceeded
 from credits.amounts import as_number
 from credits.models import Balance
+
+# Of names that are not the platform's own there could be any number.
+MAX_SERVICES = 100
+
+
+class ServiceLimitExceeded(DomainError):
+    """A namespace has quotas, or an account defaults, of as many services as may be. Details: `current` and `max`."""
+
+    code = "service_limit_exceeded"
+    status = 409
+    message = f"There are quotas of at most {MAX_SERVICES} services."
 
 
 class CreditsUsedUp(QuotaExceeded):

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from common.errors import Conflict, InvalidState
+from common.errors import Conflict, InvalidState, NotFound
 from credits import zones
 from credits.entries import (
     Purpose,
@@ -23,12 +23,13 @@ from credits.entries import (
     require_amount,
     require_column_holds,
 )
-from credits.models import Balance, Entry, EntryKind, Service
+from credits.errors import MAX_SERVICES, ServiceLimitExceeded
+from credits.models import Balance, Entry, EntryKind
 from namespaces.models import Namespace
 
 
 @transaction.atomic
-def credits_charge(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
+def credits_charge(*, namespace: Namespace, service: str, amount: Decimal, purpose: Purpose) -> Entry:
     """Charge what was used; also beyond the quota, as it has been used. Idempotent by the purpose's key.
 
     Raises Conflict where the key charged another amount, or no column holds the sum; ValueError for what is no amount.
@@ -50,7 +51,7 @@ def _same_amount(entry: Entry, amount: Decimal) -> Entry:
 
 
 @transaction.atomic
-def credits_refund(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
+def credits_refund(*, namespace: Namespace, service: str, amount: Decimal, purpose: Purpose) -> Entry:
     """Give credits back that were charged since the last reset. Idempotent by key.
 
     Raises Conflict where more would be given back than is used, or the key refunded another amount; ValueError for what
@@ -85,7 +86,7 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
 def quota_set(
     *,
     namespace: Namespace,
-    service: Service,
+    service: str,
     limit: Decimal,
     overdraft: Decimal,
     action: str,
@@ -93,8 +94,9 @@ def quota_set(
 ) -> Balance:
     """Set a quota and re-arm its thresholds; what is used stays, and a threshold that it passes fires with the next
     charge. Lifts a suspension by this quota where it has room now, and suspends where it has none. Raises RateLimited
-    where that was announced very often in the last minute.
+    where that was announced very often in the last minute, ServiceLimitExceeded.
     """
+    _require_few_services(namespace, service)
     balance = balance_lock(namespace, service)
     balance.quota_limit, balance.overdraft, balance.on_overdraft_action = limit, overdraft, action
     balance.notification_thresholds = sorted(set(thresholds))
@@ -104,8 +106,15 @@ def quota_set(
     return balance
 
 
+def _require_few_services(namespace: Namespace, service: str) -> None:
+    """Without a lock: requests at once may make some more. Raises ServiceLimitExceeded."""
+    known = set(Balance.objects.filter(namespace_id=namespace.pk).values_list("service", flat=True))
+    if service not in known and len(known) >= MAX_SERVICES:
+        raise ServiceLimitExceeded(details={"current": len(known), "max": MAX_SERVICES})
+
+
 @transaction.atomic
-def quota_raise(*, namespace: Namespace, service: Service, limit: Decimal) -> Balance:
+def quota_raise(*, namespace: Namespace, service: str, limit: Decimal) -> Balance:
     """As `quota_set` with a higher limit; the other columns stay. Raises InvalidState where there is no quota, or it
     is not lower than `limit`."""
     balance = balance_lock(namespace, service)
@@ -124,12 +133,15 @@ def quota_raise(*, namespace: Namespace, service: Service, limit: Decimal) -> Ba
 
 
 @transaction.atomic
-def quota_reset(*, namespace: Namespace, service: Service, actor: str) -> Balance:
+def quota_reset(*, namespace: Namespace, service: str, actor: str, quota_required: bool = False) -> Balance:
     """Return what is used to zero, with an entry, and re-arm the thresholds. Lifts a suspension by this quota.
 
-    What is held stays held. Idempotent: with nothing used no entry is written.
+    What is held stays held. Idempotent: with nothing used no entry is written. With `quota_required` it raises NotFound
+    where none is set; nothing has changed then.
     """
     balance = balance_lock(namespace, service)
+    if quota_required and balance.quota_limit is None:
+        raise NotFound(f"There is no quota for {service}.")
     rearmed = {"last_threshold_fired": None, "depleted_fired": False}
     if balance.used:
         _write_entry(balance, EntryKind.RESET, -balance.used, Purpose(description=f"Reset by {actor}."), **rearmed)

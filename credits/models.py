@@ -17,6 +17,7 @@ from django.utils import timezone
 from credits.amounts import CreditsField
 
 MAX_PRICE = Decimal(1_000_000)
+SERVICE_LENGTH = 64
 
 
 class Unit(models.TextChoices):
@@ -33,7 +34,7 @@ class Unit(models.TextChoices):
 
 
 class Service(models.TextChoices):
-    """What a balance is for."""
+    """What the platform charges. Quotas and defaults may also be for other names, which are their owner's."""
 
     SANDBOX = "sandbox", "workspaces and sandboxes"
     DEPLOYMENT = "deployment", "pages"
@@ -89,7 +90,7 @@ class Balance(models.Model):
 
     account_id = models.CharField(max_length=24, db_index=True)
     namespace_id = models.CharField(max_length=24)
-    service = models.CharField(max_length=16, choices=Service.choices)
+    service = models.CharField(max_length=SERVICE_LENGTH, choices=Service.choices)
     used = CreditsField(default=Decimal(0))
     held = CreditsField(default=Decimal(0))
     quota_limit = CreditsField(null=True)
@@ -208,7 +209,7 @@ class QuotaDefault(models.Model):
     """The quota that each namespace of an account gets for a service when it first spends there, if `auto_apply`."""
 
     account_id = models.CharField(max_length=24)
-    service = models.CharField(max_length=16, choices=Service.choices)
+    service = models.CharField(max_length=SERVICE_LENGTH, choices=Service.choices)
     quota_limit = CreditsField()
     overdraft = CreditsField(default=Decimal(0))
     on_overdraft_action = models.CharField(

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from accounts.actors import Actor
 from common.compiled_query import CompiledQuery
-from credits.models import Balance, Entry, Service, Spending
+from credits.models import Balance, Entry, Spending
 from namespaces.models import Namespace
 from namespaces.selectors import visible_namespaces
 
@@ -93,7 +93,7 @@ def recent_entries(namespace: Namespace) -> list[Entry]:
     return sorted(found, key=lambda row: row.pk, reverse=True)[:RECENT_ENTRIES]
 
 
-def balance_for(namespace_id: str, service: Service) -> Balance | None:
+def balance_for(namespace_id: str, service: str) -> Balance | None:
     """The balance of a service; None where nothing was spent and no quota was set."""
     row = _BALANCE.first_row([namespace_id, service])
     return None if row is None else Balance.from_db(DEFAULT_DB_ALIAS, _COLUMNS, row)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
 from rest_framework import serializers as s
 
-from common.fields import BoundedList, StrictBoolean, StrictChar, StrictDecimal, StrictFloat
+from common.fields import BoundedList, StrictBoolean, StrictChar, StrictDecimal, StrictFloat, StrictRegex
 from common.openapi import Success
 from common.serializers import Amount, ResponseSerializer, Timestamp
 from credits.defaults import THRESHOLDS
-from credits.models import Balance, Entry, OverdraftAction, QuotaDefault, Service
+from credits.models import SERVICE_LENGTH, Balance, Entry, OverdraftAction, QuotaDefault, Service
 from namespaces.models import Status
 
+SERVICE = re.compile(r"^[a-z0-9_-]{1,64}\Z")
 MAX_LIMIT = Decimal(10_000_000)
 MAX_DAYS = 90
 
@@ -25,9 +27,19 @@ class AmountField(StrictDecimal):
         super().__init__(max_digits=16, decimal_places=8, min_value=Decimal(0), max_value=MAX_LIMIT, **kwargs)
 
 
+class ServiceName(StrictRegex):
+    """Any name; the platform charges those of `Service`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        text = (
+            f"The platform charges {', '.join(f'`{each}`' for each in Service.values)}; other names are the caller's."
+        )
+        super().__init__(SERVICE, max_length=SERVICE_LENGTH, trim_whitespace=False, help_text=text, **kwargs)
+
+
 class QuotaNameRequest(s.Serializer):
     namespace = StrictChar(max_length=128, help_text="The slug.")
-    service = s.ChoiceField(choices=Service.choices)
+    service = ServiceName()
 
 
 class QuotaFields(s.Serializer):
@@ -54,7 +66,7 @@ class SetQuotaRequest(QuotaNameRequest, QuotaFields):
 
 class QuotaRecord(ResponseSerializer):
     namespace = s.CharField()
-    service = s.ChoiceField(choices=Service.choices)
+    service = s.CharField()
     quota_limit = Amount(allow_null=True, help_text="Null: nothing is refused.")
     quota_used = Amount()
     overdraft = Amount()
@@ -83,7 +95,7 @@ class NamespaceQuotaResponse(Success):
 
 class DefaultNameRequest(s.Serializer):
     level = s.ChoiceField(choices=["namespace"])
-    service = s.ChoiceField(choices=Service.choices)
+    service = ServiceName()
 
 
 class LevelQuery(s.Serializer):
@@ -91,13 +103,13 @@ class LevelQuery(s.Serializer):
 
 
 class SetDefaultRequest(LevelQuery, QuotaFields):
-    service = s.ChoiceField(choices=Service.choices)
+    service = ServiceName()
     autoApply = StrictBoolean(default=True)
 
 
 class QuotaDefaultObject(ResponseSerializer):
     level = s.ChoiceField(choices=["namespace"])
-    service = s.ChoiceField(choices=Service.choices)
+    service = s.CharField()
     quota_limit = Amount()
     overdraft = Amount()
     on_overdraft_action = s.ChoiceField(choices=OverdraftAction.choices)
@@ -136,7 +148,7 @@ class CreditTotals(ResponseSerializer):
 
 
 class ServiceCredits(ResponseSerializer):
-    service = s.ChoiceField(choices=Service.choices)
+    service = s.CharField()
     credits = Amount()
     requests = s.IntegerField()
     percent = s.FloatField(help_text="Of all credits in the range.")
@@ -150,7 +162,7 @@ class DayCredits(ResponseSerializer):
 class CreditTransaction(ResponseSerializer):
     id = s.IntegerField()
     at = Timestamp(source="created_at")
-    service = s.ChoiceField(choices=Service.choices)
+    service = s.CharField()
     amount = Amount()
     balance_after = Amount()
     type = s.CharField(source="kind")
@@ -176,19 +188,19 @@ class NamespaceCreditsResponse(Success):
 
 
 class UsageQuery(DetailQuery):
-    service = s.ChoiceField(choices=Service.choices, required=False)
+    service = ServiceName(required=False)
     days = s.IntegerField(min_value=1, max_value=366, default=30)
 
 
 class NamespaceUsageItem(ResponseSerializer):
     date = s.CharField()
-    service = s.ChoiceField(choices=Service.choices)
+    service = s.CharField()
     total_requests = s.IntegerField()
     total_credits = Amount()
 
 
 class NamespaceUsageSummary(ResponseSerializer):
-    service = s.ChoiceField(choices=Service.choices)
+    service = s.CharField()
     total_requests = s.IntegerField()
     total_credits = Amount()
 

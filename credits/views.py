@@ -19,13 +19,14 @@ from common.responses import respond
 from credits import defaults, ledger, selectors
 from credits import serializers as bodies
 from credits.amounts import as_number
-from credits.models import Balance, QuotaDefault, Service, Spending
+from credits.models import Balance, QuotaDefault, Spending
 from namespaces.models import Namespace
 from namespaces.selectors import get_namespace
 
 WRITERS = frozenset({Scope.ACCOUNT, Scope.BILLING})
 READERS = WRITERS | {Scope.NAMESPACE}
 
+MANY_SERVICES = {409: "`service_limit_exceeded`: there are quotas of 100 services"}
 NO_DEFAULT = {404: "`not_found`: the service has no default"}
 
 
@@ -49,14 +50,16 @@ class CreditsViewSet(GenericViewSet):
     serializer_class = bodies.NamespaceQuotas
     pagination_class = QuotaPagination
 
-    @extend_schema(request=bodies.SetQuotaRequest, responses=bodies.NamespaceQuotaResponse)
+    @extend_schema(
+        request=bodies.SetQuotaRequest, responses={200: bodies.NamespaceQuotaResponse, **refused(MANY_SERVICES)}
+    )
     def set_quota(self, request: ApiRequest) -> Response:
         """Set the quota of a namespace for a service, and re-arm its thresholds. What is used stays."""
         data = validated(bodies.SetQuotaRequest, request)
         namespace = get_namespace(request.user, data["namespace"])
         balance = ledger.quota_set(
             namespace=namespace,
-            service=Service(data["service"]),
+            service=data["service"],
             limit=data["quotaLimit"],
             overdraft=data["overdraft"],
             action=data["onOverdraftAction"],
@@ -64,12 +67,20 @@ class CreditsViewSet(GenericViewSet):
         )
         return respond(bodies.NamespaceQuotaResponse, data=bodies.quota_record(balance, namespace.slug))
 
-    @extend_schema(request=bodies.QuotaNameRequest, responses=bodies.NamespaceQuotaResponse)
+    @extend_schema(
+        request=bodies.QuotaNameRequest,
+        responses={
+            200: bodies.NamespaceQuotaResponse,
+            **refused({404: "`not_found`: there is no such namespace, or it has no quota for the service"}),
+        },
+    )
     def reset_quota(self, request: ApiRequest) -> Response:
         """Return what is used to zero and re-arm the thresholds. Idempotent."""
         data = validated(bodies.QuotaNameRequest, request)
-        namespace, service = get_namespace(request.user, data["namespace"]), Service(data["service"])
-        balance = ledger.quota_reset(namespace=namespace, service=service, actor=request.user.label)
+        namespace, service = get_namespace(request.user, data["namespace"]), data["service"]
+        balance = ledger.quota_reset(
+            namespace=namespace, service=service, actor=request.user.label, quota_required=True
+        )
         return respond(bodies.NamespaceQuotaResponse, data=bodies.quota_record(balance, namespace.slug))
 
     @extend_schema(parameters=[bodies.ListQuotasQuery])
@@ -150,7 +161,9 @@ class QuotaDefaultViewSet(ViewSet):
 
     scopes = WRITERS
 
-    @extend_schema(request=bodies.SetDefaultRequest, responses={200: bodies.QuotaDefaultResponse})
+    @extend_schema(
+        request=bodies.SetDefaultRequest, responses={200: bodies.QuotaDefaultResponse, **refused(MANY_SERVICES)}
+    )
     def create(self, request: ApiRequest) -> Response:
         """Set the default of a service, with the overdraft, action and thresholds of the quotas that are made from it.
 
@@ -159,7 +172,7 @@ class QuotaDefaultViewSet(ViewSet):
         data = validated(bodies.SetDefaultRequest, request)
         found = defaults.default_set(
             account=request.user.account,
-            service=Service(data["service"]),
+            service=data["service"],
             limit=data["quotaLimit"],
             overdraft=data["overdraft"],
             action=data["onOverdraftAction"],
@@ -175,9 +188,7 @@ class QuotaDefaultViewSet(ViewSet):
     def retrieve(self, request: ApiRequest) -> Response:
         """The default of one service."""
         query = validated_query(bodies.DefaultNameRequest, request)
-        return respond(
-            bodies.QuotaDefaultResponse, data=defaults.default_get(request.user.account, Service(query["service"]))
-        )
+        return respond(bodies.QuotaDefaultResponse, data=defaults.default_get(request.user.account, query["service"]))
 
     @extend_schema(parameters=[bodies.LevelQuery], responses=bodies.QuotaDefaultListResponse)
     def list_all(self, request: ApiRequest) -> Response:
@@ -197,7 +208,7 @@ class QuotaDefaultViewSet(ViewSet):
     def destroy(self, request: ApiRequest) -> Response:
         """Delete the default that the body or the query names. Quotas that were made from it stay."""
         data = _named_default(request)
-        defaults.default_delete(account=request.user.account, service=Service(data["service"]))
+        defaults.default_delete(account=request.user.account, service=data["service"])
         return respond(MessageResponse, message="The default quota was deleted.")
 
     @extend_schema(
@@ -207,7 +218,7 @@ class QuotaDefaultViewSet(ViewSet):
     def toggle_auto_apply(self, request: ApiRequest) -> Response:
         """Switch whether namespaces without a quota get it."""
         data = validated(bodies.DefaultNameRequest, request)
-        found = defaults.default_toggle(account=request.user.account, service=Service(data["service"]))
+        found = defaults.default_toggle(account=request.user.account, service=data["service"])
         return respond(bodies.QuotaDefaultResponse, data=found)
 
 

@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Account
-from common.ids import new_id
+from common.ids import new_id, random_number
 from common.secrets_at_rest import EncryptedJSONField
 from workspaces.models import Workspace
 
@@ -86,9 +86,10 @@ class Device(models.Model):
     """Where notifications of an account go: one row for each `device_id` that the account's apps chose.
 
     `address` is the registration token of FCM, or the endpoint and keys of a Web Push subscription. `address_hash`
-    names it in guards: a device that was registered again has another one.
+    names it in guards: a device that was registered again has another one. Its owner knows it by `public_id`, too.
     """
 
+    public_id = models.BigIntegerField(unique=True, default=random_number, editable=False)
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="devices")
     device_id = models.CharField(max_length=128)
     platform = models.CharField(max_length=16, choices=DevicePlatform.choices)

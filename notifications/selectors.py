@@ -27,8 +27,7 @@ def visible_tokens(actor: Actor, workspace_id: str = "") -> QuerySet[SendToken]:
 
 def get_token(actor: Actor, token_id: str) -> SendToken:
     """Raises NotFound, also for what is no number."""
-    number = int(token_id) if token_id.isascii() and token_id.isdecimal() and len(token_id) <= MOST_DIGITS else 0
-    found = visible_tokens(actor).filter(pk=number).first()
+    found = visible_tokens(actor).filter(pk=_number(token_id)).first()
     if found is None:
         raise NotFound(NO_TOKEN)
     return found
@@ -40,8 +39,15 @@ def visible_devices(actor: Actor) -> QuerySet[Device]:
 
 
 def get_device(actor: Actor, device_id: str) -> Device:
-    """Raises NotFound."""
-    found = visible_devices(actor).filter(device_id=device_id).first() if "\0" not in device_id else None
+    """The device that its app named so, else the one with this number as its id. Raises NotFound."""
+    known, found = visible_devices(actor), None
+    if "\0" not in device_id:
+        found = known.filter(device_id=device_id).first() or known.filter(public_id=_number(device_id)).first()
     if found is None:
         raise NotFound("There is no such device.")
     return found
+
+
+def _number(text: str) -> int:
+    """0, which no row has, for what is no number."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else 0

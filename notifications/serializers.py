@@ -97,6 +97,7 @@ class RegisterDeviceRequest(s.Serializer):
 class DeviceObject(ResponseSerializer):
     """Never its address: neither the token nor the endpoint."""
 
+    id = s.IntegerField(source="public_id", help_text="A random number of at most 53 bits.")
     device_id = s.CharField()
     platform = s.ChoiceField(choices=DevicePlatform.choices)
     provider = s.ChoiceField(choices=Provider.choices, help_text="Who delivers to it.")

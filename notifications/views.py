@@ -130,7 +130,10 @@ class DeviceViewSet(GenericViewSet):
 
     @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, device_id: str) -> Response:
-        """Remove a device."""
+        """Remove a device, by its `device_id` or its `id`.
+
+        If the `device_id` of one device is the `id` of another one, the first is meant.
+        """
         devices.device_delete(device=selectors.get_device(request.user, device_id), **_by(request))
         return ok(message="The device was removed.")
 

@@ -49,6 +49,16 @@ class CreatePageRequest(s.Serializer):
     domain = PageDomain(required=False, help_text="One of the domains of this installation; default: its first.")
 
 
+class CheckSlugRequest(s.Serializer):
+    slug = PageSlug(help_text=_SLUG)
+    domain = PageDomain(required=False, help_text="One of the domains of this installation; default: its first.")
+
+
+class CheckSlugResponse(Success):
+    available = s.BooleanField(help_text="Nothing is reserved: another page may take it first.")
+    url = s.CharField(help_text="The address that a page with this slug has, or would have.")
+
+
 class DeployPageRequest(s.Serializer):
     workspace_id = StrictChar(max_length=128, required=False, help_text="Default: that of the live release.")
     path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the live release.")

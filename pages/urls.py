@@ -1,11 +1,12 @@
 from django.urls import path
 
 from pages.domain_views import PageDomainViewSet
-from pages.views import PageViewSet
+from pages.views import PageViewSet, SlugViewSet
 
 page = PageViewSet.as_view
 domain = PageDomainViewSet.as_view
 urlpatterns = [
+    path("domain/check-slug", SlugViewSet.as_view({"post": "check"})),
     path("pages", page({"get": "list", "post": "create"})),
     path("pages/<slug:page>", page({"get": "retrieve", "put": "update", "delete": "destroy"})),
     path("pages/<slug:page>/deploy", page({"post": "deploy"})),

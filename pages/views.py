@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -14,8 +15,10 @@ from common.openapi import MessageResponse, refused
 from common.request_origin import request_origin
 from common.requests import validated
 from common.responses import respond
+from edge.page_address import default_domain, page_url
 from pages import publication, selectors, serializers, services
 from pages.deploys import requests
+from pages.deploys.creations import slug_available
 from pages.models import Page
 from workspaces.files.paths import checked_path
 from workspaces.requested import requested_workspace
@@ -143,6 +146,25 @@ class PageViewSet(ViewSet):
         found = selectors.get_page(request.user, page)
         number = validated(serializers.RollbackRequest, request)["release"]
         return _changed(services.page_rollback(page=found, number=number, **_by(request)))
+
+
+class SlugViewSet(ViewSet):
+    """Slugs of pages; account or namespace scope."""
+
+    scopes = NAMESPACE_SCOPES
+
+    @extend_schema(request=serializers.CheckSlugRequest, responses=serializers.CheckSlugResponse)
+    def check(self, request: ApiRequest) -> Response:
+        """Whether a page may take a slug, which belongs to one page, whatever its domain. A slug that no page may have
+        is refused.
+        """
+        data = validated(serializers.CheckSlugRequest, request)
+        domain = data.get("domain") or default_domain(settings.ENV.pages_url)
+        return respond(
+            serializers.CheckSlugResponse,
+            available=slug_available(request.user.account, data["slug"]),
+            url=page_url(settings.ENV.pages_url, domain, data["slug"]),
+        )
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class PublicPortObject(ResponseSerializer):
     hash = s.CharField()
     domain = s.CharField()
     label = s.CharField()  # type: ignore[assignment]  # the specification's name
+    slug = s.CharField()
     url = s.CharField()
 
     def read_domain(self, port: PublicPort) -> str:

@@ -22,7 +22,7 @@ from workspaces.resources.views import ResourcesViewSet
 from workspaces.ssh.views import SshViewSet
 from workspaces.streams.views import StreamsViewSet
 from workspaces.usage.views import AllUsageViewSet, UsageViewSet
-from workspaces.workload_changes.views import WorkloadsViewSet
+from workspaces.workload_changes.views import WorkloadStatsViewSet, WorkloadsViewSet
 
 
 class Identifier:
@@ -82,7 +82,7 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/overlay/resize", resources({"put": "resize_overlay"})),
     path("workspace/<ws:workspace_id>/network", network({"get": "retrieve", "put": "update", "patch": "update"})),
     path("workspace/<ws:workspace_id>/public-access", public({"get": "list", "post": "create"})),
-    path("workspace/<ws:workspace_id>/public-access/<int:port>", public({"delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/public-access/<int:port>", public({"patch": "update", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/domain", domain({"get": "retrieve", "post": "create", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/domain/check", domain({"post": "check"})),
     path("workspace/<ws:workspace_id>/domain/ssl/renew", domain({"post": "renew"})),
@@ -98,10 +98,22 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/ssh/enable", ssh({"post": "enable"})),
     path("workspace/<ws:workspace_id>/ssh/disable", ssh({"post": "disable"})),
     path("workspace/<ws:workspace_id>/ssh/key", ssh({"post": "key"})),
-    path("workspace/<ws:workspace_id>/workloads", workloads({"get": "list", "post": "create"})),
+    path(
+        "workspace/<ws:workspace_id>/workloads",
+        workloads({"get": "list", "post": "create", "delete": "destroy_all"}),
+    ),
     path(
         "workspace/<ws:workspace_id>/workloads/<str:workload_id>",
-        workloads({"get": "retrieve", "patch": "update", "delete": "destroy"}),
+        workloads({"get": "retrieve", "put": "update", "patch": "update", "delete": "destroy"}),
+    ),
+    path("workspace/<ws:workspace_id>/workloads/stats/stream", StreamsViewSet.as_view({"get": "workload_stats"})),
+    path(
+        "workspace/<ws:workspace_id>/workloads/<str:workload_id>/stats",
+        WorkloadStatsViewSet.as_view({"get": "retrieve"}),
+    ),
+    path(
+        "workspace/<ws:workspace_id>/workloads/<str:workload_id>/logs/stream",
+        StreamsViewSet.as_view({"get": "workload_logs"}),
     ),
     path("workspace/<ws:workspace_id>/workloads/<str:workload_id>/status", workloads({"get": "status"})),
     path("workspace/<ws:workspace_id>/workloads/<str:workload_id>/logs", LogsViewSet.as_view({"get": "of_workload"})),

@@ -12,8 +12,10 @@ from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from accounts.models import Account
 from pages.models import Page, PageDeploy
 from pages.services import page_discard
+from pages.slugs import is_taken
 from pages.states import DeployState
 
 BATCH = 100
@@ -32,6 +34,11 @@ def failed_creations() -> QuerySet[Page]:
     others = PageDeploy.objects.filter(page=OuterRef("page")).exclude(pk=OuterRef("pk"))
     failed = PageDeploy.objects.filter(ended, waited_for, ~Exists(others), state=DeployState.FAILED, page__release=None)
     return Page.objects.filter(pk__in=failed.values("page"))
+
+
+def slug_available(account: Account, slug: str) -> bool:
+    """Whether a page of the account could have it: also that of a creation that failed, which the next one replaces."""
+    return not is_taken(slug) or failed_creations().filter(account=account, slug=slug).exists()
 
 
 def failed_creations_discard() -> int:

@@ -15,7 +15,7 @@ from common.request_origin import NO_ORIGIN, RequestOrigin
 from credits.enforcement import require_credits
 from credits.models import Service
 from credits.refusals import refusals_announced
-from edge.page_address import page_addresses
+from edge.page_address import default_domain
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
 from pages import errors, payments, slugs
@@ -75,7 +75,7 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
         namespace=namespace,
         name=name,
         slug=new.slug or slugs.free_slug(name),
-        domain=new.domain or next(iter(page_addresses(settings.ENV.pages_url))),
+        domain=new.domain or default_domain(settings.ENV.pages_url),
         source_workspace_id=new.workspace.pk,
         exported_path=new.path,
     )

@@ -18,6 +18,10 @@ class StrictChar(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class StrictRegex(StrictChar, serializers.RegexField):
+    """Text of one form."""
+
+
 class StrictBoolean(serializers.BooleanField):
     def to_internal_value(self, data: Any) -> bool:
         if not isinstance(data, bool):

@@ -26,6 +26,11 @@ def _time_text(milliseconds: int) -> str:
     return "".join(_ALPHABET[(milliseconds >> (5 * i)) & 31] for i in reversed(range(_TIME_CHARS)))
 
 
+def random_number() -> int:
+    """A random id that is a number: of 53 bits, which every reader of JSON holds exactly."""
+    return secrets.randbelow((1 << 53) - 1) + 1
+
+
 def random_suffix(length: int) -> str:
     """Random lowercase base32 characters, for slugs that are taken. Each is 5 bits of a byte."""
     return "".join(_ALPHABET[byte & 31] for byte in secrets.token_bytes(length))

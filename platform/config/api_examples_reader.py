@@ -32,7 +32,7 @@ SHOWN_IDS = {
     "api_key_id": "key_3ocecy2d2go623lj",
     "token_id": "snd_3ocecy2d2go623lj",
     "device_id": "phone-1",
-    "webhook_id": "whk_3ocecy2d2go623lj",
+    "webhook_id": "5137209846021377",
     "delivery_id": "dlv_3ocecy2d2go623lj",
     "workload_id": "web",
     "stdin_key": "my-tar-of-today-0001",

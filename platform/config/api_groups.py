@@ -51,7 +51,7 @@ GROUPS = [
     Group("Sandbox: search", "By the token of the sandbox, also at its own address.", rf"{_S}/search(/.*)?"),
     Group("Sandbox: git", "By the token of the sandbox, also at its own address.", rf"{_S}/git/.*"),
     Group("Sandbox: terminal", "By the token of the sandbox, also at its own address.", rf"{_S}/terminal"),
-    Group("Pages", "Static sites, their releases and domains.", r"/pages(/.*)?"),
+    Group("Pages", "Static sites, their releases and domains.", r"/pages(/.*)?|/domain/check-slug"),
     Group("Notifications", "Send tokens, devices, and sending.", r"/notifications(/.*)?"),
     Group("Namespaces", "Namespaces with their limits, activity and use.", r"/namespaces(/.*)?"),
     Group("Credit quotas", "Quotas of namespaces by service, and defaults.", r"/credits(/.*)?"),

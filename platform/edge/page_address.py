@@ -52,6 +52,11 @@ def page_addresses(templates: tuple[str, ...]) -> dict[str, PageAddress]:
     return by_domain
 
 
+def default_domain(templates: tuple[str, ...]) -> str:
+    """That of pages which name none."""
+    return next(iter(page_addresses(templates)))
+
+
 def page_url(templates: tuple[str, ...], domain: str, slug: str) -> str:
     """The address of a page; also in a domain that is no setting any more."""
     address = page_addresses(templates).get(domain)

@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Account
-from common.ids import new_id
+from common.ids import new_id, random_number
 from common.secrets_at_rest import EncryptedJSONField
 
 
@@ -47,13 +47,14 @@ class DeliveryStatus(models.TextChoices):
 
 
 class Subscription(models.Model):
-    """A webhook: where events are sent, which ones, and the secret that signs them.
+    """A webhook: where events are sent, which ones, and the secret that signs them. Its owner knows it by `public_id`.
 
     `namespace_id`, `namespace_slug`: empty for the events of the whole account. `events`: names, or `["*"]` for all.
     `url`, which may carry a token in its path or query, is encrypted; `host` is what staff see of it.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_subscription_id, editable=False)
+    public_id = models.BigIntegerField(unique=True, default=random_number, editable=False)
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="webhooks")
     namespace_id = models.CharField(max_length=24, blank=True, db_index=True)
     namespace_slug = models.CharField(max_length=128, blank=True)

@@ -12,22 +12,24 @@ from webhooks.models import Delivery, Subscription
 from webhooks.subscriptions import listed_subscriptions
 
 
-def visible_subscriptions(actor: Actor) -> QuerySet[Subscription]:
-    """Newest first."""
+def visible_subscriptions(actor: Actor, namespace: ScopeBinding | None = None) -> QuerySet[Subscription]:
+    """Newest first; with a namespace, only those of it."""
     found = listed_subscriptions().filter(account=actor.account).order_by("-created_at", "-pk")
-    return found.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else found
+    if actor.scope is Scope.NAMESPACE:
+        found = found.filter(namespace_id=actor.namespace_id)
+    return found.filter(namespace_id=namespace.namespace_id) if namespace is not None else found
 
 
-def get_subscription(actor: Actor, subscription_id: str) -> Subscription:
+def get_subscription(actor: Actor, public_id: int) -> Subscription:
     """Raises NotFound."""
-    found = visible_subscriptions(actor).filter(pk=subscription_id).first()
+    found = visible_subscriptions(actor).filter(public_id=public_id).first()
     if found is None:
         raise NotFound("There is no such webhook.")
     return found
 
 
-def namespace_for_create(actor: Actor, slug: str | None) -> ScopeBinding | None:
-    """The namespace of a new webhook: the one named, or that of the credential; None: of the whole account.
+def requested_namespace(actor: Actor, slug: str | None) -> ScopeBinding | None:
+    """The namespace that a request is about: the one named, or that of the credential; None: the whole account.
 
     Raises NotFound, Forbidden (the credential is bound to another).
     """

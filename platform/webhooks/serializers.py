@@ -12,14 +12,14 @@ from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from webhooks.events import CATALOGUE, EVERY_EVENT
 from webhooks.models import Delivery, DeliveryStatus, DisabledReason
-from webhooks.signatures import signing_key
+from webhooks.signing_secrets import PREFIX
 from webhooks.targets import url_problem
 
 MAX_URL = 2048
 GRACE_SECONDS, MAX_GRACE_SECONDS = 86_400, 604_800
 _SECRET = re.compile(r"[!-~]+")
-# 128 bits, if they are random. Who gets one event can try shorter ones until its signature fits.
-LEAST_KEY_BYTES = 16
+# Who gets one event can try secrets until its signature fits: those that the platform makes are much longer.
+LEAST_SECRET = 8
 
 
 class EventNames(BoundedList):
@@ -62,20 +62,20 @@ class CreateWebhookRequest(UpdateWebhookRequest):
         max_length=128, required=False, help_text="The slug: events of this namespace only. Default: of all."
     )
     secret = StrictChar(
-        min_length=LEAST_KEY_BYTES,
+        min_length=LEAST_SECRET,
         max_length=255,
         # A space at an end would be left out here, and not by the receiver.
         trim_whitespace=False,
         required=False,
-        help_text=f"Visible ASCII characters: {LEAST_KEY_BYTES} at least, or `whsec_` and as many bytes in base64. "
+        help_text=f"Visible ASCII characters: {LEAST_SECRET} at least, without counting a `{PREFIX}` before them. "
         "Default: `whsec_` and 256 random bits in base64.",
     )
 
     def validate_secret(self, value: str) -> str:
         if not _SECRET.fullmatch(value):
             raise s.ValidationError("Visible ASCII characters only.")
-        if len(signing_key(value)) < LEAST_KEY_BYTES:
-            raise s.ValidationError(f"Ensure that `whsec_` is followed by {LEAST_KEY_BYTES} bytes or more in base64.")
+        if len(value.removeprefix(PREFIX)) < LEAST_SECRET:
+            raise s.ValidationError(f"Ensure that `{PREFIX}` is followed by {LEAST_SECRET} characters or more.")
         return value
 
 
@@ -93,12 +93,16 @@ class RedeliverWebhookRequest(s.Serializer):
     status = s.ChoiceField(choices=[DeliveryStatus.FAILED.value], default=DeliveryStatus.FAILED.value)
 
 
+class ListWebhooksQuery(s.Serializer):
+    namespace = StrictChar(max_length=128, required=False, help_text="The slug: only the webhooks of this namespace.")
+
+
 class ListDeliveriesQuery(s.Serializer):
     status = s.ChoiceField(choices=DeliveryStatus.choices, required=False)
 
 
 class WebhookObject(ResponseSerializer):
-    id = s.CharField()
+    id = s.IntegerField(source="public_id", help_text="A random number of at most 53 bits.")
     url = s.CharField()
     events = s.ListField(child=s.CharField())
     active = s.BooleanField()

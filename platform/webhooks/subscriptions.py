@@ -143,7 +143,7 @@ def subscription_test(*, subscription: Subscription) -> Delivery:
     stored = locked_subscription(subscription)
     if not stored.active:
         raise Conflict("The webhook is switched off; switch it on first.")
-    return event_send_to(stored, TEST_EVENT, {"webhook_id": stored.pk})
+    return event_send_to(stored, TEST_EVENT, {"webhook_id": stored.public_id})
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@ from django.urls import path
 
 from webhooks.views import WebhookDeliveryViewSet, WebhookViewSet
 
-ONE = "webhooks/<slug:webhook_id>"
+ONE = "webhooks/<int:webhook_id>"
 urlpatterns = [
     path("webhooks", WebhookViewSet.as_view({"get": "list", "post": "create"})),
     path("webhooks/events", WebhookViewSet.as_view({"get": "events"})),

@@ -54,10 +54,15 @@ class WebhookViewSet(ViewSet):
     def get_throttles(self) -> list[BaseThrottle]:
         return _throttles_of(self.action)
 
-    @extend_schema(responses=bodies.WebhookListResponse)
+    @extend_schema(
+        parameters=[bodies.ListWebhooksQuery],
+        responses={200: bodies.WebhookListResponse, **refused({404: "`not_found`: there is no such namespace"})},
+    )
     def list(self, request: ApiRequest) -> Response:
         """The webhooks that the credential reaches, newest first; at most ten."""
-        return respond(bodies.WebhookListResponse, webhooks=selectors.visible_subscriptions(request.user))
+        slug = validated_query(bodies.ListWebhooksQuery, request).get("namespace")
+        namespace = selectors.requested_namespace(request.user, slug)
+        return respond(bodies.WebhookListResponse, webhooks=selectors.visible_subscriptions(request.user, namespace))
 
     @extend_schema(
         request=bodies.CreateWebhookRequest,
@@ -71,7 +76,7 @@ class WebhookViewSet(ViewSet):
         """
         data = validated(bodies.CreateWebhookRequest, request)
         WriteThrottle().allow_request(request, self)
-        namespace = selectors.namespace_for_create(request.user, data.pop("namespace", None))
+        namespace = selectors.requested_namespace(request.user, data.pop("namespace", None))
         made = subscriptions.subscription_create(
             account=request.user.account,
             new=subscriptions.NewSubscription(namespace=namespace, **data),
@@ -85,7 +90,7 @@ class WebhookViewSet(ViewSet):
         return respond(bodies.WebhookEventsResponse, events=[*CATALOGUE], descriptions=CATALOGUE)
 
     @extend_schema(request=bodies.UpdateWebhookRequest, responses=bodies.WebhookResponse)
-    def update(self, request: ApiRequest, webhook_id: str) -> Response:
+    def update(self, request: ApiRequest, webhook_id: int) -> Response:
         """Change the given fields. Switched off, a webhook gets nothing, and pending deliveries become `disabled`."""
         found = selectors.get_subscription(request.user, webhook_id)
         changes = validated(bodies.UpdateWebhookRequest, request)
@@ -94,14 +99,14 @@ class WebhookViewSet(ViewSet):
         return respond(bodies.WebhookResponse, webhook=changed)
 
     @extend_schema(request=None, responses={200: MessageResponse})
-    def destroy(self, request: ApiRequest, webhook_id: str) -> Response:
+    def destroy(self, request: ApiRequest, webhook_id: int) -> Response:
         """Delete a webhook, with its deliveries. Nothing more is sent to it."""
         found = selectors.get_subscription(request.user, webhook_id)
         subscriptions.subscription_delete(subscription=found, **_by(request))
         return respond(MessageResponse, message="The webhook was deleted.")
 
     @extend_schema(request=None, responses={202: bodies.WebhookDeliveryResponse, **refused(OFF)})
-    def test(self, request: ApiRequest, webhook_id: str) -> Response:
+    def test(self, request: ApiRequest, webhook_id: int) -> Response:
         """Send the event `webhook.test` to this webhook alone. What comes of it is in its deliveries.
 
         At most 60 tests and redeliveries of an account in a minute.
@@ -111,7 +116,7 @@ class WebhookViewSet(ViewSet):
         return respond(bodies.WebhookDeliveryResponse, 202, delivery=delivery)
 
     @extend_schema(request=bodies.RotateWebhookRequest, responses=bodies.RotatedWebhookResponse)
-    def rotate(self, request: ApiRequest, webhook_id: str) -> Response:
+    def rotate(self, request: ApiRequest, webhook_id: int) -> Response:
         """Replace the secret. The former one signs as well until its grace ends; one before it no more."""
         found = selectors.get_subscription(request.user, webhook_id)
         seconds = validated(bodies.RotateWebhookRequest, request)["grace_seconds"]
@@ -120,7 +125,7 @@ class WebhookViewSet(ViewSet):
         return respond(bodies.RotatedWebhookResponse, webhook=rotated, secret=rotated.secret)
 
     @extend_schema(request=bodies.RedeliverWebhookRequest, responses={202: bodies.RedeliveredResponse, **refused(OFF)})
-    def redeliver(self, request: ApiRequest, webhook_id: str) -> Response:
+    def redeliver(self, request: ApiRequest, webhook_id: int) -> Response:
         """Send the failed deliveries of events since a time again, with the same event ids, the oldest first.
 
         At most 1,000 in one request; `count` says how many, and another request continues.
@@ -146,7 +151,7 @@ class WebhookDeliveryViewSet(GenericViewSet):
         return _throttles_of(self.action)
 
     @extend_schema(parameters=[bodies.ListDeliveriesQuery])
-    def list(self, request: ApiRequest, webhook_id: str) -> Response:
+    def list(self, request: ApiRequest, webhook_id: int) -> Response:
         """The deliveries of a webhook, newest first."""
         found = selectors.get_subscription(request.user, webhook_id)
         filters = validated_query(bodies.ListDeliveriesQuery, request)

@@ -132,7 +132,7 @@ class Ledger:
         self.sites: dict[str, Site] = {}  # by name
         self.gone: set[str] = set()
         self.names: dict[str, str] = {}  # every name that was asked for -> word of the account
-        self.webhooks: dict[str, str] = {}  # word -> id of the account's webhook
+        self.webhooks: dict[str, int] = {}  # word -> id of the account's webhook
         self.arrived: dict[str, Arrived] = {}
         self.acknowledged_events: set[str] = set()
         self.asked_facts: set[Fact] = set()

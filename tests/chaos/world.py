@@ -86,12 +86,12 @@ def _account(instance: TestInstance, name: str) -> dict[str, str]:
     return made
 
 
-def _webhook(instance: TestInstance, headers: dict[str, str], receivers: Receivers, word: str) -> str:
+def _webhook(instance: TestInstance, headers: dict[str, str], receivers: Receivers, word: str) -> int:
     body = {"url": receivers.url(word), "events": ["*"], "secret": receivers.secret(word)}
     url = f"{instance.settings.base_url}/webhooks"
     answer = httpx.post(url, headers=headers, json=body, timeout=30, trust_env=False)
     assert answer.status_code == 201, answer.text
-    made: str = answer.json()["webhook"]["id"]
+    made: int = answer.json()["webhook"]["id"]
     return made
 
 

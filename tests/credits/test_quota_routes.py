@@ -73,7 +73,7 @@ def test_thresholds_have_defaults_and_can_be_switched_off(api: Caller, given: An
         ({"quotaLimit": None}, "quotaLimit"),
         ({}, "quotaLimit"),
         ({"quotaLimit": 1, "overdraft": -0.1}, "overdraft"),
-        ({"quotaLimit": 1, "service": "other"}, "service"),
+        *(({"quotaLimit": 1, "service": name}, "service") for name in ("", "AI", "a b", "a\n", "a" * 65, "ä", 5, None)),
         ({"quotaLimit": 1, "namespace": 5}, "namespace"),
         ({"quotaLimit": 1, "onOverdraftAction": "explode"}, "onOverdraftAction"),
         ({"quotaLimit": 1, "notificationThresholds": [0]}, "notificationThresholds"),
@@ -118,7 +118,39 @@ def test_a_reset_returns_to_zero_and_rearms(api: Caller, default: Namespace) -> 
         assert (data["quota_used"], data["quota_limit"], data["last_threshold_fired"]) == (0, 10, None)
 
 
+def test_a_reset_without_a_quota_is_404(api: Caller, default: Namespace) -> None:
+    charge(default, "9")
+    for service in ("sandbox", "ai", "none"):
+        assert_error(api.post("/credits/reset-quota", NAMED | {"service": service}), 404, "not_found")
+    assert Balance.objects.get().used == 9
+
+
+@pytest.mark.parametrize("name", ["a", "my-own_service-2", "s" * 64])
+def test_quotas_and_defaults_take_any_name_of_a_service(api: Caller, default: Namespace, name: str) -> None:
+    named = {"service": name}
+    made = api.post("/credits/namespace-quota", NAMED | named | {"quotaLimit": 5}).json()["data"]
+    assert (made["service"], made["quota_limit"], made["quota_used"]) == (name, 5, 0)
+    assert api.post("/credits/reset-quota", NAMED | named).json()["data"] == made
+    assert api.get("/credits/namespaces/default").json()["data"]["quotas"] == [made]
+    assert api.get(f"/namespaces/default/usage?service={name}").json()["data"]["quotas"] == [made]
+    found = api.post("/credits/defaults", {"level": "namespace", "quotaLimit": 7, **named}).json()["data"]
+    assert api.get(f"/credits/defaults?level=namespace&service={name}").json()["data"] == found
+    assert api.post("/credits/defaults/toggle-auto-apply", {"level": "namespace", **named}).status_code == 200
+    assert api.delete(f"/credits/defaults?level=namespace&service={name}").status_code == 200
+
+
+def test_the_number_of_services_is_limited(api: Caller, default: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("ledger", "defaults"):
+        monkeypatch.setattr(f"credits.{module}.MAX_SERVICES", 2)
+    for path, body in (("namespace-quota", {"namespace": "default"}), ("defaults", {"level": "namespace"})):
+        sent = [api.post(f"/credits/{path}", {**body, "service": each, "quotaLimit": 1}) for each in "abcba"]
+        assert [answer.status_code for answer in sent] == [200, 200, 409, 200, 200]
+        assert_error(sent[2], 409, "service_limit_exceeded")
+        assert sent[2].json()["details"]["current"] == 2
+
+
 def test_a_reset_lifts_a_suspension_that_no_quota_explains(api: Caller, default: Namespace) -> None:
+    api.post("/credits/namespace-quota", {**NAMED, "quotaLimit": 10})
     Namespace.objects.filter(pk=default.pk).update(suspended_by_quota=True, status="suspended")
     assert api.post("/credits/reset-quota", {"namespace": "default", "service": "sandbox"}).status_code == 200
     default.refresh_from_db()

@@ -30,7 +30,7 @@ def test_a_phone_is_registered_listed_and_removed(api: Caller) -> None:
     answer = register(api)
     assert answer.status_code == 201
     made = answer.json()["device"]
-    assert set(made) == {"device_id", "platform", "provider", "created_at", "updated_at"}
+    assert set(made) == {"id", "device_id", "platform", "provider", "created_at", "updated_at"}
     assert (made["device_id"], made["platform"], made["provider"]) == ("phone-1", "android", "fcm")
     assert api.get("/notifications/devices").json()["devices"] == [made]
     assert api.delete("/notifications/devices/phone-1").json()["message"]
@@ -60,6 +60,20 @@ def test_an_address_belongs_to_one_device_of_an_account(api: Caller, stranger: C
     assert [row.device_id for row in Device.objects.filter(account=api.account)] == ["phone-2"]
     register(stranger)
     assert Device.objects.count() == 2
+
+
+def test_a_device_is_removed_by_its_number_or_its_name(api: Caller, stranger: Caller) -> None:
+    first, second = (register(api, device_id=name, fcm_token=name).json()["device"] for name in ("a", "b"))
+    assert 0 < first["id"] < 1 << 53
+    assert_error(stranger.delete(f"/notifications/devices/{first['id']}"), 404, "not_found")
+    # Its app may have chosen a number: who chose it means its own.
+    third = register(api, device_id=str(first["id"]), fcm_token="c").json()["device"]
+    assert register(api, device_id="a", fcm_token="another").json()["device"]["id"] == first["id"]
+    removed = [api.delete(f"/notifications/devices/{each}").status_code for each in (first["id"], first["id"], "b")]
+    assert removed == [200, 200, 200]
+    assert {third["id"], first["id"], second["id"]}.isdisjoint(Device.objects.values_list("public_id", flat=True))
+    for other in ("0", "9" * 40, second["id"]):
+        assert_error(api.delete(f"/notifications/devices/{other}"), 404, "not_found")
 
 
 def test_devices_of_others_are_not_there(api: Caller, stranger: Caller) -> None:

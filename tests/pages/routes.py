@@ -12,6 +12,7 @@ PAGE = "pages/{page}"
 ROUTES = [
     Route("GET", "pages", scopes=NAMESPACE_SCOPES),
     Route("POST", "pages", scopes=NAMESPACE_SCOPES, reads=True),
+    Route("POST", "domain/check-slug", scopes=NAMESPACE_SCOPES, reads=True),
     Route("GET", PAGE, scopes=NAMESPACE_SCOPES),
     Route("PUT", PAGE, scopes=NAMESPACE_SCOPES, reads=True),
     Route("DELETE", PAGE, scopes=NAMESPACE_SCOPES),

@@ -24,6 +24,7 @@ ROUTES = [
     Route("POST", f"{W}/redeliver", scopes=NAMESPACE_SCOPES, reads=True),
     Route("POST", f"{W}/rotate", scopes=NAMESPACE_SCOPES, reads=True),
 ]
+ADDRESSED_BY = {"webhook_id": "public_id"}
 
 
 def make_rows(owner: Caller) -> dict[str, Model]:

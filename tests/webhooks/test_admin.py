@@ -73,7 +73,7 @@ def test_staff_who_may_only_look_switch_nothing(webhook: Subscription) -> None:
 def test_forms_write_nothing(staff: Client, webhook: Subscription) -> None:
     assert staff.get(f"{LIST}add/").status_code == 403
     assert staff.post(f"{LIST}{webhook.pk}/change/", {"active": "", "host": "else.example.com"}).status_code == 403
-    assert staff.post(f"{LIST}{webhook.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert staff.post(f"{LIST}{webhook.public_id}/delete/", {"post": "yes"}).status_code == 403
     webhook.refresh_from_db()
     assert (webhook.active, webhook.host) == (True, "hooks.example.com")
 
@@ -81,7 +81,7 @@ def test_forms_write_nothing(staff: Client, webhook: Subscription) -> None:
 def test_staff_delete_an_account_with_all_that_was_sent_for_it(
     staff: Client, api: Caller, webhook: Subscription
 ) -> None:
-    api.put(f"/webhooks/{webhook.pk}", {"events": ["vm.lost"]})
+    api.put(f"/webhooks/{webhook.public_id}", {"events": ["vm.lost"]})
     api.put("/namespaces/default", {"description": "changed"})
     for _ in range(30):
         event_send_to(webhook, TEST_EVENT, {})

@@ -54,7 +54,7 @@ def publish(api: Caller) -> Callable[..., None]:
 def test_a_deleted_webhook_gets_nothing_more(api: Caller, publish: Callable[..., None]) -> None:
     webhook, other = subscribe(api.account), subscribe(api.account)
     publish()
-    api.delete(f"/webhooks/{webhook.pk}")
+    api.delete(f"/webhooks/{webhook.public_id}")
     publish()
     assert Delivery.objects.get(subscription=webhook).status == DeliveryStatus.DISABLED
     assert Delivery.objects.filter(subscription=other, status=DeliveryStatus.PENDING).count() == 2
@@ -69,7 +69,7 @@ def test_deliveries_of_deleted_webhooks_are_removed_in_batches(
     deleted, kept = [subscribe(api.account) for _ in range(2)], subscribe(api.account)
     publish(3)
     for webhook in deleted:
-        api.delete(f"/webhooks/{webhook.pk}")
+        api.delete(f"/webhooks/{webhook.public_id}")
     assert subscriptions.deleted_subscriptions_remove() == 0, "a transaction may still publish to them"
     Subscription.objects.filter(active=False).update(deleted_at=timezone.now() - timedelta(minutes=11))
     assert [subscriptions.deleted_subscriptions_remove() for _ in range(3)] == [4, 2, 0]
@@ -103,7 +103,7 @@ def test_a_namespace_is_deleted_with_its_webhooks(api: Caller, team: Namespace, 
     kept = [subscribe(api.account), subscribe(api.account, namespace_id=default.pk, namespace_slug="default")]
     publish(namespace_id=team.pk)
     assert api.delete("/namespaces/team").status_code == 200
-    assert {each["id"] for each in api.get("/webhooks").json()["webhooks"]} == {each.pk for each in kept}
+    assert {each["id"] for each in api.get("/webhooks").json()["webhooks"]} == {each.public_id for each in kept}
     assert not Delivery.objects.filter(subscription=mine, status=DeliveryStatus.PENDING).exists()
     assert Delivery.objects.filter(subscription=kept[0], status=DeliveryStatus.PENDING).exists()
     activity = NamespaceActivity.objects.filter(namespace_id=team.pk, action="webhook_deleted").get()

@@ -38,7 +38,7 @@ def test_no_url_of_the_corpus_becomes_a_webhook(api: Caller, outside: Outside, i
         named = url.replace("{port}", str(inside.port))
         for answer in (
             api.post("/webhooks", {"url": named, "events": ["*"]}),
-            api.put(f"/webhooks/{stored.pk}", {"url": named}),
+            api.put(f"/webhooks/{stored.public_id}", {"url": named}),
         ):
             assert (answer.status_code, [*answer.json()["details"]]) == (400, ["url"]), url
     assert [row.url for row in Subscription.objects.all()] == ["https://8.8.8.8/"]

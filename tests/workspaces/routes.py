@@ -10,7 +10,7 @@ from workspaces.models import Workspace
 from workspaces.states import Status
 
 W = "workspace/{workspace_id}"
-SIZES = ("cpus", "memory_mb", "disk_size_mb")
+SIZES = ("cpus", "memory_mb", "disk_size_mb", "vcpus", "ram_mb", "disk_mb")
 ROUTES = [
     Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True, fields=SIZES),
     Route("GET", "workspace"),
@@ -59,6 +59,7 @@ ROUTES = [
     Route("PATCH", f"{W}/network", reads=True),
     Route("GET", f"{W}/public-access"),
     Route("POST", f"{W}/public-access", reads=True),
+    Route("PATCH", f"{W}/public-access/{{port}}", reads=True),
     Route("DELETE", f"{W}/public-access/{{port}}"),
     Route("GET", f"{W}/domain"),
     Route("POST", f"{W}/domain", reads=True),
@@ -84,11 +85,16 @@ ROUTES = [
     Route("GET", f"{W}/stats/stream"),
     Route("GET", f"{W}/workloads"),
     Route("POST", f"{W}/workloads", reads=True),
+    Route("DELETE", f"{W}/workloads"),
+    Route("GET", f"{W}/workloads/stats/stream"),
     Route("GET", f"{W}/workloads/{{workload_id}}"),
+    Route("PUT", f"{W}/workloads/{{workload_id}}", reads=True),
     Route("PATCH", f"{W}/workloads/{{workload_id}}", reads=True),
     Route("DELETE", f"{W}/workloads/{{workload_id}}"),
     Route("GET", f"{W}/workloads/{{workload_id}}/status"),
     Route("GET", f"{W}/workloads/{{workload_id}}/logs"),
+    Route("GET", f"{W}/workloads/{{workload_id}}/logs/stream"),
+    Route("GET", f"{W}/workloads/{{workload_id}}/stats"),
     Route("POST", f"{W}/workloads/{{workload_id}}/start"),
     Route("POST", f"{W}/workloads/{{workload_id}}/stop"),
     Route("GET", "namespaces/{namespace_id}/usage-units", scopes=frozenset({ACCOUNT, NAMESPACE, BILLING})),

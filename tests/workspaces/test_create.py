@@ -44,6 +44,12 @@ def test_a_created_workspace_is_ready_when_the_answer_comes(api: Caller, vmhost:
     assert workspace["start_time"].endswith("Z")
 
 
+def test_sizes_beside_the_config_have_short_names_too(api: Caller, vmhost: FakeHost) -> None:
+    sent = {"vcpus": 2, "ram_mb": 768, "disk_mb": 1024, "config": {"memory_mb": 640}}
+    workspace = api.post("/workspace", sent).json()["workspace"]
+    assert workspace["resources"] == {"cpus": 2, "memory_mb": 640, "disk_size_mb": 1024}
+
+
 def test_without_waiting_the_answer_is_202_and_creation_goes_on(api: Caller, vmhost: FakeHost) -> None:
     vmhost.hold_tasks()
     answer = api.post("/workspace", {"wait_ready": False})

@@ -6,6 +6,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.world import assert_error
 from vmbackend.backend import machines_dir
 from vmbackend.fake.store import FakeStore
 from workspaces.models import Workspace
@@ -69,6 +70,15 @@ def test_bad_input_is_refused_and_leaves_nothing(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.json()["success"] is False
     assert not Workspace.objects.exists()
+
+
+def test_sizes_beside_the_config_are_named_as_they_were_sent(api: Caller) -> None:
+    sent = {"vcpus": "2", "ram_mb": 1, "disk_size_mb": 1}
+    answer = api.post("/workspace", sent)
+    assert_error(answer, 400, "INVALID_CONFIG")
+    assert set(answer.json()["details"]) == {"vcpus", "ram_mb", "disk_size_mb"}
+    inside = api.post("/workspace", {**sent, "config": {"cpus": 0, "memory_mb": 0, "disk_size_mb": 0}})
+    assert set(inside.json()["details"]) == {"cpus", "memory_mb", "disk_size_mb"}
 
 
 def test_a_wrong_config_value_is_named(api: Caller, vmhost: FakeHost) -> None:

@@ -74,7 +74,7 @@ def test_it_is_not_available_without_a_host_that_has_room(api: Caller, host: Hos
 @pytest.mark.parametrize(
     ("name", "value"),
     [("cpu", "0.05"), ("cpu", "13"), ("cpu", "nan"), ("cpu", "inf"), ("cpu", "1.2345"), ("ram_mb", "127"),
-     ("ram_mb", "1e9"), ("ram_mb", ""), ("disk_mb", "63"), ("disk_mb", "1048577"), ("disk_mb", "9" * 5000)],
+     ("ram_mb", "1e9"), ("ram_mb", " "), ("disk_mb", "63"), ("disk_mb", "1048577"), ("disk_mb", "9" * 5000)],
 )  # fmt: skip
 def test_a_size_out_of_range_is_refused_by_its_field(api: Caller, name: str, value: str) -> None:
     answer = estimate(api, **{name: value})
@@ -82,7 +82,13 @@ def test_a_size_out_of_range_is_refused_by_its_field(api: Caller, name: str, val
     assert set(answer.json()["details"]) == {name}
 
 
-def test_all_three_are_needed(api: Caller) -> None:
+@pytest.mark.parametrize("name", SIZE)
+def test_what_is_left_out_is_as_in_a_create(api: Caller, name: str) -> None:
+    sizes = {"cpu": "1", "ram_mb": "512", "disk_mb": "512", name: SIZE[name]}
+    assert api.get(f"/workspace/estimate?{name}={SIZE[name]}").json()["estimate"] == found(api, **sizes)
+
+
+def test_one_of_the_three_is_needed(api: Caller) -> None:
     answer = api.get("/workspace/estimate")
     assert_error(answer, 400, "validation_error")
     assert set(answer.json()["details"]) == set(SIZE)

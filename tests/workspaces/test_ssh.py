@@ -70,6 +70,18 @@ def test_it_is_off_and_has_no_keys_at_first(api: Caller, made: str) -> None:
     }  # fmt: skip
 
 
+def test_where_to_connect_is_at_the_top_level_while_it_is_on(api: Caller, made: str) -> None:
+    ip = Workspace.objects.get().ip
+    off = api.get("/workspace/the-box/ssh").json()
+    assert (off["ssh_enabled"], off["connection"]) == (False, None)
+    on = api.post("/workspace/the-box/ssh/enable").json()
+    shown = {"user": "root", "host": ip, "port": 22, "command": f"ssh root@{ip}"}
+    assert (on["ssh_enabled"], on["connection"]) == (True, shown)
+    assert api.post("/workspace/the-box/ssh/key", {"public_key": new_key()}).json()["connection"] == shown
+    assert api.get("/workspace/the-box/ssh").json()["connection"] == shown
+    assert api.post("/workspace/the-box/ssh/disable").json()["connection"] is None
+
+
 def test_it_is_switched_hot(api: Caller, made: str) -> None:
     line = new_key()
     assert post(api, "key", {"public_key": line})["applied"] is True

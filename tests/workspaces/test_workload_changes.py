@@ -15,9 +15,11 @@ from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import make
 from vmbackend.backend import guest_pool
 from vmbackend.errors import GuestKitOutdated, GuestUnreachable
+from vmbackend.fake.guest import FakeGuestSession
+from vmbackend.guest.commands import refusal_error
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress
-from vmbackend.guest.workloads import WorkloadState, list_workloads
+from vmbackend.guest.workloads import WorkloadState, WorkloadUsage, list_workloads, measure_workloads
 from workspaces.errors import GuestUnreachable as GuestUnreachableError
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
@@ -223,3 +225,105 @@ def test_a_guest_whose_kit_is_older_than_workload_changes_has_them_after_its_res
         refused(api.delete(f"{BOX}/other"), 409, "guest_kit_outdated")
     assert [item["name"] for item in Workspace.objects.get().workloads] == ["web"]
     assert set(Workspace.objects.get().stale_workloads) == {"booted", "web"}
+
+
+def test_put_is_as_patch(api: Caller, made: str) -> None:
+    body = ok(api.send("PUT", f"{BOX}/booted", {"cmd": ["sleep", "1"]}))
+    assert (body["workload"]["cmd"], body["workload"]["log_path"], body["applied"]) == (
+        ["sleep", "1"],
+        "/root/log",
+        True,
+    )
+    refused(api.send("PUT", f"{BOX}/none", {"cmd": ["sleep", "1"]}), 404, "workload_not_found")
+    refused(api.send("PUT", f"{BOX}/booted", {"cmd": "sleep 1"}), 400, "validation_error")
+
+
+def test_one_that_is_removed_says_so(api: Caller, made: str) -> None:
+    assert "booted" in ok(api.delete(f"{BOX}/booted"))["message"]
+
+
+def test_all_are_removed_at_once(api: Caller, made: str) -> None:
+    ok(api.post(BOX, WEB), 201)
+    body = ok(api.delete(BOX))
+    assert (body["removed"], body["applied"], body["problem"]) == (2, True, None)
+    assert body["message"]
+    assert (in_guest(made), ok(api.get(BOX))["workloads"]) == ({}, [])
+    row = Workspace.objects.get()
+    assert (row.workloads, row.stale_workloads) == ([], [])
+    assert Activity.objects.latest("pk").detail == "All workloads were removed: booted, web."
+    count = Activity.objects.count()
+    assert ok(api.delete(BOX))["removed"] == 0
+    assert Activity.objects.count() == count
+
+
+def test_what_cannot_end_at_once_ends_later(api: Caller, vmhost: FakeHost, made: str) -> None:
+    with patch.object(GuestPool, "call", side_effect=GuestUnreachable("It does not answer.")):
+        body = ok(api.delete(BOX))
+    assert (body["removed"], body["applied"]) == (1, False)
+    assert "It does not answer" in body["problem"]
+    assert set(in_guest(made)) == {"booted"}
+    assert Workspace.objects.get().stale_workloads == ["booted"]
+    ok(api.post("/workspace/the-box/stop"))
+    body = ok(api.delete(BOX))
+    assert (body["removed"], body["applied"]) == (0, True)
+    ok(api.post("/workspace/the-box/start"))
+    assert in_guest(made) == {}
+
+
+def test_a_stopped_workspace_forgets_all(api: Caller, vmhost: FakeHost, made: str) -> None:
+    ok(api.post("/workspace/the-box/stop"))
+    body = ok(api.delete(BOX))
+    assert (body["removed"], body["applied"]) == (1, False)
+    assert "stopped" in body["problem"]
+    ok(api.post("/workspace/the-box/start"))
+    assert in_guest(made) == {}
+
+
+NOTHING = {"pid": None, "uptime": 0, "cpu_percent": 0.0, "memory_bytes": 0}
+
+
+def test_what_a_workload_takes_is_measured(api: Caller, made: str) -> None:
+    stats = ok(api.get(f"{BOX}/booted/stats"))["stats"]
+    # The fake guest's workloads take a quarter of a CPU and a MiB.
+    assert (stats["pid"], stats["memory_bytes"]) == (100, 1 << 20)
+    assert 20 < stats["cpu_percent"] < 30
+    assert stats["uptime"] >= 0
+    ok(api.post(f"{BOX}/booted/stop"))
+    assert ok(api.get(f"{BOX}/booted/stats"))["stats"] == NOTHING
+    refused(api.get(f"{BOX}/none/stats"), 404, "workload_not_found")
+    ok(api.post("/workspace/the-box/stop"))
+    assert ok(api.get(f"{BOX}/booted/stats"))["stats"] == NOTHING
+    refused(api.get(f"{BOX}/none/stats"), 404, "workload_not_found")
+
+
+@pytest.mark.parametrize(
+    ("before", "percent"),
+    [
+        (None, 5.0),
+        (WorkloadUsage("web", 7, 9_000, 0, 0), 50.0),
+        (WorkloadUsage("web", 7, 9_000, 900, 0), 0.0),
+        (WorkloadUsage("web", 6, 9_000, 0, 0), 5.0),
+        (WorkloadUsage("web", 7, 10_000, 500, 0), 0.0),
+        (WorkloadUsage("web", 7, 20_000, 500, 0), 5.0),
+    ],
+)
+def test_percent_of_a_cpu_between_two_measurements(before: WorkloadUsage | None, percent: float) -> None:
+    assert WorkloadUsage("web", 7, 10_000, 500, 0).cpu_percent(before) == percent
+
+
+def test_what_a_guest_says_of_its_workloads_is_not_trusted(api: Caller, made: str) -> None:
+    lines = b"web 7 1000 500 4096\n../x 7 1 1 1\nweb\nodd -1 1 1 1\nbig 1 " + b"9" * 40 + b" 1 1\n\xff\n"
+
+    async def hostile(session: object, *args: object) -> bytes:
+        return lines
+
+    with patch.object(FakeGuestSession, "kit_helper", hostile):
+        found = guest_pool().call(GuestAddress(made, "", 1, ""), measure_workloads)
+    assert found == {"web": WorkloadUsage("web", 7, 1000, 500, 4096)}
+
+
+def test_a_kit_of_before_says_that_it_is_outdated(api: Caller, made: str) -> None:
+    error = refusal_error("usage: guest workloads list | put NAME | remove NAME | start NAME | stop NAME")
+    assert isinstance(error, GuestKitOutdated)
+    with patch.object(FakeGuestSession, "kit_helper", side_effect=error):
+        refused(api.get(f"{BOX}/booted/stats"), 409, "guest_kit_outdated")

@@ -123,8 +123,8 @@ def start_error(failure: str) -> BackendError:
 
 
 def refusal_error(failure: str) -> BackendError:
-    """The error for the helper's message about a command of its own."""
-    if failure.startswith(_NO_APPLET):
+    """The error for the helper's message about a command of its own, or about a word of one that it does not know."""
+    if failure.startswith((_NO_APPLET, "usage: guest ")):
         return GuestKitOutdated(OUTDATED)
     return GuestCommandInvalid(f"The machine refused: {failure}")
 

@@ -22,6 +22,13 @@ _LINE = re.compile(
 )
 
 
+# NAME PID ALIVE_MS CPU_MS BYTES
+_USAGE = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]{0,63}) (?P<pid>[0-9]{1,10})"
+    r" (?P<alive>[0-9]{1,15}) (?P<cpu>[0-9]{1,15}) (?P<memory>[0-9]{1,15})"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
     """As the guest says. `exit_code`: of its last end. `restarts`: since the machine's start or the last start by hand.
@@ -46,6 +53,42 @@ async def list_workloads(session: GuestSession) -> list[WorkloadState]:
 def _state(name: str, state: str, pid: str, code: str, restarts: str, started: str) -> WorkloadState:  # noqa: PLR0917
     exit_code = None if code == "-1" else int(code)
     return WorkloadState(name, state, int(pid) or None, exit_code, int(restarts), float(started) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadUsage:
+    """What the processes of a workload's session have and had, as the guest says. `pid`: None where none runs, with
+    zeros. Milliseconds: `alive_ms` since its process started, `cpu_ms` of all CPUs together.
+    """
+
+    name: str
+    pid: int | None
+    alive_ms: int
+    cpu_ms: int
+    memory_bytes: int
+
+    def cpu_percent(self, before: WorkloadUsage | None) -> float:
+        """Of one CPU, since another measurement of the same process; without one, since its start."""
+        if before is None or before.pid != self.pid or before.alive_ms > self.alive_ms:
+            return _percent(self.cpu_ms, self.alive_ms)
+        return _percent(self.cpu_ms - before.cpu_ms, self.alive_ms - before.alive_ms)
+
+
+def _percent(cpu_ms: int, milliseconds: int) -> float:
+    """Never negative: the times of processes that nobody waited for are lost with them."""
+    return round(max(cpu_ms, 0) * 100 / milliseconds, 1) if milliseconds > 0 else 0.0
+
+
+async def measure_workloads(session: GuestSession) -> dict[str, WorkloadUsage]:
+    """By name, those that the guest has. Raises GuestKitOutdated."""
+    output = await session.kit_helper("workloads stats", b"", _MAX_OUTPUT)
+    matches = map(_USAGE.fullmatch, output.decode("ascii", "replace").splitlines()[:MAX_WORKLOADS])
+    return {found["name"]: _usage(found) for found in matches if found}
+
+
+def _usage(found: re.Match[str]) -> WorkloadUsage:
+    pid, *numbers = (int(found[name]) for name in ("pid", "alive", "cpu", "memory"))
+    return WorkloadUsage(found["name"], pid or None, *numbers)
 
 
 async def put_workload(session: GuestSession, workload: Workload) -> None:

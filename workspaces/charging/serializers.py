@@ -74,12 +74,18 @@ class UnitsRange(FromBeforeTo, ResponseSerializer):
         return Timestamp()
 
 
-class UsageUnitsResponse(Success):
+class UsageUnitsOfRange(ResponseSerializer):
     namespace = s.CharField()
     range = UnitsRange()
     group_by = s.ChoiceField(choices=["hour", "day"])
     buckets = UsageUnitsBucket(many=True, help_text="Those in which something was charged.")
     totals = UsageUnits()
+
+
+class UsageUnitsResponse(Success, UsageUnitsOfRange):
+    """The same at the top level and once more as `data`."""
+
+    data = UsageUnitsOfRange()  # type: ignore[assignment]  # the contract's name
 
 
 def in_microseconds(moment: datetime, epoch: datetime) -> int:

@@ -36,11 +36,11 @@ class UsageUnitsViewSet(ViewSet):
         query = validated_query(bodies.UnitsQuery, request)
         begin, end = (bodies.in_microseconds(query[name], EPOCH) for name in ("from", "to"))
         buckets, totals = usage_units(namespace.pk, begin, end, by_day=query["groupBy"] == "day")
-        return respond(
-            bodies.UsageUnitsResponse,
-            namespace=namespace.slug,
-            range={"from": query["from"], "to": query["to"]},
-            group_by=query["groupBy"],
-            buckets=buckets,
-            totals=totals,
-        )
+        found = {
+            "namespace": namespace.slug,
+            "range": {"from": query["from"], "to": query["to"]},
+            "group_by": query["groupBy"],
+            "buckets": buckets,
+            "totals": totals,
+        }
+        return respond(bodies.UsageUnitsResponse, data=found, **found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -70,8 +71,10 @@ class Config(ResourceFields):
         return value
 
 
-def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """Raises InvalidConfig that names each wrong field."""
+def valid_config(
+    config: dict[str, Any], *, partial: bool = False, sent_as: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Raises InvalidConfig that names each wrong field as the caller did: `sent_as` has the fields with other names."""
     if "image" in config:
         # Ignored like an unknown field, it would silently make a workspace of the default image.
         problem = "The image is not changed by an update." if partial else "Give the image beside config, not in it."
@@ -82,7 +85,8 @@ def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, 
         raise errors.InvalidConfig(problem, details={"workloads": [problem]})
     checked = Config(data=config, partial=partial)
     if not checked.is_valid():
-        details = field_messages(checked.errors)
+        names = sent_as or {}
+        details = {names.get(name, name): texts for name, texts in field_messages(checked.errors).items()}
         raise errors.InvalidConfig(f"The config is not valid: {', '.join(sorted(details))}.", details=details)
     return checked.validated_data
 

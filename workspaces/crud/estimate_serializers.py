@@ -10,11 +10,13 @@ from rest_framework import serializers
 from common.openapi import Success
 from common.serializers import Amount, ResponseSerializer
 from workspaces.crud.config import MAX_DISK_MB
+from workspaces.images import shapes
+from workspaces.images.choice import DEFAULT_SIZES
 from workspaces.quota import Amount as Size
 
 
 class EstimateQuery(serializers.Serializer):
-    """The ranges of a create."""
+    """The ranges and defaults of a create; at least one of them is given."""
 
     cpu = serializers.DecimalField(
         coerce_to_string=False,
@@ -22,14 +24,24 @@ class EstimateQuery(serializers.Serializer):
         max_value=12,
         max_digits=5,
         decimal_places=3,
+        required=False,
         help_text="CPUs.",
     )
-    ram_mb = serializers.IntegerField(min_value=128, max_value=65536)
-    disk_mb = serializers.IntegerField(min_value=64, max_value=MAX_DISK_MB)
+    ram_mb = serializers.IntegerField(min_value=128, max_value=65536, required=False)
+    disk_mb = serializers.IntegerField(min_value=64, max_value=MAX_DISK_MB, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs:
+            raise serializers.ValidationError(
+                dict.fromkeys(self.fields, "Give at least one of cpu, ram_mb and disk_mb.")
+            )
+        return attrs
 
 
 def estimated_size(query: dict[str, Any]) -> Size:
-    return Size(int(query["cpu"] * 1000), query["ram_mb"], query["disk_mb"])
+    """What is left out is as in a create that leaves it out."""
+    given = {"cpus": query.get("cpu"), "memory_mb": query.get("ram_mb"), "disk_size_mb": query.get("disk_mb")}
+    return Size(**{**DEFAULT_SIZES, **shapes.columns(given)})
 
 
 class EstimateObject(ResponseSerializer):

@@ -25,6 +25,12 @@ from workspaces.settings_serializers import ConfigObject, LifecycleObject, OpenO
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
+# Of a size at the top level of a create; the first that is given counts.
+SIZE_NAMES = {
+    "cpus": ("cpus", "vcpus"),
+    "memory_mb": ("memory_mb", "ram_mb"),
+    "disk_size_mb": ("disk_size_mb", "disk_mb"),
+}
 # Fields that control the response only: a request that differs in them is the same request for idempotency.
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
 
@@ -66,7 +72,8 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
     Raises InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
     """
     _require_special_fields(body)
-    config = valid_config(_config_of(body))
+    beside = _sizes_beside_config(body)
+    config = valid_config({**{name: body[sent] for name, sent in beside.items()}, **_config_of(body)}, sent_as=beside)
     rest = CreateRequest(data={name: value for name, value in body.items() if name != "config"})
     rest.is_valid(raise_exception=True)
     data = rest.validated_data
@@ -112,8 +119,14 @@ def _config_of(body: dict[str, Any]) -> dict[str, Any]:
     config = body.get("config", {})
     if not isinstance(config, dict):
         raise errors.InvalidConfig("The config must be an object.")
-    lifted = {name: body[name] for name in ("cpus", "memory_mb", "disk_size_mb") if name in body}
-    return {**lifted, **config}
+    return config
+
+
+def _sizes_beside_config(body: dict[str, Any]) -> dict[str, str]:
+    """The sizes that are given beside `config`, which has precedence, and the names under which they are."""
+    config = _config_of(body)
+    found = {name: next((each for each in names if each in body), "") for name, names in SIZE_NAMES.items()}
+    return {name: sent for name, sent in found.items() if sent and name not in config}
 
 
 class UpdateRequest(serializers.Serializer):

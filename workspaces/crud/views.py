@@ -65,6 +65,7 @@ class WorkspaceViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
 
+        Beside `config`, too, `cpus`, `memory_mb` and `disk_size_mb` are read, also as `vcpus`, `ram_mb` and `disk_mb`.
         With `wait_ready` false, or when the wait runs out, 202 with the progress; the creation continues. A repeated
         idempotency key returns 200 with the same workspace. The creation continues if the client disconnects.
         """
@@ -154,8 +155,8 @@ class WorkspaceViewSet(ViewSet):
     @extend_schema(parameters=[EstimateQuery], responses=EstimateResponse)
     def estimate(self, request: ApiRequest) -> Response:
         """What a workspace of this size costs in an hour of full use, and whether one could be created now: within the
-        plan and the pools, and on a host with room. Nothing is reserved. Traffic of disk and network is charged as it
-        occurs.
+        plan and the pools, and on a host with room. What is left out is as in a create. Nothing is reserved. Traffic of
+        disk and network is charged as it occurs.
         """
         wanted = estimated_size(validated_query(EstimateQuery, request))
         return respond(EstimateResponse, estimate=workspace_estimate(request.user.account, wanted))

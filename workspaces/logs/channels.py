@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,14 @@ def log_events(changes: LogChanges, source: LogSource, *, live: bool) -> list[tu
     gap = [(GAP, one_line({"gap": True}))] if changes.gap else []
     entries = [log_entry(line, source.name, now=now) for line in changes.lines]
     return gap + [(MESSAGE, one_line(entry)) for entry in entries]
+
+
+def output_of_entry(data: str) -> str:
+    """The data of an event as the streams of workloads show it: `data`, `stream`, `timestamp` of a line."""
+    entry = json.loads(data)
+    if "line" not in entry:
+        return data
+    return one_line({"data": entry["line"], "stream": entry["stream"], "timestamp": entry["timestamp"]})
 
 
 @contextmanager

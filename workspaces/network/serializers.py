@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import BoundedList, StrictBoolean, StrictChar, StrictInteger
+from common.fields import BoundedList, StrictBoolean, StrictChar, StrictInteger, StrictRegex
 from common.openapi import Success
 from common.serializers import ResponseSerializer
 from edge.address import SLUG_LENGTH
@@ -75,23 +75,34 @@ class NetworkRequest(serializers.Serializer):
     )
 
 
-class PublishRequest(serializers.Serializer):
-    """A port to publish; label and slug of a published port are changed."""
+class PortNames(serializers.Serializer):
+    """Label and slug of a public port."""
 
-    port = Port()
     label = StrictChar(max_length=100, required=False, allow_blank=True)  # type: ignore[assignment]  # the contract's name
-    slug = serializers.RegexField(
+    slug = StrictRegex(
         SLUG,
         required=False,
         allow_blank=True,
         help_text="Lowercase letters, digits and hyphens; precedes the hash in the address.",
     )
 
+
+class ChangePortRequest(PortNames):
+    """Fields that are left out stay unchanged. With another slug the port has another address."""
+
+
+class PublishRequest(PortNames):
+    """A port to publish; label and slug of a published port are changed."""
+
+    port = Port()
+
     def validate_port(self, value: int) -> int:
         return rules.public_port(value)
 
 
-class NetworkResponse(Success):
+class NetworkResponse(Success, NetworkObject):
+    """The settings, at the top level and once more as `network`."""
+
     network = NetworkObject()
 
 
@@ -106,24 +117,18 @@ class PublicPorts(ResponseSerializer):
     public_access = serializers.BooleanField(
         source="workspace.public_access", help_text="False: all are closed, whatever is listed."
     )
-    public_ports = PublicPortObject(many=True, source="workspace.published")
+    ports = PublicPortObject(many=True, source="workspace.published")
+    public_ports = PublicPortObject(many=True, source="workspace.published", help_text="As `ports`.")
 
 
 class PublicPortsResponse(Success, PublicPorts):
     pass
 
 
-class PublishedEnvelope(Success):
-    public_port = PublicPortObject()
+class PublicPortResponse(Success, PublicPorts):
+    port = PublicPortObject()
+    public_port = PublicPortObject(source="port", help_text="As `port`.")
 
 
-class PublicPortResponse(PublishedEnvelope, PublicPorts):
-    pass
-
-
-class WithdrawnEnvelope(Success):
+class WithdrawnResponse(Success, PublicPorts):
     message = serializers.CharField()
-
-
-class WithdrawnResponse(WithdrawnEnvelope, PublicPorts):
-    pass

@@ -55,11 +55,7 @@ def port_publish(
     given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
     found = workspace.public_ports.filter(port=port).first()
     if found is not None:
-        route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
-        for name, value in given.items():
-            setattr(found, name, value)
-        found.save(update_fields=list(given))
-        return found, False
+        return _port_write(workspace, found, given), False
     if workspace.published_ports >= MAX_PORTS:
         raise PublicPortLimit(details={"current": workspace.published_ports, "max": MAX_PORTS})
     made = PublicPort.objects.create(workspace=workspace, account_id=workspace.account_id, port=port, **given)
@@ -70,12 +66,33 @@ def port_publish(
 
 
 @transaction.atomic
-def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
-    """Unpublish a port. Its address is never reused: publishing it again makes a new one. Raises PublicPortNotFound."""
+def port_change(*, workspace: Workspace, port: int, changes: dict[str, str]) -> PublicPort:
+    """Change label and slug of a published port; what is not given stays. Raises PublicPortNotFound."""
     _lock(workspace)
+    return _port_write(workspace, _published(workspace, port), changes)
+
+
+def _port_write(workspace: Workspace, found: PublicPort, changes: dict[str, str]) -> PublicPort:
+    route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
+    for name, value in changes.items():
+        setattr(found, name, value)
+    found.save(update_fields=list(changes))
+    return found
+
+
+def _published(workspace: Workspace, port: int) -> PublicPort:
+    """Raises PublicPortNotFound."""
     found = workspace.public_ports.filter(port=port).first()
     if found is None:
         raise PublicPortNotFound
+    return found
+
+
+@transaction.atomic
+def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
+    """Unpublish a port. Its address is never reused: publishing it again makes a new one. Raises PublicPortNotFound."""
+    _lock(workspace)
+    found = _published(workspace, port)
     route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
     found.delete()
     left = workspace.public_ports.count()

@@ -10,8 +10,10 @@ from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
 from common.responses import respond
+from workspaces.models import Workspace
 from workspaces.network import serializers, services
 from workspaces.requested import requested_workspace
+from workspaces.serializers import NetworkObject
 
 MISSING = refused({409: "`vm_missing`"})
 
@@ -25,7 +27,7 @@ class NetworkViewSet(ViewSet):
     @extend_schema(responses=serializers.NetworkResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """The network settings."""
-        return respond(serializers.NetworkResponse, network=requested_workspace(request.user, workspace_id))
+        return _network_response(serializers.NetworkResponse, requested_workspace(request.user, workspace_id))
 
     @extend_schema(request=serializers.NetworkRequest, responses={200: serializers.NetworkChangedResponse, **MISSING})
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -40,7 +42,13 @@ class NetworkViewSet(ViewSet):
         close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
         problem = services.apply_on_host(workspace, close)
         body = serializers.NetworkChangedResponse
-        return respond(body, network=workspace, applied=problem is None, problem=problem)
+        return _network_response(body, workspace, applied=problem is None, problem=problem)
+
+
+def _network_response(
+    body: type[serializers.NetworkResponse], workspace: Workspace, **fields: bool | str | None
+) -> Response:
+    return respond(body, network=workspace, **NetworkObject(workspace).data, **fields)
 
 
 class PublicAccessViewSet(ViewSet):
@@ -72,7 +80,21 @@ class PublicAccessViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PublishRequest, request)
         port, made = services.port_publish(workspace=workspace, actor=request.user.label, **data)
-        return respond(serializers.PublicPortResponse, 201 if made else 200, public_port=port, workspace=workspace)
+        return respond(serializers.PublicPortResponse, 201 if made else 200, port=port, workspace=workspace)
+
+    @extend_schema(
+        request=serializers.ChangePortRequest,
+        responses={
+            200: serializers.PublicPortResponse,
+            **refused({404: "`public_port_not_found`", 409: "`vm_missing`"}),
+        },
+    )
+    def update(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
+        """Change the slug or the label of a public port. With another slug it has another address, of the same hash."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        changes = validated(serializers.ChangePortRequest, request)
+        changed = services.port_change(workspace=workspace, port=port, changes=changes)
+        return respond(serializers.PublicPortResponse, port=changed, workspace=workspace)
 
     @extend_schema(
         request=None,

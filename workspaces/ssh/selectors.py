@@ -24,3 +24,12 @@ class SshAccess:
     @property
     def applied(self) -> bool:
         return self.problem is None
+
+    @property
+    def connection(self) -> SshAccess | None:
+        """Itself where one can connect: SSH is on and the machine has an address."""
+        return self if self.workspace.ssh_enabled and self.workspace.ip else None
+
+    @property
+    def command(self) -> str:
+        return f"ssh {self.user}@{self.workspace.ip}"

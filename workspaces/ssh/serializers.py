@@ -50,7 +50,23 @@ class SshObject(ResponseSerializer):
     keys = SshKey(many=True)
 
 
-class SshResponse(Success):
+class SshConnection(ResponseSerializer):
+    """Of an `SshAccess`."""
+
+    user = serializers.CharField()
+    host = serializers.CharField(source="workspace.ip")
+    port = serializers.IntegerField()
+    command = serializers.CharField(help_text="For a shell on the host of the workspace, or in its network.")
+
+
+class SshEnvelope(Success):
+    ssh_enabled = serializers.BooleanField(source="ssh.workspace.ssh_enabled")
+    connection = SshConnection(
+        allow_null=True, source="ssh.connection", help_text="Null while SSH is off and until the machine is made."
+    )
+
+
+class SshResponse(SshEnvelope):
     ssh = SshObject()
 
 
@@ -61,5 +77,5 @@ class SshChangedObject(SshObject):
     problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
 
 
-class SshChangedResponse(Success):
+class SshChangedResponse(SshEnvelope):
     ssh = SshChangedObject()

@@ -14,6 +14,7 @@ from common.sse.runtime import in_thread
 from vmbackend.backend import guest_pool
 from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound
 from vmbackend.guest.session import GuestAddress
+from vmbackend.guest.workloads import WorkloadUsage, measure_workloads
 from workspaces.errors import VmNotRunning
 from workspaces.guests import address_of
 from workspaces.logs import guest_logs
@@ -25,6 +26,7 @@ from workspaces.metrics.selectors import percentages, stats_of
 from workspaces.models import Workspace
 from workspaces.selectors import SHOWN
 from workspaces.streams.grants import batches
+from workspaces.workload_changes.usage import stats_of_usage
 
 POLL_SECONDS = 0.5
 BUSY_SECONDS = 0.25
@@ -70,6 +72,46 @@ def _event_of(workspace: Workspace) -> dict[str, Any]:
     """The stats object, and the percentages under the names that some clients read."""
     stats = stats_of(workspace)
     return {**stats, **percentages(stats)}
+
+
+def workloads_channel(workspace_id: str) -> Channel:
+    """An event a second for each workload, of about 110 bytes and its name."""
+    return Channel(f"workloads:{workspace_id}", max_events=600, max_bytes=96 * 1024, ttl=60)
+
+
+def workloads_source(workspace_id: str) -> Source:
+    """What each workload of a running guest takes, once a second."""
+
+    async def run(replay: ReplayBuffer) -> None:
+        channel = workloads_channel(workspace_id)
+        while True:
+            address = await in_thread(_address, workspace_id)
+            if address is not None:
+                await _measure(replay, channel, address)
+            await replay.extend_ttl(channel)
+            if address is None:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    return run
+
+
+async def _measure(replay: ReplayBuffer, channel: Channel, address: GuestAddress) -> None:
+    """For RECHECK_SECONDS, or until the guest does not answer."""
+    loop = asyncio.get_running_loop()
+    until, before = loop.time() + RECHECK_SECONDS, dict[str, WorkloadUsage]()
+    position = await replay.position(channel)
+    while loop.time() < until:
+        await asyncio.sleep(seconds_to_next(loop.time()))
+        try:
+            found = await guest_pool().acall(address, measure_workloads, CALL_SECONDS)
+        except BackendError:
+            await asyncio.sleep(RETRY_SECONDS)
+            return
+        events = [{"id": name, **stats_of_usage(each, before.get(name))} for name, each in found.items()]
+        following = str(int(position or 0) + 1)
+        shown = [(MESSAGE, one_line(event)) for event in events]
+        await replay.append(channel, shown, expected=position, position=following)
+        before, position = found, following
 
 
 def boot_source(workspace_id: str) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.http.response import HttpResponseBase
@@ -17,15 +18,23 @@ from common.openapi import refused
 from common.requests import validated_query
 from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
-from workspaces.logs.channels import log_channel
+from workspaces.errors import WorkloadNotFound
+from workspaces.logs.channels import log_channel, output_of_entry
 from workspaces.logs.follow import SEED_LINES
 from workspaces.logs.guest_address import guest_log_address
 from workspaces.logs.serializers import StreamQuery
-from workspaces.logs.sources import find_source
+from workspaces.logs.sources import LogSource, find_source, workload_sources
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.streams.grants import grant_of, revoked_grants
-from workspaces.streams.sources import boot_source, guest_source, stats_channel, stats_source
+from workspaces.streams.sources import (
+    boot_source,
+    guest_source,
+    stats_channel,
+    stats_source,
+    workloads_channel,
+    workloads_source,
+)
 from workspaces.streams.staff_tokens import (
     VIA,
     StreamAuthentication,
@@ -82,6 +91,46 @@ class StreamsViewSet(AsyncViewSet):
         """
         return event_stream(await in_request_thread(_log_reader, request, workspace_id, source))
 
+    @extend_schema(
+        parameters=[StreamQuery, LAST_ID],
+        responses={
+            (200, EVENTS): OpenApiResponse(OpenApiTypes.STR, description=FRAMES),
+            **refused(
+                {404: "`not_found`; `workload_not_found`", 409: "`vm_not_running`", 429: "`rate_limited`"},
+            ),
+        },
+    )
+    async def workload_logs(self, request: ApiRequest, workspace_id: str, workload_id: str) -> HttpResponseBase:
+        """`{data, stream, timestamp}` for each line of a saved workload: the last ones (1,000 at most), then each new
+        one. Otherwise as the stream of a log.
+        """
+        return event_stream(await in_request_thread(_workload_log_reader, request, workspace_id, workload_id))
+
+    @extend_schema(
+        parameters=[LAST_ID],
+        responses={
+            (200, EVENTS): OpenApiResponse(OpenApiTypes.STR, description=FRAMES),
+            **refused({429: "`rate_limited`"}),
+        },
+    )
+    async def workload_stats(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
+        """`{id, pid, uptime, cpu_percent, memory_bytes}` of each workload, by its name, once a second.
+
+        Nothing comes while the workspace does not run, nor from a guest that has run since before an upgrade of the
+        platform, and needs a restart for this.
+        """
+        return event_stream(await in_request_thread(_workloads_reader, request, workspace_id))
+
+
+def _workloads_reader(request: ApiRequest, workspace_id: str) -> Reader:
+    workspace = requested_workspace(request.user, workspace_id)
+    return Reader(
+        channel=workloads_channel(workspace.pk),
+        source=workloads_source(workspace.pk),
+        after=last_event_id(request),
+        **_authorized_by(request.user, workspace),
+    )
+
 
 def _stats_reader(request: ApiRequest, workspace_id: str) -> Reader:
     workspace = requested_workspace(request.user, workspace_id)
@@ -104,7 +153,19 @@ def _authorized_by(actor: Actor, workspace: Workspace) -> dict[str, Any]:
 def _log_reader(request: ApiRequest, workspace_id: str, name: str) -> Reader:
     workspace = requested_workspace(request.user, workspace_id, whole=True)
     lines: int = validated_query(StreamQuery, request)["tail_lines"]
-    source = find_source(workspace, name)
+    return _reader_of_log(request, workspace, find_source(workspace, name), lines)
+
+
+def _workload_log_reader(request: ApiRequest, workspace_id: str, name: str) -> Reader:
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    lines: int = validated_query(StreamQuery, request)["tail_lines"]
+    source = workload_sources(workspace).get(name)
+    if source is None:
+        raise WorkloadNotFound
+    return replace(_reader_of_log(request, workspace, source, lines), shape=output_of_entry)
+
+
+def _reader_of_log(request: ApiRequest, workspace: Workspace, source: LogSource, lines: int) -> Reader:
     if not source.is_console:
         guest_log_address(workspace)
     return Reader(

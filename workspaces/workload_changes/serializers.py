@@ -139,6 +139,19 @@ class WorkloadObject(ResponseSerializer):
         return None if started is None else datetime.fromtimestamp(started, UTC)
 
 
+class WorkloadStats(ResponseSerializer):
+    """Of the processes of its session: the program and what it started there. Zeros where it does not run."""
+
+    pid = serializers.IntegerField(allow_null=True)
+    uptime = serializers.IntegerField(help_text="Seconds since its process started.")
+    cpu_percent = serializers.FloatField(help_text="Of one CPU: 200 is two of them, fully used.")
+    memory_bytes = serializers.IntegerField(help_text="Resident memory; what processes share counts for each.")
+
+
+class WorkloadStatsResponse(Success):
+    stats = WorkloadStats()
+
+
 class WorkloadsResponse(Success):
     workloads = WorkloadObject(many=True)
 
@@ -151,6 +164,19 @@ class WorkloadChangedResponse(Success):
     workload = WorkloadObject()
     applied = serializers.BooleanField(help_text="Whether the running guest has it; otherwise it applies later.")
     problem = serializers.CharField(allow_null=True, help_text="Why the guest does not have it yet.")
+
+
+class WorkloadRemovedResponse(WorkloadChangedResponse):
+    message = serializers.CharField()
+
+
+class WorkloadsRemovedResponse(Success):
+    message = serializers.CharField()
+    removed = serializers.IntegerField()
+    applied = serializers.BooleanField(
+        help_text="Whether all have ended in the running guest; otherwise they do later."
+    )
+    problem = serializers.CharField(allow_null=True, help_text="Why some have not ended yet.")
 
 
 def checked_workload(item: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -78,6 +78,25 @@ def workload_remove(*, workspace: Workspace, actor: str, name: str) -> Workspace
     _lock(workspace)
     items = [each for each in workspace.workloads if each["name"] != name]
     return _write(workspace, "workload_removed", name, actor, items)
+
+
+@transaction.atomic
+def workloads_remove(*, workspace: Workspace, actor: str) -> int:
+    """Remove all that are saved; returns how many. `end_removed` ends them in a running guest."""
+    _lock(workspace)
+    names = {item["name"] for item in workspace.workloads}
+    if names:
+        stale = stale_with(workspace.stale_workloads, names)
+        detail = f"All workloads were removed: {', '.join(sorted(names))}."
+        write_columns(workspace, "workload_removed", detail, actor, workloads=[], stale_workloads=stale)
+    return len(names)
+
+
+def end_removed(workspace: Workspace) -> str | None:
+    """End in a running guest what was removed, outside of any transaction. None, or why some end later."""
+    if workspace.status != Status.RUNNING:
+        return f"The workspace is {workspace.status}; it applies when it runs."
+    return renew_workloads(workspace, time.monotonic() + WORKLOAD_SECONDS) or None
 
 
 def saved_item(workspace: Workspace, name: str) -> dict[str, Any]:
@@ -203,12 +222,12 @@ def _apply(workspace: Workspace, name: str, *, clears: bool = True, **limits: An
 def _mark_stale(workspace: Workspace, name: str) -> None:
     with suppress(NotFound):
         lock_current(workspace, ("stale_workloads",))
-        update_row(workspace, stale_workloads=_with_stale(workspace.stale_workloads, name))
+        update_row(workspace, stale_workloads=stale_with(workspace.stale_workloads, [name]))
 
 
-def _with_stale(names: list[str], name: str) -> list[str]:
+def stale_with(names: list[str], more: Iterable[str]) -> list[str]:
     """At most MAX_STALE names, or the mark for all: an owner can add and remove as many as there are names."""
-    found = sorted({*names, name})
+    found = sorted({*names, *more})
     return [ALL] if ALL in found or len(found) > MAX_STALE else found
 
 
@@ -249,7 +268,7 @@ def _write(workspace: Workspace, event: str, name: str, actor: str, items: list[
     if sum(len(workload_records(workload(each))) for each in items) > MAX_RECORDS:
         raise ValidationError(details={"workloads": [f"All together they have more than {MAX_RECORDS} bytes."]})
     workspace.workload_was_stale = bool({name, ALL} & set(workspace.stale_workloads))
-    stale = _with_stale(workspace.stale_workloads, name)
+    stale = stale_with(workspace.stale_workloads, [name])
     word = event.rpartition("_")[2]
     detail = f"The workload {name} was {word}."
     return write_columns(workspace, event, detail, actor, workloads=items, stale_workloads=stale)

@@ -9,12 +9,14 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
+from common.async_threads import in_request_thread
+from common.async_views import AsyncViewSet
 from common.openapi import refused
 from common.requests import validated
 from common.responses import respond
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
-from workspaces.workload_changes import selectors, serializers, services
+from workspaces.workload_changes import selectors, serializers, services, usage
 
 NOT_FOUND = "`not_found`; `workload_not_found`"
 OUTDATED = "`guest_kit_outdated`: it has run since before an upgrade of the platform, and needs a restart for this"
@@ -69,7 +71,10 @@ class WorkloadsViewSet(ViewSet):
         },
     )
     def update(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """Change a saved workload; its program restarts if anything is different. With `enabled` false it ends."""
+        """Change the given fields of a saved workload; PUT and PATCH are equivalent.
+
+        Its program restarts if anything is different. With `enabled` false it ends.
+        """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes: dict[str, Any] = dict(validated(serializers.WorkloadPatch, request))
         changed = services.workload_change(
@@ -79,7 +84,7 @@ class WorkloadsViewSet(ViewSet):
 
     @extend_schema(
         responses={
-            200: serializers.WorkloadChangedResponse,
+            200: serializers.WorkloadRemovedResponse,
             **refused({404: NOT_FOUND, 409: "`vm_missing`; `guest_kit_outdated`: none of this name is saved"}),
         }
     )
@@ -90,7 +95,32 @@ class WorkloadsViewSet(ViewSet):
         changed = services.workload_remove(workspace=workspace, actor=request.user.label, name=workload_id)
         problem = services.apply_in_guest(changed, workload_id)
         gone = selectors.WorkloadFound(found.name, found.item, None if problem is None else found.state)
-        return _respond_changed(gone, problem)
+        message = f"The workload {found.name} was removed."
+        return respond(
+            serializers.WorkloadRemovedResponse,
+            workload=gone,
+            applied=problem is None,
+            problem=problem,
+            message=message,
+        )
+
+    @extend_schema(
+        operation_id="workspace_workloads_destroy_all",
+        request=None,
+        responses={200: serializers.WorkloadsRemovedResponse, **refused({409: "`vm_missing`"})},
+    )
+    def destroy_all(self, request: ApiRequest, workspace_id: str) -> Response:
+        """End and remove all saved workloads; their logs stay. What is in the guest alone stays, as a desktop."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        count = services.workloads_remove(workspace=workspace, actor=request.user.label)
+        problem = services.end_removed(workspace) if count else None
+        return respond(
+            serializers.WorkloadsRemovedResponse,
+            message="The workloads were removed.",
+            removed=count,
+            applied=problem is None,
+            problem=problem,
+        )
 
     @extend_schema(
         request=None,
@@ -111,6 +141,19 @@ class WorkloadsViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.workload_stop(workspace=workspace, actor=request.user.label, name=workload_id)
         return _found_response(workspace, workload_id)
+
+
+class WorkloadStatsViewSet(AsyncViewSet):
+    """What workloads take."""
+
+    http_method_names = ["get"]
+
+    @extend_schema(responses={200: serializers.WorkloadStatsResponse, **refused({404: NOT_FOUND, 409: OUTDATED})})
+    async def retrieve(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
+        """What a workload takes at present. It is measured for half a second."""
+        place, is_saved = await in_request_thread(usage.find_place, request.user, workspace_id, workload_id)
+        stats = await usage.workload_stats(place, workload_id, is_saved=is_saved)
+        return Response(serializers.WorkloadStatsResponse({"stats": stats}).data)
 
 
 def _found_response(workspace: Workspace, name: str) -> Response:

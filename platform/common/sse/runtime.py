@@ -51,7 +51,7 @@ async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One client's request for a channel. `revoked` checks `grant` while the stream is open."""
+    """One client's request for a channel. `revoked` checks `grant` while the stream is open. `shape`: of `Stream`."""
 
     channel: Channel
     source: Source
@@ -59,6 +59,7 @@ class Reader:
     revoked: RevocationCheck
     after: EventId | None = None
     tail: int = 0
+    shape: Callable[[str], str] | None = None
     owner: str = ""  # limits apply to all streams of one owner
 
 
@@ -88,7 +89,7 @@ class Runtime:
         self.grants.add(opened)
         self.leaders.add_reader(reader.channel, reader.source)
         try:
-            stream = Stream(subscription, self.replay, after=reader.after, tail=reader.tail)
+            stream = Stream(subscription, self.replay, after=reader.after, tail=reader.tail, shape=reader.shape)
             with client_open(EVENTS):
                 async for text in stream.frames():
                     yield text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from redis import RedisError
 
@@ -18,17 +18,27 @@ READ_EVENTS = 200
 
 
 class Stream:
-    """Delivers a channel to one client: each event once and in order, or a `gap` where some are gone.
+    """Delivers a channel to one client: each event once and in order, or a `gap` where some are gone. `shape` makes the
+    data that this client is sent of an event's data.
 
     `_last` is the id of the last event delivered. The event that follows it is taken from the queue; anything else (a
     missing number, another epoch, an overflow) makes the stream read the replay buffer.
     """
 
-    def __init__(self, subscription: Subscription, replay: ReplayBuffer, *, after: EventId | None, tail: int) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        replay: ReplayBuffer,
+        *,
+        after: EventId | None,
+        tail: int,
+        shape: Callable[[str], str] | None = None,
+    ) -> None:
         self._subscription = subscription
         self._replay = replay
         self._last = after
         self._tail = tail
+        self._shape = shape
         self._must_replay = True
         self._heartbeat_at = 0.0
 
@@ -75,7 +85,10 @@ class Stream:
             self._must_replay = True
             return b""
         self._last = found
-        return event.text
+        return event.text if self._shape is None else self._frame(found, event.type, event.data)
+
+    def _frame(self, event_id: EventId, kind: str, data: str) -> bytes:
+        return frame(event_id, kind, data if self._shape is None else self._shape(data))
 
     async def _replayed(self) -> bytes:
         self._must_replay = False
@@ -92,7 +105,7 @@ class Stream:
     def _text_of(self, page: ReplayPage) -> bytes:
         before = EventId(page.epoch, page.start - 1)
         texts = [frame(before, GAP, one_line({"gap": True}))] if self._has_gap(page) else []
-        texts += [frame(*event) for event in page.events]
+        texts += [self._frame(*event) for event in page.events]
         self._last = page.events[-1][0] if page.events else before
         self._must_replay = self._last.number < page.newest
         return b"".join(texts)

@@ -281,7 +281,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(server: Script, ws: Ws) -> No
 
 
 def test_a_reader_that_goes_away_is_the_same_for_every_output(server: Script, ws: Ws) -> None:
-    server.steps = [answer(200, {"public_port": {"port": 1, "url": "http://x", "label": ""}})]
+    server.steps = [answer(200, {"port": {"port": 1, "url": "http://x", "label": ""}})]
     process = ws.process("port", "publish", "1", "box")
     assert process.stdout is not None
     process.stdout.close()

@@ -109,7 +109,7 @@ def test_a_narrow_terminal_loses_no_text_and_ends_nothing(server: Script, ws: Ws
 
 def test_what_is_no_address_of_a_page_is_opened_nowhere(server: Script, ws: Ws) -> None:
     port = {"port": 80, "url": "javascript:alert(1)", "label": ""}
-    server.steps = [answer(200, {"success": True, "public_ports": [port]})]
+    server.steps = [answer(200, {"success": True, "ports": [port]})]
     assert "no address for a browser" in ws.fails(1, "open", "box")
 
 

@@ -270,3 +270,66 @@ def test_many_stats_streams_ask_the_database_once(api: Caller, django_assert_num
     rows = [make_workspace(api.account).pk for _ in range(20)]
     with django_assert_num_queries(1):
         assert set(sources._stats(rows)) == set(rows)
+
+
+def test_workloads_are_measured_once_a_second(api: Caller, vmhost: FakeHost, made: str) -> None:
+    api.post(f"{BOX}/workloads", {"name": "other", "cmd": ["sleep", "9"]})
+
+    async def work() -> None:
+        async with opened(api, f"{BOX}/workloads/stats/stream") as client:
+            frames = await client.take(4)
+            assert [frame.data["id"] for frame in frames] == ["web", "other"] * 2
+            for frame in frames:
+                assert set(frame.data) == {"id", "pid", "uptime", "cpu_percent", "memory_bytes"}
+                assert (frame.kind, frame.data["pid"], frame.data["memory_bytes"]) == ("message", 100, 1 << 20)
+            assert 20 < frames[2].data["cpu_percent"] < 30
+            await call(api.post, f"{BOX}/workloads/web/stop")
+            while (found := (await client.next()).data)["pid"]:
+                pass
+            assert found == {"id": "web", "pid": None, "uptime": 0, "cpu_percent": 0.0, "memory_bytes": 0}
+
+    run(work)
+
+
+def test_a_stream_of_workloads_stays_open_while_the_workspace_stops(api: Caller, vmhost: FakeHost, made: str) -> None:
+    bring(api, vmhost, made, Status.STOPPED)
+
+    async def work() -> None:
+        async with opened(api, f"{BOX}/workloads/stats/stream") as client:
+            await call(api.post, f"{BOX}/start")
+            assert (await client.next(10)).data["id"] == "web"
+
+    run(work)
+
+
+def test_the_log_of_a_workload_comes_in_the_form_of_its_route(api: Caller, made: str, log: Path) -> None:
+    path = log.with_name("web.log")
+    path.write_bytes(b"2026-01-31T12:00:00.500000000Z stderr F one\n2026-01-31T12:00:01.500000000Z stdout F two\n")
+
+    async def work() -> None:
+        async with (
+            opened(api, f"{BOX}/workloads/web/logs/stream") as client,
+            opened(api, f"{BOX}/logs/stream/web") as plain,
+        ):
+            frames = await client.take(2)
+            assert frames[0].data == {"data": "one", "stream": "stderr", "timestamp": "2026-01-31T12:00:00.500Z"}
+            assert (frames[1].data["data"], frames[1].data["stream"]) == ("two", "stdout")
+            append(path, b"2026-01-31T12:00:02.500000000Z stdout F three\n")
+            found, other = await client.next(), (await plain.take(3))[-1]
+            assert set(found.data) == {"data", "stream", "timestamp"}
+            assert (found.data["data"], found.data["timestamp"]) == (other.data["line"], other.data["timestamp"])
+            assert found.id == other.id
+            await call(api.delete, f"{BOX}/logs")
+            assert (await client.next()).data == {"cleared": True}
+            append(path, b"2026-01-31T12:00:03.500000000Z stdout F four\n")
+            assert (await client.next()).data["data"] == "four"
+        async with opened(api, f"{BOX}/workloads/web/logs/stream", Last_Event_ID=str(frames[0].id)) as again:
+            assert (await again.next()).kind == "gap"
+
+    run(work)
+
+
+def test_the_log_of_an_unknown_workload_is_404(api: Caller, made: str) -> None:
+    for name in ("none", "cmd", "boot"):
+        answer = api.get(f"{BOX}/workloads/{name}/logs/stream")
+        assert (answer.status_code, answer.json()["code"]) == (404, "workload_not_found")

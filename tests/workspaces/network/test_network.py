@@ -48,7 +48,7 @@ def policy(**fields: Any) -> NetworkPolicy:
 
 def test_the_network_is_shown(api: Caller, made: str) -> None:
     answer = api.get("/workspace/the-box/network").json()
-    assert answer == {"success": True, "network": DEFAULT}
+    assert answer == {"success": True, **DEFAULT, "network": DEFAULT}
     assert api.get("/workspace/the-box").json()["workspace"]["network"] == DEFAULT
 
 
@@ -57,6 +57,7 @@ def test_a_change_reaches_the_running_machine_at_once(api: Caller, vmhost: FakeH
     answer = change(api, NARROW, method=method)
     assert (answer["applied"], answer["problem"]) == (True, None)
     assert answer["network"] == {**DEFAULT, **NARROW}
+    assert {name: answer[name] for name in DEFAULT} == answer["network"]
     assert vmhost.driver.policy_of(made) == policy(**NARROW)
     assert not Workspace.objects.get(pk=made).network_stale
     # What is left out stays.

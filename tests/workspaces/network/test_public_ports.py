@@ -14,6 +14,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
 from tests.workspaces.workspace_states import make
+from tests.world import assert_error
 from workspaces.models import PublicPort, Workspace
 from workspaces.network import serializers
 from workspaces.network.services import MAX_PORTS
@@ -36,34 +37,53 @@ def publish(api: Caller, status: int = 201, **body: Any) -> dict[str, Any]:
 
 
 def test_a_port_gets_an_address_of_its_own(api: Caller, made: str) -> None:
-    assert api.get(PATH).json() == {"success": True, "public_access": False, "public_ports": []}
+    assert api.get(PATH).json() == {"success": True, "public_access": False, "ports": [], "public_ports": []}
     answer = publish(api, port=8080, label="My app")
-    item = answer["public_port"]
-    assert set(item) == {"port", "hash", "domain", "label", "url"}
+    item = answer["port"]
+    assert set(item) == {"port", "hash", "domain", "label", "slug", "url"}
     assert (item["port"], item["label"]) == (8080, "My app")
     assert re.fullmatch("[a-z2-7]{20}", item["hash"])
     assert item["domain"] == f"{item['hash']}.localhost"
     assert item["url"] == f"http://{item['hash']}.localhost:8000"
-    assert (answer["public_access"], answer["public_ports"]) == (True, [item])
+    assert (answer["public_access"], answer["ports"]) == (True, [item])
+    assert api.get(PATH).json()["ports"] == [item]
+    # Names of earlier versions.
+    assert (answer["public_port"], answer["public_ports"]) == (item, [item])
     workspace = api.get("/workspace/the-box").json()["workspace"]
     assert (workspace["public_ports"], workspace["network"]["public_access"]) == ([item], True)
     assert api.get("/workspace").json()["workspaces"][0]["public_ports"] == [item]
 
 
 def test_a_slug_stands_in_front_of_the_hash(api: Caller, made: str) -> None:
-    item = publish(api, port=80, slug="my-app")["public_port"]
+    item = publish(api, port=80, slug="my-app")["port"]
     assert item["domain"] == f"my-app-{item['hash']}.localhost"
     assert len(item["domain"].split(".")[0]) <= 63
-    longest = publish(api, port=81, slug="s" * 42)["public_port"]
+    longest = publish(api, port=81, slug="s" * 42)["port"]
     assert len(longest["domain"].split(".")[0]) == 63
 
 
 def test_the_same_port_again_keeps_its_address(api: Caller, made: str) -> None:
-    first = publish(api, port=80, label="one")["public_port"]
-    assert publish(api, 200, port=80)["public_port"] == first
+    first = publish(api, port=80, label="one")["port"]
+    assert publish(api, 200, port=80)["port"] == first
     again = publish(api, 200, port=80, label="two", slug="x")
-    assert (again["public_port"]["hash"], again["public_port"]["label"]) == (first["hash"], "two")
+    assert (again["port"]["hash"], again["port"]["label"]) == (first["hash"], "two")
     assert len(again["public_ports"]) == 1
+
+
+def test_a_published_port_gets_another_slug(api: Caller, made: str) -> None:
+    first = publish(api, port=80, label="one", slug="old")["port"]
+    answer = api.send("PATCH", f"{PATH}/80", {"slug": "new"})
+    changed = first | {"slug": "new"}
+    changed |= {name: first[name].replace("old-", "new-") for name in ("domain", "url")}
+    assert (answer.status_code, answer.json()["port"]) == (200, changed)
+    assert api.get(PATH).json()["ports"] == [changed]
+    assert api.send("PATCH", f"{PATH}/80", {}).json()["port"] == changed
+    without = api.send("PATCH", f"{PATH}/80", {"slug": "", "label": "two"}).json()["port"]
+    assert (without["domain"], without["label"]) == (f"{first['hash']}.localhost", "two")
+    for port in (81, 10**30):
+        assert_error(api.send("PATCH", f"{PATH}/{port}", {"slug": "new"}), 404)
+    for slug in ("-a", "A", "a" * 43, 5, None):
+        assert_error(api.send("PATCH", f"{PATH}/80", {"slug": slug}), 400, "validation_error")
 
 
 def test_only_the_first_port_opens_public_access(api: Caller, made: str) -> None:
@@ -73,13 +93,13 @@ def test_only_the_first_port_opens_public_access(api: Caller, made: str) -> None
 
 
 def test_a_withdrawn_address_never_comes_back(api: Caller, vmhost: FakeHost, made: str) -> None:
-    old = publish(api, port=80)["public_port"]
+    old = publish(api, port=80)["port"]
     vmhost.driver.connections[made] = [80, 81]
     answer = api.delete(f"{PATH}/80")
     assert answer.status_code == 200
     assert (answer.json()["public_ports"], api.get(PATH).json()["public_ports"]) == ([], [])
     assert vmhost.driver.connections[made] == [81]
-    assert publish(api, port=80)["public_port"]["hash"] != old["hash"]
+    assert publish(api, port=80)["port"]["hash"] != old["hash"]
     assert Workspace.objects.get(pk=made).published_ports == 1
     missing = api.delete(f"{PATH}/81")
     assert (missing.status_code, missing.json()["code"]) == (404, "public_port_not_found")

@@ -1,4 +1,4 @@
-/* Workloads of a running machine: `guest workloads list | put NAME | remove NAME | start NAME | stop NAME`.
+/* Workloads of a running machine: `guest workloads list | stats | put NAME | remove NAME | start NAME | stop NAME`.
  *
  * What is changed here lasts until the machine's next start, whose configuration comes from the host. One change at a time
  * has the lock; each may be repeated, also after one that was killed half way.
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOCK KIT "/workloads.lock"
@@ -101,6 +102,79 @@ static int list_workloads(void)
 {
 	enter_kit();
 	services_any(print_state);
+	return fflush(stdout) ? EXIT_CANNOT_RUN : 0;
+}
+
+/* stats */
+
+struct usage {
+	pid_t session;
+	unsigned long long ticks, pages;
+	unsigned long long started; /* of its first process, in ticks since the boot */
+};
+
+/* The 20 fields after the name, which may contain anything but ends with the last parenthesis: proc_pid_stat(5). */
+static void add_process(const char *line, pid_t pid, struct usage *usage)
+{
+	unsigned long long user, system, of_children, of_children_system, started, pages;
+	int session;
+	const char *rest = strrchr(line, ')');
+	if (!rest || sscanf(rest + 1, " %*c %*d %*d %d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %*d %*d %llu %*u %llu",
+			    &session, &user, &system, &of_children, &of_children_system, &started, &pages) != 7)
+		return;
+	if (session != usage->session)
+		return;
+	usage->ticks += user + system + of_children + of_children_system;
+	usage->pages += pages;
+	if (pid == session)
+		usage->started = started;
+}
+
+/* A program leads a session: what it has started belongs to it, unless it began a session of its own. */
+static void measure_session(struct usage *usage)
+{
+	char path[64];
+	DIR *processes = opendir("/proc");
+	struct dirent *entry;
+	while (processes && (entry = readdir(processes))) {
+		pid_t pid = atoi(entry->d_name);
+		snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+		char *line = pid > 0 ? read_file(path, NULL) : NULL;
+		if (line)
+			add_process(line, pid, usage);
+		free(line);
+	}
+	if (processes)
+		closedir(processes);
+}
+
+/* Milliseconds since the boot, also those asleep: what starts of processes are counted in. */
+static long long since_boot(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static bool print_usage(const char *service)
+{
+	struct usage usage = {.session = service_is(service, "run") ? service_process(service) : 0};
+	long long tick = 1000 / sysconf(_SC_CLK_TCK), alive = 0;
+	if (!strcmp(service, "main"))
+		return false;
+	if (usage.session)
+		measure_session(&usage);
+	if (usage.started)
+		alive = since_boot() - (long long)usage.started * tick;
+	printf("%s %d %lld %lld %llu\n", service + strlen(WORKLOAD_PREFIX), usage.started ? (int)usage.session : 0,
+	       alive > 0 ? alive : 0, (long long)usage.ticks * tick, usage.pages * (unsigned long long)sysconf(_SC_PAGESIZE));
+	return false;
+}
+
+static int list_usage(void)
+{
+	enter_kit();
+	services_any(print_usage);
 	return fflush(stdout) ? EXIT_CANNOT_RUN : 0;
 }
 
@@ -309,8 +383,10 @@ int workloads_main(int argc, char **argv)
 	char service[SERVICE_NAME_SIZE];
 	if (argc == 1 && !strcmp(argv[0], "list"))
 		return list_workloads();
+	if (argc == 1 && !strcmp(argv[0], "stats"))
+		return list_usage();
 	if (argc != 2 || !is_name(argv[1]))
-		die(EXIT_CANNOT_RUN, "usage: guest workloads list | put NAME | remove NAME | start NAME | stop NAME");
+		die(EXIT_CANNOT_RUN, "usage: guest workloads list | stats | put NAME | remove NAME | start NAME | stop NAME");
 	snprintf(service, sizeof service, WORKLOAD_PREFIX "%s", argv[1]);
 	begin_change();
 	if (!strcmp(argv[0], "put")) {

@@ -28,9 +28,8 @@ from microvm.aio.routes.ssh import AsyncSshRoutes
 from microvm.aio.routes.tokens import AsyncTokenRoutes
 from microvm.aio.routes.usage import AsyncUsageRoutes
 from microvm.aio.routes.webhooks import AsyncWebhookRoutes
-from microvm.aio.routes.workloads import AsyncWorkloadRoutes
 from microvm.aio.sandboxes import AsyncSandboxes
-from microvm.aio.streams import AsyncLogs, AsyncMetrics
+from microvm.aio.streams import AsyncLogs, AsyncMetrics, AsyncWorkloads
 from microvm.aio.token_auth import AsyncTokenAuth
 from microvm.aio.transport import AsyncTransport
 from microvm.aio.workspaces import AsyncWorkspaces
@@ -81,7 +80,7 @@ class AsyncMicrovm:
         self.network = AsyncNetworkRoutes(transport)
         self.ports = AsyncPortRoutes(transport)
         self.ssh = AsyncSshRoutes(transport)
-        self.workloads = AsyncWorkloadRoutes(transport)
+        self.workloads = AsyncWorkloads(transport)
         self.domains = AsyncDomainRoutes(transport)
         self.sandboxes = AsyncSandboxes(transport)
         self.pages = AsyncPageRoutes(transport)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import httpx
 
 from microvm.addresses import quoted
 from microvm.aio.routes.logs import AsyncLogRoutes
 from microvm.aio.routes.metrics import AsyncMetricRoutes
+from microvm.aio.routes.workloads import AsyncWorkloadRoutes
 from microvm.aio.transport import AsyncTransport
 from microvm.aio.waiting import sleep
 from microvm.errors import NotFound
@@ -17,6 +18,7 @@ from microvm.events import Event, EventParser, StreamPlace
 from microvm.retries import Sending
 from microvm.types.logs import LogEntry
 from microvm.types.metrics import Stats
+from microvm.types.workloads import WorkloadStats
 
 # The service sends a comment every 15 seconds: a connection without one for that long is lost.
 SILENCE = 45.0
@@ -59,6 +61,41 @@ class AsyncLogs(AsyncLogRoutes):
                 on_gap()
             elif "cleared" in event.data and on_clear is not None:
                 on_clear()
+
+
+class WorkloadOutput(TypedDict):
+    """A line of a workload."""
+
+    data: str
+    stream: str
+    timestamp: str | None
+
+
+class NamedWorkloadStats(WorkloadStats):
+    """What a workload takes; `id` is its name."""
+
+    id: str
+
+
+class AsyncWorkloads(AsyncWorkloadRoutes):
+    """Supervised programs of a workspace, read and changed while it runs."""
+
+    async def follow_logs(
+        self, workspace: str, workload: str, *, tail_lines: int = 100
+    ) -> AsyncGenerator[WorkloadOutput, None]:
+        """The last lines, then each new one, until the caller ends it or the workspace is deleted."""
+        path = f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/logs/stream"
+        async for event in events_of(self._transport, path, {"tail_lines": tail_lines}):
+            if event.kind == "message" and "data" in event.data:
+                line: WorkloadOutput = event.data
+                yield line
+
+    async def follow_stats(self, workspace: str) -> AsyncGenerator[NamedWorkloadStats, None]:
+        """What each workload takes, once a second, until the caller ends it or the workspace is deleted."""
+        async for event in events_of(self._transport, f"/workspace/{quoted(workspace)}/workloads/stats/stream", {}):
+            if event.kind == "message":
+                stats: NamedWorkloadStats = event.data
+                yield stats
 
 
 async def events_of(transport: AsyncTransport, path: str, query: Mapping[str, Any]) -> AsyncGenerator[Event, None]:

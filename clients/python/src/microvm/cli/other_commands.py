@@ -56,7 +56,7 @@ def open_address(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address; open nothing.")] = False,
 ) -> None:
     """Open the public port of a workspace in a browser; without a display the address is printed."""
-    ports = session.client.ports.list(session.workspace(workspace))["public_ports"]
+    ports = session.client.ports.list(session.workspace(workspace))["ports"]
     fitting = [each for each in ports if port in (None, each["port"])]
     if not fitting:
         raise CommandError("There is no such public port.", "`ws port publish PORT` makes one.", ExitCode.NOT_FOUND)

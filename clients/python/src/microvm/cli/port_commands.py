@@ -36,13 +36,13 @@ def publish_port(
     """Give a port a public address, and print it."""
     found = session.workspace(workspace)
     given = {"label": label} if label else {}
-    published = session.client.ports.publish(found, port=port, **given)["public_port"]
+    published = session.client.ports.publish(found, port=port, **given)["port"]
     session.output.show_result(published, published["url"])
 
 
 def list_ports(session: Session, *, workspace: OptionalWorkspace = None) -> None:
     """List public ports with their addresses."""
-    rows = session.client.ports.list(session.workspace(workspace))["public_ports"]
+    rows = session.client.ports.list(session.workspace(workspace))["ports"]
     session.output.show_rows(COLUMNS, [dict(row) for row in rows], "No public ports. `ws port publish` makes one.")
 
 

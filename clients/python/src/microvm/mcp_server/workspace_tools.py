@@ -197,7 +197,7 @@ class WorkspaceTools:
 
     async def list_public_ports(self, workspace: Name) -> PublicPorts:
         """List the public ports of a workspace with their addresses."""
-        rows = (await self._client.ports.list(workspace))["public_ports"]
+        rows = (await self._client.ports.list(workspace))["ports"]
         found = [PublicPortResult.of(row) for row in rows[:MOST_ROWS]]
         return PublicPorts(ports=found, truncated=len(rows) > MOST_ROWS)
 
@@ -209,7 +209,7 @@ class WorkspaceTools:
     ) -> PublicPortResult:
         """Give a port of a workspace a public address, which anyone who knows it can reach."""
         given: Any = {"label": label} if label else {}
-        return PublicPortResult.of((await self._client.ports.publish(workspace, port=port, **given))["public_port"])
+        return PublicPortResult.of((await self._client.ports.publish(workspace, port=port, **given))["port"])
 
     async def withdraw_port(self, workspace: Name, port: PortNumber) -> Done:
         """Take the public address of a port away; its open connections end."""

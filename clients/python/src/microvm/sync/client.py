@@ -30,9 +30,8 @@ from microvm.sync.routes.ssh import SshRoutes
 from microvm.sync.routes.tokens import TokenRoutes
 from microvm.sync.routes.usage import UsageRoutes
 from microvm.sync.routes.webhooks import WebhookRoutes
-from microvm.sync.routes.workloads import WorkloadRoutes
 from microvm.sync.sandboxes import Sandboxes
-from microvm.sync.streams import Logs, Metrics
+from microvm.sync.streams import Logs, Metrics, Workloads
 from microvm.sync.token_auth import TokenAuth
 from microvm.sync.transport import Transport
 from microvm.sync.workspaces import Workspaces
@@ -81,7 +80,7 @@ class Microvm:
         self.network = NetworkRoutes(transport)
         self.ports = PortRoutes(transport)
         self.ssh = SshRoutes(transport)
-        self.workloads = WorkloadRoutes(transport)
+        self.workloads = Workloads(transport)
         self.domains = DomainRoutes(transport)
         self.sandboxes = Sandboxes(transport)
         self.pages = PageRoutes(transport)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import httpx
 
@@ -13,10 +13,12 @@ from microvm.events import Event, EventParser, StreamPlace
 from microvm.retries import Sending
 from microvm.sync.routes.logs import LogRoutes
 from microvm.sync.routes.metrics import MetricRoutes
+from microvm.sync.routes.workloads import WorkloadRoutes
 from microvm.sync.transport import Transport
 from microvm.sync.waiting import sleep
 from microvm.types.logs import LogEntry
 from microvm.types.metrics import Stats
+from microvm.types.workloads import WorkloadStats
 
 # The service sends a comment every 15 seconds: a connection without one for that long is lost.
 SILENCE = 45.0
@@ -59,6 +61,41 @@ class Logs(LogRoutes):
                 on_gap()
             elif "cleared" in event.data and on_clear is not None:
                 on_clear()
+
+
+class WorkloadOutput(TypedDict):
+    """A line of a workload."""
+
+    data: str
+    stream: str
+    timestamp: str | None
+
+
+class NamedWorkloadStats(WorkloadStats):
+    """What a workload takes; `id` is its name."""
+
+    id: str
+
+
+class Workloads(WorkloadRoutes):
+    """Supervised programs of a workspace, read and changed while it runs."""
+
+    def follow_logs(
+        self, workspace: str, workload: str, *, tail_lines: int = 100
+    ) -> Generator[WorkloadOutput, None, None]:
+        """The last lines, then each new one, until the caller ends it or the workspace is deleted."""
+        path = f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/logs/stream"
+        for event in events_of(self._transport, path, {"tail_lines": tail_lines}):
+            if event.kind == "message" and "data" in event.data:
+                line: WorkloadOutput = event.data
+                yield line
+
+    def follow_stats(self, workspace: str) -> Generator[NamedWorkloadStats, None, None]:
+        """What each workload takes, once a second, until the caller ends it or the workspace is deleted."""
+        for event in events_of(self._transport, f"/workspace/{quoted(workspace)}/workloads/stats/stream", {}):
+            if event.kind == "message":
+                stats: NamedWorkloadStats = event.data
+                yield stats
 
 
 def events_of(transport: Transport, path: str, query: Mapping[str, Any]) -> Generator[Event, None, None]:

@@ -14,7 +14,7 @@ class SetQuotaRequest(TypedDict):
     """Body, or a part of it, of `credits.set_quota`."""
 
     namespace: str
-    service: Literal["sandbox", "deployment", "ai", "cdn"]
+    service: str
     quotaLimit: float
     overdraft: NotRequired[float]
     onOverdraftAction: NotRequired[Literal["block", "stop_workspaces"]]
@@ -31,7 +31,7 @@ class QuotaNameRequest(TypedDict):
     """Body, or a part of it, of `credits.reset_quota`."""
 
     namespace: str
-    service: Literal["sandbox", "deployment", "ai", "cdn"]
+    service: str
 
 
 class NamespaceQuotasList(TypedDict):
@@ -112,7 +112,7 @@ class SetDefaultRequest(TypedDict):
     overdraft: NotRequired[float]
     onOverdraftAction: NotRequired[Literal["block", "stop_workspaces"]]
     notificationThresholds: NotRequired[list[float] | None]
-    service: Literal["sandbox", "deployment", "ai", "cdn"]
+    service: str
     autoApply: NotRequired[bool]
 
 
@@ -144,4 +144,4 @@ class DefaultNameRequest(TypedDict):
     """Body, or a part of it, of `credits.toggle_auto_apply`."""
 
     level: Literal["namespace"]
-    service: Literal["sandbox", "deployment", "ai", "cdn"]
+    service: str

@@ -197,6 +197,7 @@ class UsageUnitsResponse(TypedDict):
     group_by: str
     buckets: list[UsageUnitsBucket]
     totals: UsageUnits
+    data: UsageUnitsOfRange
 
 
 UnitsRange = TypedDict("UnitsRange", {"from": "str", "to": "str"})
@@ -227,3 +228,13 @@ class UsageUnits(TypedDict):
     gb_hours: float
     credits: float
     records: int
+
+
+class UsageUnitsOfRange(TypedDict):
+    """Answer, or a part of one, of `namespaces.usage_units`."""
+
+    namespace: str
+    range: UnitsRange
+    group_by: str
+    buckets: list[UsageUnitsBucket]
+    totals: UsageUnits

@@ -13,6 +13,12 @@ from microvm.types.workspaces import Network
 class NetworkResponse(TypedDict):
     """Answer, or a part of one, of `network.get`."""
 
+    allow_internet: bool
+    ingress_ports: list[int]
+    egress_ports: list[int]
+    egress: list[str]
+    public_access: bool
+    ingress: list[str]
     network: Network
 
 
@@ -30,6 +36,12 @@ class NetworkRequest(TypedDict):
 class NetworkChangedResponse(TypedDict):
     """Answer, or a part of one, of `network.update`."""
 
+    allow_internet: bool
+    ingress_ports: list[int]
+    egress_ports: list[int]
+    egress: list[str]
+    public_access: bool
+    ingress: list[str]
     network: Network
     applied: bool
     problem: str | None

@@ -118,6 +118,7 @@ class DeviceResponse(TypedDict):
 class Device(TypedDict):
     """Answer, or a part of one, of `notifications.register_device`."""
 
+    id: int
     device_id: str
     platform: str
     provider: str

@@ -125,3 +125,17 @@ class ConnectDomainRequest(TypedDict):
     domain: str
     include_www: NotRequired[bool]
     includeWww: NotRequired[bool]
+
+
+class CheckSlugRequest(TypedDict):
+    """Body, or a part of it, of `pages.check_slug`."""
+
+    slug: str
+    domain: NotRequired[str]
+
+
+class CheckSlugResponse(TypedDict):
+    """Answer, or a part of one, of `pages.check_slug`."""
+
+    available: bool
+    url: str

@@ -14,28 +14,39 @@ class PublicPortsResponse(TypedDict):
     """Answer, or a part of one, of `ports.list`."""
 
     public_access: bool
+    ports: list[PublicPort]
     public_ports: list[PublicPort]
 
 
 class PublishRequest(TypedDict):
     """Body, or a part of it, of `ports.publish`."""
 
-    port: int
     label: NotRequired[str]
     slug: NotRequired[str]
+    port: int
 
 
 class PublicPortResponse(TypedDict):
     """Answer, or a part of one, of `ports.publish`."""
 
-    public_port: PublicPort
     public_access: bool
+    ports: list[PublicPort]
     public_ports: list[PublicPort]
+    port: PublicPort
+    public_port: PublicPort
+
+
+class PatchedChangePortRequest(TypedDict):
+    """Body, or a part of it, of `ports.change`."""
+
+    label: NotRequired[str]
+    slug: NotRequired[str]
 
 
 class WithdrawnResponse(TypedDict):
     """Answer, or a part of one, of `ports.withdraw`."""
 
-    message: str
     public_access: bool
+    ports: list[PublicPort]
     public_ports: list[PublicPort]
+    message: str

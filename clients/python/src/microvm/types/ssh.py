@@ -11,7 +11,18 @@ from typing import NotRequired, TypedDict
 class SshResponse(TypedDict):
     """Answer, or a part of one, of `ssh.get`."""
 
+    ssh_enabled: bool
+    connection: SshConnection | None
     ssh: Ssh
+
+
+class SshConnection(TypedDict):
+    """Answer, or a part of one, of `ssh.get`."""
+
+    user: str
+    host: str
+    port: int
+    command: str
 
 
 class Ssh(TypedDict):
@@ -37,6 +48,8 @@ class SshKey(TypedDict):
 class SshChangedResponse(TypedDict):
     """Answer, or a part of one, of `ssh.enable`."""
 
+    ssh_enabled: bool
+    connection: SshConnection | None
     ssh: SshChanged
 
 

@@ -28,7 +28,7 @@ class NewWebhookResponse(TypedDict):
 class NewWebhook(TypedDict):
     """Answer, or a part of one, of `webhooks.create`."""
 
-    id: str
+    id: int
     url: str
     events: list[str]
     active: bool
@@ -50,7 +50,7 @@ class WebhookListResponse(TypedDict):
 class Webhook(TypedDict):
     """Answer, or a part of one, of `webhooks.list`."""
 
-    id: str
+    id: int
     url: str
     events: list[str]
     active: bool

@@ -63,3 +63,51 @@ class PatchedWorkloadPatch(TypedDict):
     restart_delay: NotRequired[int]
     enabled: NotRequired[bool]
     log_path: NotRequired[str | None]
+
+
+class WorkloadPatch(TypedDict):
+    """Body, or a part of it, of `workloads.put`."""
+
+    name: NotRequired[str]
+    cmd: NotRequired[list[str]]
+    env: NotRequired[list[dict[str, Any] | str] | None]
+    working_dir: NotRequired[str | None]
+    user: NotRequired[str | None]
+    restart_policy: NotRequired[Literal["never", "on-failure", "always"]]
+    max_restarts: NotRequired[int]
+    restart_delay: NotRequired[int]
+    enabled: NotRequired[bool]
+    log_path: NotRequired[str | None]
+
+
+class WorkloadRemovedResponse(TypedDict):
+    """Answer, or a part of one, of `workloads.delete`."""
+
+    workload: Workload
+    applied: bool
+    problem: str | None
+    message: str
+
+
+class WorkloadsRemovedResponse(TypedDict):
+    """Answer, or a part of one, of `workloads.delete_all`."""
+
+    message: str
+    removed: int
+    applied: bool
+    problem: str | None
+
+
+class WorkloadStatsResponse(TypedDict):
+    """Answer, or a part of one, of `workloads.stats`."""
+
+    stats: WorkloadStats
+
+
+class WorkloadStats(TypedDict):
+    """Answer, or a part of one, of `workloads.stats`."""
+
+    pid: int | None
+    uptime: int
+    cpu_percent: float
+    memory_bytes: int

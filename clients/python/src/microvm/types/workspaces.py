@@ -155,6 +155,7 @@ class PublicPort(TypedDict):
     hash: str
     domain: str
     label: str
+    slug: str
     url: str
 
 

@@ -56,9 +56,7 @@ class AsyncCreditRoutes(AsyncGroup):
         answer: QuotaDefault = await self._call("POST", "/credits/defaults", body=body, part="data", again=True)
         return answer
 
-    async def get_default(
-        self, *, level: Literal["namespace"], service: Literal["sandbox", "deployment", "ai", "cdn"]
-    ) -> QuotaDefault:
+    async def get_default(self, *, level: Literal["namespace"], service: str) -> QuotaDefault:
         """The default of one service."""
         answer: QuotaDefault = await self._call(
             "GET", "/credits/defaults", query={"level": level, "service": service}, part="data"
@@ -77,8 +75,6 @@ class AsyncCreditRoutes(AsyncGroup):
         answer: QuotaDefault = await self._call("POST", "/credits/defaults/toggle-auto-apply", body=body, part="data")
         return answer
 
-    async def delete_default(
-        self, *, level: Literal["namespace"], service: Literal["sandbox", "deployment", "ai", "cdn"]
-    ) -> None:
+    async def delete_default(self, *, level: Literal["namespace"], service: str) -> None:
         """Delete the default that the body or the query names. Quotas that were made from it stay."""
         await self._delete("/credits/defaults", query={"level": level, "service": service})

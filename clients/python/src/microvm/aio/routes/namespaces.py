@@ -98,13 +98,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         """Newest first."""
         return self._offsets(f"/namespaces/{quoted(namespace)}/activity", "data", {}, page_size)
 
-    async def usage(
-        self,
-        namespace: str,
-        *,
-        days: int | None = None,
-        service: Literal["sandbox", "deployment", "ai", "cdn"] | None = None,
-    ) -> NamespaceUsage:
+    async def usage(self, namespace: str, *, days: int | None = None, service: str | None = None) -> NamespaceUsage:
         """What was spent by UTC day and service, oldest first."""
         answer: NamespaceUsage = await self._call(
             "GET", f"/namespaces/{quoted(namespace)}/usage", query={"days": days, "service": service}, part="data"

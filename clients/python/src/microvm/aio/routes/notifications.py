@@ -59,7 +59,7 @@ class AsyncNotificationRoutes(AsyncGroup):
         return self._offsets("/notifications/devices", "devices", {}, page_size)
 
     async def delete_device(self, device: str) -> None:
-        """Remove a device."""
+        """Remove a device, by its `device_id` or its `id`."""
         await self._delete(f"/notifications/devices/{quoted(device)}")
 
     async def web_push_key(self) -> str:

@@ -32,9 +32,11 @@ class AsyncWebhookRoutes(AsyncGroup):
         answer: NewWebhookResponse = await self._call("POST", "/webhooks", body=body)
         return answer
 
-    async def list(self) -> builtins.list[Webhook]:
+    async def list(self, *, namespace: str | None = None) -> builtins.list[Webhook]:
         """The webhooks that the credential reaches, newest first; at most ten."""
-        answer: builtins.list[Webhook] = await self._call("GET", "/webhooks", part="webhooks")
+        answer: builtins.list[Webhook] = await self._call(
+            "GET", "/webhooks", query={"namespace": namespace}, part="webhooks"
+        )
         return answer
 
     async def events(self) -> builtins.list[str]:
@@ -42,28 +44,28 @@ class AsyncWebhookRoutes(AsyncGroup):
         answer: builtins.list[str] = await self._call("GET", "/webhooks/events", part="events")
         return answer
 
-    async def update(self, webhook: str, **body: Unpack[UpdateWebhookRequest]) -> Webhook:
+    async def update(self, webhook: int, **body: Unpack[UpdateWebhookRequest]) -> Webhook:
         """Change the given fields. Switched off, a webhook gets nothing, and pending deliveries become `disabled`."""
         answer: Webhook = await self._call("PUT", f"/webhooks/{quoted(webhook)}", body=body, part="webhook")
         return answer
 
-    async def delete(self, webhook: str) -> None:
+    async def delete(self, webhook: int) -> None:
         """Delete a webhook, with its deliveries. Nothing more is sent to it."""
         await self._delete(f"/webhooks/{quoted(webhook)}")
 
-    async def test(self, webhook: str) -> WebhookDelivery:
+    async def test(self, webhook: int) -> WebhookDelivery:
         """Send the event `webhook.test` to this webhook alone. What comes of it is in its deliveries."""
         answer: WebhookDelivery = await self._call("POST", f"/webhooks/{quoted(webhook)}/test", part="delivery")
         return answer
 
-    async def rotate(self, webhook: str, **body: Unpack[RotateWebhookRequest]) -> RotatedWebhookResponse:
+    async def rotate(self, webhook: int, **body: Unpack[RotateWebhookRequest]) -> RotatedWebhookResponse:
         """Replace the secret. The former one signs as well until its grace ends; one before it no more."""
         answer: RotatedWebhookResponse = await self._call("POST", f"/webhooks/{quoted(webhook)}/rotate", body=body)
         return answer
 
     def deliveries(
         self,
-        webhook: str,
+        webhook: int,
         *,
         status: Literal["pending", "delivered", "failed", "disabled"] | None = None,
         page_size: int = 100,
@@ -78,7 +80,7 @@ class AsyncWebhookRoutes(AsyncGroup):
         )
         return answer
 
-    async def redeliver_since(self, webhook: str, **body: Unpack[RedeliverWebhookRequest]) -> RedeliveredResponse:
+    async def redeliver_since(self, webhook: int, **body: Unpack[RedeliverWebhookRequest]) -> RedeliveredResponse:
         """Send the failed deliveries of events since a time again, with the same event ids, the oldest first."""
         answer: RedeliveredResponse = await self._call("POST", f"/webhooks/{quoted(webhook)}/redeliver", body=body)
         return answer

@@ -11,7 +11,15 @@ from typing import Unpack
 from microvm.addresses import quoted
 from microvm.aio.group import AsyncGroup
 from microvm.types.logs import LogEntry
-from microvm.types.workloads import PatchedWorkloadPatch, Workload, WorkloadChangedResponse
+from microvm.types.workloads import (
+    PatchedWorkloadPatch,
+    Workload,
+    WorkloadChangedResponse,
+    WorkloadPatch,
+    WorkloadRemovedResponse,
+    WorkloadsRemovedResponse,
+    WorkloadStats,
+)
 from microvm.types.workspaces import WorkloadRequest
 
 
@@ -44,16 +52,30 @@ class AsyncWorkloadRoutes(AsyncGroup):
     async def update(
         self, workspace: str, workload: str, **body: Unpack[PatchedWorkloadPatch]
     ) -> WorkloadChangedResponse:
-        """Change a saved workload; its program restarts if anything is different. With `enabled` false it ends."""
+        """Change the given fields of a saved workload; PUT and PATCH are equivalent."""
         answer: WorkloadChangedResponse = await self._call(
             "PATCH", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", body=body, again=True
         )
         return answer
 
-    async def delete(self, workspace: str, workload: str) -> WorkloadChangedResponse:
-        """End and remove a workload; its log stays. The response shows what it was."""
+    async def put(self, workspace: str, workload: str, **body: Unpack[WorkloadPatch]) -> WorkloadChangedResponse:
+        """Change the given fields of a saved workload; PUT and PATCH are equivalent."""
         answer: WorkloadChangedResponse = await self._call(
+            "PUT", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", body=body, again=True
+        )
+        return answer
+
+    async def delete(self, workspace: str, workload: str) -> WorkloadRemovedResponse:
+        """End and remove a workload; its log stays. The response shows what it was."""
+        answer: WorkloadRemovedResponse = await self._call(
             "DELETE", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}"
+        )
+        return answer
+
+    async def delete_all(self, workspace: str) -> WorkloadsRemovedResponse:
+        """End and remove all saved workloads; their logs stay. What is in the guest alone stays, as a desktop."""
+        answer: WorkloadsRemovedResponse = await self._call(
+            "DELETE", f"/workspace/{quoted(workspace)}/workloads", again=True
         )
         return answer
 
@@ -71,6 +93,13 @@ class AsyncWorkloadRoutes(AsyncGroup):
             f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/logs",
             query={"tail_lines": tail_lines},
             part="logs",
+        )
+        return answer
+
+    async def stats(self, workspace: str, workload: str) -> WorkloadStats:
+        """What a workload takes at present. It is measured for half a second."""
+        answer: WorkloadStats = await self._call(
+            "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/stats", part="stats"
         )
         return answer
 

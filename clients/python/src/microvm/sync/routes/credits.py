@@ -56,9 +56,7 @@ class CreditRoutes(Group):
         answer: QuotaDefault = self._call("POST", "/credits/defaults", body=body, part="data", again=True)
         return answer
 
-    def get_default(
-        self, *, level: Literal["namespace"], service: Literal["sandbox", "deployment", "ai", "cdn"]
-    ) -> QuotaDefault:
+    def get_default(self, *, level: Literal["namespace"], service: str) -> QuotaDefault:
         """The default of one service."""
         answer: QuotaDefault = self._call(
             "GET", "/credits/defaults", query={"level": level, "service": service}, part="data"
@@ -77,8 +75,6 @@ class CreditRoutes(Group):
         answer: QuotaDefault = self._call("POST", "/credits/defaults/toggle-auto-apply", body=body, part="data")
         return answer
 
-    def delete_default(
-        self, *, level: Literal["namespace"], service: Literal["sandbox", "deployment", "ai", "cdn"]
-    ) -> None:
+    def delete_default(self, *, level: Literal["namespace"], service: str) -> None:
         """Delete the default that the body or the query names. Quotas that were made from it stay."""
         self._delete("/credits/defaults", query={"level": level, "service": service})

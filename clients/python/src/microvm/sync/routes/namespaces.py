@@ -96,13 +96,7 @@ class NamespaceRoutes(Group):
         """Newest first."""
         return self._offsets(f"/namespaces/{quoted(namespace)}/activity", "data", {}, page_size)
 
-    def usage(
-        self,
-        namespace: str,
-        *,
-        days: int | None = None,
-        service: Literal["sandbox", "deployment", "ai", "cdn"] | None = None,
-    ) -> NamespaceUsage:
+    def usage(self, namespace: str, *, days: int | None = None, service: str | None = None) -> NamespaceUsage:
         """What was spent by UTC day and service, oldest first."""
         answer: NamespaceUsage = self._call(
             "GET", f"/namespaces/{quoted(namespace)}/usage", query={"days": days, "service": service}, part="data"

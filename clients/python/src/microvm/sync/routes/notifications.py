@@ -59,7 +59,7 @@ class NotificationRoutes(Group):
         return self._offsets("/notifications/devices", "devices", {}, page_size)
 
     def delete_device(self, device: str) -> None:
-        """Remove a device."""
+        """Remove a device, by its `device_id` or its `id`."""
         self._delete(f"/notifications/devices/{quoted(device)}")
 
     def web_push_key(self) -> str:

@@ -18,6 +18,8 @@ from microvm.types.domains import (
     RenewedCertificateResponse,
 )
 from microvm.types.pages import (
+    CheckSlugRequest,
+    CheckSlugResponse,
     ConnectDomainRequest,
     CreatePageRequest,
     DeployedPageResponse,
@@ -107,4 +109,11 @@ class PageRoutes(Group):
     def renew_domain(self, page: str) -> RenewedCertificateResponse:
         """Order new certificates now. The present ones are served until the new ones are there."""
         answer: RenewedCertificateResponse = self._call("POST", f"/pages/{quoted(page)}/domain/ssl/renew")
+        return answer
+
+    def check_slug(self, **body: Unpack[CheckSlugRequest]) -> CheckSlugResponse:
+        """Whether a page may take a slug, which belongs to one page, whatever its domain. A slug that no page may
+        have is refused.
+        """
+        answer: CheckSlugResponse = self._call("POST", "/domain/check-slug", body=body, again=True)
         return answer

@@ -17,10 +17,10 @@ class QuotaRoutes(Group):
         answer: QuotaResponse = self._call("GET", "/workspace/quota")
         return answer
 
-    def estimate(self, *, cpu: float, disk_mb: int, ram_mb: int) -> Estimate:
+    def estimate(self, *, cpu: float | None = None, disk_mb: int | None = None, ram_mb: int | None = None) -> Estimate:
         """What a workspace of this size costs in an hour of full use, and whether one could be created now: within
-        the plan and the pools, and on a host with room. Nothing is reserved. Traffic of disk and network is
-        charged as it occurs.
+        the plan and the pools, and on a host with room. What is left out is as in a create. Nothing is reserved.
+        Traffic of disk and network is charged as it occurs.
         """
         answer: Estimate = self._call(
             "GET", "/workspace/estimate", query={"cpu": cpu, "disk_mb": disk_mb, "ram_mb": ram_mb}, part="estimate"

@@ -32,9 +32,9 @@ class WebhookRoutes(Group):
         answer: NewWebhookResponse = self._call("POST", "/webhooks", body=body)
         return answer
 
-    def list(self) -> builtins.list[Webhook]:
+    def list(self, *, namespace: str | None = None) -> builtins.list[Webhook]:
         """The webhooks that the credential reaches, newest first; at most ten."""
-        answer: builtins.list[Webhook] = self._call("GET", "/webhooks", part="webhooks")
+        answer: builtins.list[Webhook] = self._call("GET", "/webhooks", query={"namespace": namespace}, part="webhooks")
         return answer
 
     def events(self) -> builtins.list[str]:
@@ -42,28 +42,28 @@ class WebhookRoutes(Group):
         answer: builtins.list[str] = self._call("GET", "/webhooks/events", part="events")
         return answer
 
-    def update(self, webhook: str, **body: Unpack[UpdateWebhookRequest]) -> Webhook:
+    def update(self, webhook: int, **body: Unpack[UpdateWebhookRequest]) -> Webhook:
         """Change the given fields. Switched off, a webhook gets nothing, and pending deliveries become `disabled`."""
         answer: Webhook = self._call("PUT", f"/webhooks/{quoted(webhook)}", body=body, part="webhook")
         return answer
 
-    def delete(self, webhook: str) -> None:
+    def delete(self, webhook: int) -> None:
         """Delete a webhook, with its deliveries. Nothing more is sent to it."""
         self._delete(f"/webhooks/{quoted(webhook)}")
 
-    def test(self, webhook: str) -> WebhookDelivery:
+    def test(self, webhook: int) -> WebhookDelivery:
         """Send the event `webhook.test` to this webhook alone. What comes of it is in its deliveries."""
         answer: WebhookDelivery = self._call("POST", f"/webhooks/{quoted(webhook)}/test", part="delivery")
         return answer
 
-    def rotate(self, webhook: str, **body: Unpack[RotateWebhookRequest]) -> RotatedWebhookResponse:
+    def rotate(self, webhook: int, **body: Unpack[RotateWebhookRequest]) -> RotatedWebhookResponse:
         """Replace the secret. The former one signs as well until its grace ends; one before it no more."""
         answer: RotatedWebhookResponse = self._call("POST", f"/webhooks/{quoted(webhook)}/rotate", body=body)
         return answer
 
     def deliveries(
         self,
-        webhook: str,
+        webhook: int,
         *,
         status: Literal["pending", "delivered", "failed", "disabled"] | None = None,
         page_size: int = 100,
@@ -78,7 +78,7 @@ class WebhookRoutes(Group):
         )
         return answer
 
-    def redeliver_since(self, webhook: str, **body: Unpack[RedeliverWebhookRequest]) -> RedeliveredResponse:
+    def redeliver_since(self, webhook: int, **body: Unpack[RedeliverWebhookRequest]) -> RedeliveredResponse:
         """Send the failed deliveries of events since a time again, with the same event ids, the oldest first."""
         answer: RedeliveredResponse = self._call("POST", f"/webhooks/{quoted(webhook)}/redeliver", body=body)
         return answer

@@ -11,7 +11,15 @@ from typing import Unpack
 from microvm.addresses import quoted
 from microvm.sync.group import Group
 from microvm.types.logs import LogEntry
-from microvm.types.workloads import PatchedWorkloadPatch, Workload, WorkloadChangedResponse
+from microvm.types.workloads import (
+    PatchedWorkloadPatch,
+    Workload,
+    WorkloadChangedResponse,
+    WorkloadPatch,
+    WorkloadRemovedResponse,
+    WorkloadsRemovedResponse,
+    WorkloadStats,
+)
 from microvm.types.workspaces import WorkloadRequest
 
 
@@ -40,17 +48,29 @@ class WorkloadRoutes(Group):
         return answer
 
     def update(self, workspace: str, workload: str, **body: Unpack[PatchedWorkloadPatch]) -> WorkloadChangedResponse:
-        """Change a saved workload; its program restarts if anything is different. With `enabled` false it ends."""
+        """Change the given fields of a saved workload; PUT and PATCH are equivalent."""
         answer: WorkloadChangedResponse = self._call(
             "PATCH", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", body=body, again=True
         )
         return answer
 
-    def delete(self, workspace: str, workload: str) -> WorkloadChangedResponse:
-        """End and remove a workload; its log stays. The response shows what it was."""
+    def put(self, workspace: str, workload: str, **body: Unpack[WorkloadPatch]) -> WorkloadChangedResponse:
+        """Change the given fields of a saved workload; PUT and PATCH are equivalent."""
         answer: WorkloadChangedResponse = self._call(
+            "PUT", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", body=body, again=True
+        )
+        return answer
+
+    def delete(self, workspace: str, workload: str) -> WorkloadRemovedResponse:
+        """End and remove a workload; its log stays. The response shows what it was."""
+        answer: WorkloadRemovedResponse = self._call(
             "DELETE", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}"
         )
+        return answer
+
+    def delete_all(self, workspace: str) -> WorkloadsRemovedResponse:
+        """End and remove all saved workloads; their logs stay. What is in the guest alone stays, as a desktop."""
+        answer: WorkloadsRemovedResponse = self._call("DELETE", f"/workspace/{quoted(workspace)}/workloads", again=True)
         return answer
 
     def status(self, workspace: str, workload: str) -> Workload:
@@ -67,6 +87,13 @@ class WorkloadRoutes(Group):
             f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/logs",
             query={"tail_lines": tail_lines},
             part="logs",
+        )
+        return answer
+
+    def stats(self, workspace: str, workload: str) -> WorkloadStats:
+        """What a workload takes at present. It is measured for half a second."""
+        answer: WorkloadStats = self._call(
+            "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/stats", part="stats"
         )
         return answer
 
