@@ -14,15 +14,18 @@ from assist.models import ApiKey
 from assist.selectors import key_of_secret
 from assist.services import PREFIX
 from common.caller_places import remember_account
+from common.wrong_secrets import count_wrong_secret
 
 
 def require_key(request: HttpRequest) -> ApiKey:
-    """The key with its account and plan. Raises InvalidApiKey."""
+    """The key with its account and plan. Raises InvalidApiKey, TooManyFailures."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     secret = secret.strip()
     is_key = scheme.lower() == "bearer" and secret.startswith(PREFIX)
     found = key_of_secret(secret) if is_key else None
     if found is None:
+        if secret:
+            count_wrong_secret(request)
         raise InvalidApiKey(headers={"WWW-Authenticate": 'Bearer realm="v1"'})
     remember_account(request, found.account_id)
     return found

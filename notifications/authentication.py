@@ -13,6 +13,7 @@ from common.caller_places import remember_account
 from common.errors import Unauthorized
 from common.request_counts import RateState, is_window_empty, window_restore
 from common.throttling import RedisThrottle
+from common.wrong_secrets import count_wrong_secret
 from notifications.models import SendToken
 from notifications.sends.queue import times_of_sends
 from notifications.tokens import SendTokenHolder, token_holder
@@ -27,6 +28,8 @@ class SendTokenAuthentication(BaseAuthentication):
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         holder = token_holder(token.strip()) if scheme.lower() == "bearer" else None
         if holder is None:
+            if token:
+                count_wrong_secret(request._request)
             return None
         remember_account(request._request, holder.account.pk)
         return holder, None

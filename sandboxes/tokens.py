@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from django.utils import timezone
 from common.compiled_query import CompiledQuery
 from common.errors import Forbidden, Unauthorized
 from common.secrets_at_rest import keyed_hash, new_secret
+from common.wrong_secrets import count_wrong_secret
 from namespaces.models import Namespace
 from namespaces.selectors import require_open
 from sandboxes.ids import sandbox_id_of
@@ -41,6 +43,14 @@ ENDED = "This sandbox token was replaced by another one."
 OF_ANOTHER = "This token is that of another sandbox."
 UNKNOWN_STAFF = "The token is missing or unknown, or its time is over."
 ACCOUNT_INACTIVE = "The account is not active."
+
+
+class TokenUnknown(Unauthorized):
+    """A token was sent that is none, or not any more."""
+
+
+class TokenEnded(Forbidden):
+    """A token was sent that another one has replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,16 @@ def bearer_token(request: HttpRequest) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
+@contextmanager
+def wrong_tokens_counted(request: HttpRequest) -> Iterator[None]:
+    """Within the context a wrong token counts for the address that sent it. Raises TooManyFailures in its place."""
+    try:
+        yield
+    except (TokenUnknown, TokenEnded):
+        count_wrong_secret(request)
+        raise
+
+
 def new_token() -> str:
     """A token, shown once by its caller."""
     return new_secret(PREFIX)
@@ -106,7 +126,7 @@ def require_socket_holder(address_id: str, token: str) -> SocketHolder:
     live = rows.filter(token_hash__in=_hashes(token))
     found = live.exclude(workspace__status=Status.DELETING).first()
     if found is None:
-        raise Unauthorized(UNKNOWN_STAFF)
+        raise TokenUnknown(UNKNOWN_STAFF)
     workspace = found.workspace
     if terminal_id_of(workspace) != address_id:
         raise Forbidden(OF_ANOTHER)
@@ -137,8 +157,8 @@ def require_holder(sandbox_id: str, token: str) -> TokenHolder:
     found = _by_hash(hashes) if hashes else None
     if found is None:
         if hashes and FormerToken.objects.filter(token_hash__in=hashes).exists():
-            raise Forbidden(ENDED)
-        raise Unauthorized(UNKNOWN)
+            raise TokenEnded(ENDED)
+        raise TokenUnknown(UNKNOWN) if hashes else Unauthorized(UNKNOWN)
     if found.pk != sandbox_id:
         raise Forbidden(OF_ANOTHER)
     return TokenHolder(found)

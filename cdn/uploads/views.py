@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from django.conf import settings
@@ -11,6 +13,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
 
+from cdn.errors import UploadUnknown
 from cdn.serializers import CdnFileResponse
 from cdn.services.uploads import UploadStatus, upload_status
 from cdn.states import FileStatus
@@ -23,6 +26,7 @@ from common.async_views import AsyncViewSet, ShortResponse
 from common.errors import MethodNotAllowed
 from common.openapi import refused
 from common.streaming_body import RAW, body_chunks
+from common.wrong_secrets import count_wrong_secret
 
 REFUSALS = {
     400: "`invalid_json`: the body ended early, what came is kept; `validation_error`: an empty file, or a part of one "
@@ -33,7 +37,7 @@ REFUSALS = {
     412: "`precondition_failed`: another version of tus",
     413: "`payload_too_large`: more bytes than the permit is for",
     415: "`unsupported_media_type`: a body with a Content-Encoding",
-    429: "`rate_limited`: this account sends too many files at once",
+    429: "`rate_limited`: this account sends too many files at once, or this client tries too many unknown addresses",
     503: "`VM_UNAVAILABLE`: the bytes cannot be stored at the moment; what came is kept",
 }
 OUTCOMES = {
@@ -83,10 +87,11 @@ class UploadViewSet(AsyncViewSet):
         return response
 
     async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Nothing but the address says who it is. Raises TusVersionUnsupported, UploadUnknown."""
+        """Nothing but the address says who it is. Raises TusVersionUnsupported, UploadUnknown, TooManyFailures."""
         if request.method != "OPTIONS":
             protocol.require_version(self.http_request.headers)
-            protocol.checked_token(kwargs["token"])
+            async with self._unknown_counted():
+                protocol.checked_token(kwargs["token"])
 
     @extend_schema(
         operation_id="cdn_upload_file",
@@ -136,7 +141,8 @@ class UploadViewSet(AsyncViewSet):
     @extend_schema(operation_id="cdn_upload_status", parameters=[TUS, *SHOWN], responses={200: None}, auth=[])
     async def show_status(self, request: Request, token: str) -> HttpResponseBase:
         """How many bytes have arrived (tus 1.0). As many as `Upload-Length`: the file is complete."""
-        return HttpResponse(headers=protocol.status_headers(await in_pool_thread(upload_status, token)))
+        async with self._unknown_counted():
+            return HttpResponse(headers=protocol.status_headers(await in_pool_thread(upload_status, token)))
 
     @extend_schema(exclude=True)
     async def describe(self, request: Request, token: str) -> HttpResponseBase:
@@ -156,4 +162,14 @@ class UploadViewSet(AsyncViewSet):
         """Received to its end, whatever becomes of the request: what has come is not lost with its client."""
         protocol.require_plain(self.http_request.headers)
         body, length = body_chunks(self.http_request), protocol.body_length(self.http_request)
-        return await run_to_end(body_receive(body, token, length=length, offset=offset))
+        async with self._unknown_counted():
+            return await run_to_end(body_receive(body, token, length=length, offset=offset))
+
+    @asynccontextmanager
+    async def _unknown_counted(self) -> AsyncIterator[None]:
+        """Within the context an unknown address counts for its client. Raises TooManyFailures in its place."""
+        try:
+            yield
+        except UploadUnknown:
+            await in_pool_thread(count_wrong_secret, self.http_request)
+            raise

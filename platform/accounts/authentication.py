@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -18,48 +16,33 @@ from accounts.actors import Actor
 from accounts.models import Account, Credential
 from accounts.scopes import Scope
 from accounts.services import credential_used
-from common.attempts import AttemptLimits, FailureLimit, network_of
 from common.caller_places import remember_account
 from common.compiled_query import CompiledQuery
-from common.request_origin import request_origin
 from common.secrets_at_rest import keyed_hash, matches_hash
+from common.wrong_secrets import count_wrong_secret
 
 _NO_CREDENTIAL = keyed_hash("no credential")
-
-
-FAILURE_SECONDS = 60
-
-
-@lru_cache(maxsize=1)
-def _failures() -> FailureLimit:
-    limit = settings.ENV.secret_failures
-    return FailureLimit(AttemptLimits("secret", limit, limit, FAILURE_SECONDS))
 
 
 def actor_of(request: HttpRequest | Request) -> Actor | None:
     """The actor of a request, or None. One query. Client credentials take precedence over a token.
 
-    Raises RateLimited where too many wrong secrets came from this address, or for this client id.
+    Raises RateLimited where a wrong secret or token is one too many of this address, or for this client id.
     """
     client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
     inner = request._request if isinstance(request, Request) else request
     if client_id is not None and secret is not None:
-        source = network_of(request_origin(inner).ip_address)
-        _failures().require_allowed(source, client_id, secret)
-        actor = _by_secret(client_id, secret)
-        if actor is None:
-            _failures().record_failure(source, client_id)
-        else:
-            _failures().record_success(source, client_id, secret)
-            remember_account(inner, actor.account.pk)
-        return actor
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token:
-        actor = _by_token(token.strip())
-        if actor is not None:
-            remember_account(inner, actor.account.pk)
-        return actor
-    return None
+        actor, name = _by_secret(client_id, secret), client_id
+    else:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            return None
+        actor, name = _by_token(token.strip()), ""
+    if actor is None:
+        count_wrong_secret(inner, name)
+    else:
+        remember_account(inner, actor.account.pk)
+    return actor
 
 
 def _by_secret(client_id: str, secret: str) -> Actor | None:

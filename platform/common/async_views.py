@@ -15,6 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
+from common.wrong_secrets import refusal_waits
+
 
 class ShortResponse(Response):
     """A response that takes less time to render than a thread takes to be asked: the event loop renders it."""
@@ -45,6 +47,7 @@ class AsyncViewSet(ViewSet):
             await self.begin(self.request, *args, **kwargs)
             response = await self._handler()(self.request, *args, **kwargs)
         except Exception as exc:
+            await refusal_waits.wait_before(exc)
             response = self.handle_exception(exc)
         if isinstance(response, Response):
             response = self.finalize_response(self.request, response, *args, **kwargs)

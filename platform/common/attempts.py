@@ -1,8 +1,8 @@
 """Limits on guessing: how many attempts with a wrong secret may come from one address, and for one name.
 
 `Attempt` is for secrets whose check is slow (passwords): an attempt is counted before the check and given back after a
-right one, so that any number of attempts at once stays within the limits. `FailureLimit` is for secrets whose check is
-cheaper than a call of Redis (client secrets): only failures are counted.
+right one, so that any number of attempts at once stays within the limits. `FailureLimit` is for secrets whose check
+costs little (random ones, common/wrong_secrets.py): only failures are counted.
 
 Both count in Redis, over all processes. Without Redis they limit nothing, as it must not be possible to lock everybody
 out by an outage; each such attempt is logged.
@@ -24,7 +24,6 @@ from threading import Lock
 from redis import RedisError
 
 from common.errors import RateLimited
-from common.redis import redis_client, redis_key
 from common.request_counts import count_request, uncount_request
 
 logger = logging.getLogger(__name__)
@@ -32,9 +31,6 @@ logger = logging.getLogger(__name__)
 # What providers give one customer of IPv6 is at most so large, most often: 256 networks of /64.
 IPV6_PREFIX = 56
 REMEMBERED = 10_000
-# How long a process knows of a right secret by itself, and all processes together by Redis.
-PROVEN_SECONDS = 600.0
-SHARED_PROOF_SECONDS = 24 * 3600
 _SOURCE = "source"
 
 
@@ -94,52 +90,42 @@ class Attempt:
             logger.warning("attempts of %s: %s", self._limits.kind, exc)
 
 
-class FailureLimit:
-    """The failures of one kind of secret, as one process sees them. Safe in many threads. `source`: as of `Attempt`.
+class TooManyFailures(RateLimited):
+    """A wrong secret, of an address or for a name that had too many."""
 
-    An address that is beyond its limit is refused without a look at its secret, but for secrets that were right from
-    the same address within SHARED_PROOF_SECONDS, at any process: many clients may share an address, and one of them
-    must not be able to lock out the others. A name beyond its limit only changes the response to a wrong secret, for
-    the same reason.
+
+class FailureLimit:
+    """The wrong secrets of one kind, as one process sees them. Safe in many threads. `source`: as of `Attempt`.
+
+    Each secret is looked at, and only a wrong one is counted and refused: many clients may share an address, and
+    anybody may know a name, so that one of them must not be able to lock out the others.
     """
 
     def __init__(self, limits: AttemptLimits) -> None:
         self._limits = limits
         self._refused = Remembered()
-        self._proven = Remembered()
 
-    def require_allowed(self, source: str, name: str, secret: str) -> None:
-        """Raises RateLimited where the address is refused at present."""
-        left = self._refused.seconds_left(source)
-        if left <= 0:
-            return
-        proof = _proof(source, name, secret)
-        if not self._proven.seconds_left(proof) and not _is_proven_elsewhere(proof):
+    def record_failure(self, source: str, name: str = "") -> None:
+        """Count a wrong secret; without a name, by its source alone. Raises TooManyFailures where one of them is beyond
+        its limit. Nothing is counted while a source is known to be.
+        """
+        if (left := self._refused.seconds_left(source)) > 0:
             raise too_many(left)
-
-    def record_failure(self, source: str, name: str) -> None:
-        """Count a wrong secret. Raises RateLimited where the address or the name is beyond its limit."""
         by_source, by_name = _windows(self._limits, source, name)
         wait = _count((by_source,), self._limits, "")
         if wait:
             self._refused.add(source, wait)
-        wait = max(wait, _count((by_name,), self._limits, ""))
+        if name:
+            wait = max(wait, _count((by_name,), self._limits, ""))
         if wait:
             _log_refusal((by_source, by_name), wait)
             raise too_many(wait)
 
-    def record_success(self, source: str, name: str, secret: str) -> None:
-        """Remember that this secret was right from this address. One call of Redis in PROVEN_SECONDS."""
-        proof = _proof(source, name, secret)
-        if not self._proven.seconds_left(proof):
-            self._proven.add(proof, PROVEN_SECONDS)
-            _share_proof(proof)
 
-
-def too_many(seconds: float) -> RateLimited:
+def too_many(seconds: float) -> TooManyFailures:
     """The error with its Retry-After."""
     wait = math.ceil(max(seconds, 1))
-    return RateLimited(
+    return TooManyFailures(
         f"Too many attempts with a wrong secret. Try again in {wait} seconds.", headers={"Retry-After": str(wait)}
     )
 
@@ -173,24 +159,6 @@ def _count(windows: tuple[str, ...], limits: AttemptLimits, member: str) -> floa
     except RedisError as exc:
         logger.warning("attempts of %s are not counted: %s", limits.kind, exc)
     return 0.0
-
-
-def _proof(source: str, name: str, secret: str) -> str:
-    return hashlib.sha256("\0".join((source, name, secret)).encode(errors="surrogatepass")).hexdigest()
-
-
-def _share_proof(proof: str) -> None:
-    try:
-        redis_client().set(redis_key(f"proven:{proof}"), 1, ex=SHARED_PROOF_SECONDS)
-    except RedisError as exc:
-        logger.warning("a right secret is known to this process only: %s", exc)
-
-
-def _is_proven_elsewhere(proof: str) -> bool:
-    try:
-        return bool(redis_client().exists(redis_key(f"proven:{proof}")))
-    except RedisError:
-        return False
 
 
 def _log_refusal(windows: tuple[str, str], wait: float) -> None:

@@ -87,7 +87,7 @@ COMMON: dict[int, Common] = {
     ),
     429: Common(
         "TooMany",
-        "Too many requests at once, or too many wrong credentials from the caller's address.",
+        "Too many requests at once, or a wrong credential of too many from the caller's address.",
         (errors.RateLimited,),
     ),
     500: Common("Failed", "A fault of the platform; its log has the request's id.", (errors.DomainError,)),

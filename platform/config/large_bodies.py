@@ -22,7 +22,8 @@ from common.async_threads import in_pool_thread
 from common.errors import RateLimited, Unauthorized
 from common.responses import as_domain_error
 from common.streaming_body import Receive, Send, refuse_body, stored_bytes
-from sandboxes.tokens import bearer_token, require_holder
+from common.wrong_secrets import refusal_waits
+from sandboxes.tokens import bearer_token, require_holder, wrong_tokens_counted
 
 # Smaller bodies are not looked at: their number is limited by that of the connections.
 SMALL_BYTES = 64 * 1024
@@ -55,6 +56,7 @@ class LargeBodies:
             account = await in_pool_thread(_account_of, scope)
             self._require_room(account, size)
         except Exception as exc:
+            await refusal_waits.wait_before(exc)
             await self._application(refuse_body(scope, as_domain_error(exc)), receive, send)
             return
         with self._reserved(account, size):
@@ -82,7 +84,8 @@ def _account_of(scope: Mapping[str, Any]) -> str:
     """Raises Unauthorized, Forbidden, RateLimited, InvalidApiKey."""
     request = ASGIRequest(dict(scope), BytesIO())
     if found := SANDBOX.match(request.path):
-        return require_holder(found[1].lower(), bearer_token(request)).account_id
+        with wrong_tokens_counted(request):
+            return require_holder(found[1].lower(), bearer_token(request)).account_id
     if request.path.startswith(f"{ASSIST}/"):
         return require_key(request).account_id
     actor = actor_of(request)

@@ -23,6 +23,7 @@ from common.cached_value import CachedValue
 from common.errors import MethodNotAllowed, Unauthorized
 from common.redis import redis_client, redis_key
 from common.stream_clients import open_clients
+from common.wrong_secrets import count_wrong_secret
 from config.app_list import app_modules
 from config.metrics_token import metrics_token
 
@@ -31,11 +32,13 @@ QUEUES = ("default", "pages", "media")
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Raises MethodNotAllowed, Unauthorized."""
+    """Raises MethodNotAllowed, Unauthorized, TooManyFailures."""
     if request.method not in ("GET", "HEAD"):
         raise MethodNotAllowed
     sent = request.headers.get("Authorization", "")
     if not hmac.compare_digest(sent.encode(), f"Bearer {metrics_token(settings.SECRET_KEY)}".encode()):
+        if sent:
+            count_wrong_secret(request)
         raise Unauthorized("Send the token of `manage.py metrics_token` as a bearer token.")
     return HttpResponse(TEXT.get(), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -27,7 +27,13 @@ from common.errors import InvalidState, VMUnavailable
 from common.log_context import logged_workspace_set
 from common.requests import validated
 from sandboxes.models import Sandbox
-from sandboxes.tokens import TokenHolder, bearer_token, require_holder, require_not_suspended
+from sandboxes.tokens import (
+    TokenHolder,
+    bearer_token,
+    require_holder,
+    require_not_suspended,
+    wrong_tokens_counted,
+)
 from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import GuestAddress, GuestSession
 from workspaces import call_counter, last_used
@@ -94,7 +100,8 @@ class SandboxAuthentication(BaseAuthentication):
     """
 
     def authenticate(self, request: Request) -> tuple[TokenHolder, None]:
-        holder = require_holder(request.parser_context["kwargs"]["sandbox_id"], bearer_token(request._request))
+        with wrong_tokens_counted(request._request):
+            holder = require_holder(request.parser_context["kwargs"]["sandbox_id"], bearer_token(request._request))
         remember_account(request._request, holder.account_id)
         require_not_suspended(holder)
         call_counter.count_call(holder.workspace.pk)

@@ -14,10 +14,12 @@ import re
 import weakref
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, suppress
+from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qs
 
 from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
 
 from common.async_threads import in_pool_thread
 from common.errors import DomainError, Forbidden, NotFound, RateLimited, Unauthorized
@@ -25,12 +27,19 @@ from common.log_context import logged_workspace_set
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 from common.stream_clients import SOCKETS, client_open
+from common.wrong_secrets import refusal_waits
 from sandboxes.cors import HEADERS
 from sandboxes.grants import watched_token
 from sandboxes.level.base import ASLEEP, wake_sandbox
 from sandboxes.sockets.sandbox import OpenSandboxes, SandboxTerminals
 from sandboxes.sockets.socket import TerminalSocket
-from sandboxes.tokens import STAFF_PREFIX, SocketHolder, require_not_suspended, require_socket_holder
+from sandboxes.tokens import (
+    STAFF_PREFIX,
+    SocketHolder,
+    require_not_suspended,
+    require_socket_holder,
+    wrong_tokens_counted,
+)
 from vmbackend.guest.session import GuestAddress
 from workspaces import call_counter
 from workspaces.guests import address_of
@@ -69,8 +78,9 @@ class SandboxSockets:
         with suppress(OSError):
             async with AsyncExitStack() as place:
                 try:
-                    holder, address = await _admitted(scope["path"], token, place)
+                    holder, address = await _admitted(scope, token, place)
                 except Exception as exc:
+                    await refusal_waits.wait_before(exc)
                     by_staff = token.startswith(STAFF_PREFIX)
                     await _refuse(send, as_domain_error(exc), scope["path"], request_id, by_staff=by_staff)
                     return
@@ -86,17 +96,17 @@ def _removed_token(scope: Scope) -> str:
     return parse_qs(query, max_num_fields=100).get("token", [""])[-1] if query.count("&") < 100 else ""
 
 
-async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[SocketHolder, GuestAddress]:
+async def _admitted(scope: Scope, token: str, place: AsyncExitStack) -> tuple[SocketHolder, GuestAddress]:
     """Whose socket this is, and the guest of its running machine; a sandbox that sleeps is woken. It counts until
     `place` ends.
 
     Raises NotFound, Unauthorized, Forbidden, NamespaceSuspended, QuotaExceeded, RateLimited, VmNotRunning,
     VMUnavailable.
     """
-    found = PATH.fullmatch(path)
+    found = PATH.fullmatch(scope["path"])
     if found is None:
         raise NotFound("There is no WebSocket at this address.")
-    holder = await in_pool_thread(_holder, found[1].lower(), token)
+    holder = await in_pool_thread(_holder, scope, found[1].lower(), token)
     workspace = holder.workspace
     logged_workspace_set(workspace.pk)
     await place.enter_async_context(_sandboxes().places.socket_place(workspace.pk, settings.ENV.sandbox_sockets_max))
@@ -107,8 +117,10 @@ async def _admitted(path: str, token: str, place: AsyncExitStack) -> tuple[Socke
     return holder, await in_pool_thread(address_of, workspace)
 
 
-def _holder(address_id: str, token: str) -> SocketHolder:
-    holder = require_socket_holder(address_id, token)
+def _holder(scope: Scope, address_id: str, token: str) -> SocketHolder:
+    request = ASGIRequest({**scope, "method": "GET"}, BytesIO())
+    with wrong_tokens_counted(request):
+        holder = require_socket_holder(address_id, token)
     require_not_suspended(holder)
     if not holder.is_staff:
         call_counter.count_call(holder.workspace.pk)

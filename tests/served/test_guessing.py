@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
+import pytest
 
 from supervise.files import read_env_file
 from tests.vm.client import Api
@@ -68,11 +71,59 @@ def test_wrong_client_secrets_are_401_up_to_the_limit_and_429_beyond_it(served: 
         statuses = []
         for number in range(limit + 50):
             headers = {"X-Client-ID": f"cli_{number}", "X-Client-Secret": "guess"}
-            statuses.append(one.get("/workspace", headers=headers).status_code)
+            refused = one.get("/workspace", headers=headers)
+            statuses.append(refused.status_code)
         assert statuses == [401] * limit + [429] * 50
+        assert refused.json()["code"] == "rate_limited"
+        assert int(refused.headers["Retry-After"]) >= 1
+        # A client that shares the address was never seen there before.
         names = ("X-Client-ID", "X-Client-Secret")
-        right = {name: client.http.headers[name] for name in names}
-        refused = one.get("/workspace", headers=right)
-    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
-    assert int(refused.headers["Retry-After"]) >= 1
-    assert client.http.get("/workspace").status_code == 200
+        assert one.get("/workspace", headers={name: client.http.headers[name] for name in names}).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def sandbox(client: Api) -> Iterator[dict[str, Any]]:
+    made = client.call("POST", "/sandbox", 201, json={"name": "Guessed", "image": "localhost/tiny:1"})
+    yield made
+    client.call("DELETE", f"/sandbox/{made['sandbox']['id']}")
+
+
+# By the place of the kind: a method, a path, the status of a wrong one. `{}`: what is guessed.
+KINDS = {
+    "access token": ("GET", "/workspace", 401),
+    "access token for streams": ("GET", "/workspace/{workspace}/stats/stream", 401),
+    "sandbox token": ("POST", "/s/{sandbox}/files/list", 401),
+    "socket of a sandbox": ("GET", "/s/{sandbox}/ws?token={guess}", 401),
+    "API key": ("POST", "/v1/blurs/generate", 401),
+    "send token": ("POST", "/notifications/send", 401),
+    "upload address": ("HEAD", "/cdn/uploads/{guess}", 404),
+    "token of metrics": ("GET", "/metrics", 401),
+}
+UPGRADE = {
+    "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_wrong_tokens_of_every_kind_are_counted_by_address(
+    served: TestInstance, client: Api, box: str, sandbox: dict[str, Any], kind: str
+) -> None:
+    limit, (method, path, wrong) = served.settings.secret_failures, KINDS[kind]
+    with caller(served, f"127.0.1.{list(KINDS).index(kind) + 1}") as one:
+
+        def guess(number: int) -> httpx.Response:
+            at = path.format(guess=f"guess-{number}", workspace=box, sandbox=sandbox["sandbox"]["id"])
+            headers = {"Authorization": f"Bearer guess-{number}"} | (UPGRADE if "/ws" in at else {})
+            return one.request(method, at, headers=headers)
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(guess, range(limit + 8)))
+        assert Counter(answer.status_code for answer in answers) == {wrong: limit, 429: 8}
+        for answer in answers:
+            assert (int(answer.headers.get("Retry-After", 0)) >= 1) == (answer.status_code == 429)
+        # One count for all kinds, and right ones pass.
+        assert one.get("/workspace", headers={"Authorization": "Bearer guess"}).status_code == 429
+        right = {"Authorization": f"Bearer {sandbox['sandbox']['token']}"}
+        found = one.post(f"/s/{sandbox['sandbox']['id']}/files/list", headers=right, json={"dirPath": "/"})
+        assert found.status_code not in (401, 403, 429), found.text

@@ -19,6 +19,7 @@ from accounts.authentication import AccountAuthentication
 from accounts.scopes import Scope
 from common.errors import NotFound, Unauthorized
 from common.secrets_at_rest import keyed_hash, keyed_hashes, new_secret
+from common.wrong_secrets import count_wrong_secret
 from workspaces.audit import record_activity
 from workspaces.models import StreamToken, Workspace
 from workspaces.selectors import NOT_FOUND_MESSAGE
@@ -69,6 +70,7 @@ class StreamAuthentication(AccountAuthentication):
         rows = _live_tokens().filter(token_hash__in=keyed_hashes(token.strip()))
         found = rows.select_related("workspace__account").only("token_hash", "user_id", *_READ).first()
         if found is None:
+            count_wrong_secret(request._request)
             raise Unauthorized
         workspace = found.workspace
         actor = Actor(

@@ -65,5 +65,6 @@ def flood(path: str, target: str, kind: str) -> None:
 if __name__ == "__main__":
     for _ in range(int(sys.argv[4])):
         threading.Thread(target=flood, args=sys.argv[1:4], daemon=True).start()
-    print("floods", flush=True)
+    sys.stdout.write("floods\n")
+    sys.stdout.flush()
     time.sleep(3600)

@@ -1,0 +1,54 @@
+"""Wrong secrets and tokens of any kind, counted by the address that they come from: client secrets, access tokens,
+those of sandboxes, API keys, send tokens, upload addresses.
+
+A secret is looked at first, and counted when it is wrong: a right one from an address that guesses goes on, as others
+may share the address. What is looked up is random and stored as a plain keyed hash, so that a look costs a query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from common.attempts import AttemptLimits, FailureLimit, TooManyFailures, network_of
+from common.request_origin import request_origin
+
+FAILURE_SECONDS = 60
+# A client that does not read its 429s is answered so much later, where waiting holds no thread, and so many at a time.
+REFUSAL_SECONDS = 1.0
+MOST_WAITING = 512
+
+
+@lru_cache(maxsize=1)
+def _failures() -> FailureLimit:
+    limit = settings.ENV.secret_failures
+    return FailureLimit(AttemptLimits("secret", limit, limit, FAILURE_SECONDS))
+
+
+def count_wrong_secret(request: HttpRequest, name: str = "") -> None:
+    """Count one, and by `name`, where it has one (a client id). Raises TooManyFailures beyond the limit of either."""
+    _failures().record_failure(network_of(request_origin(request).ip_address), name)
+
+
+class RefusalWaits:
+    """Belongs to one event loop."""
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self._most = most
+        self._waiting = 0
+
+    async def wait_before(self, error: Exception) -> None:
+        """Wait before a guesser gets this error; any other error is not delayed, nor one of too many at a time."""
+        if not isinstance(error, TooManyFailures) or self._waiting >= self._most:
+            return
+        self._waiting += 1
+        try:
+            await asyncio.sleep(REFUSAL_SECONDS)
+        finally:
+            self._waiting -= 1
+
+
+refusal_waits = RefusalWaits()
