@@ -65,8 +65,8 @@ _CODES = {
     405: f"`{REQUEST}`: another method than POST",
     413: f"`{REQUEST}`: a body above 1 MiB",
     415: f"`{REQUEST}`: another Content-Type than application/json",
-    429: f"`{RATE}`: too many calls in a minute, too many wrong keys of one address, or the model has as many questions as "
-    f"it can take; `{QUOTA}`: the calls of the day are used up. `Retry-After` says when to try again",
+    429: f"`{RATE}`: too many calls in a minute, wrong keys from one address, or the model has as many questions "
+    f"as it can take; `{QUOTA}`: the calls of the day are used up. `Retry-After` says when to try again",
     502: f"`{FAILED}`: the model cannot be reached, took too long, or gave no valid answer twice; the call does not "
     "count",
     503: f"`{FAILED}`: the platform cannot store anything at the moment",

@@ -152,6 +152,13 @@ async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T
         return task.result()
     finally:
         task.cancel()
+        task.add_done_callback(_see_error)
+
+
+def _see_error(task: asyncio.Task[Any]) -> None:
+    """Of a call that was cancelled: the loop would log it with its traceback."""
+    if not task.cancelled():
+        task.exception()
 
 
 class MachineLook:

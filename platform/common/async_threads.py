@@ -17,6 +17,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from common.connections import release_connection, release_thread
+from common.responses import as_domain_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,12 +45,17 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which continues if the caller is cancelled: a change of a guest is completed even if its client
     disconnects.
 
-    `work` may outlive its request, so it uses `in_pool_thread` and not the request's thread.
+    `work` may outlive its request, so it uses `in_pool_thread` and not the request's thread. An error that it raises
+    then has no reader; one that nobody expects is logged.
     """
     task = asyncio.ensure_future(work)
     _running.add(task)  # the loop holds tasks weakly
     task.add_done_callback(_running.discard)
-    return await asyncio.shield(task)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_see_error)
+        raise
 
 
 @asynccontextmanager
@@ -96,6 +102,12 @@ async def in_context(threads: ThreadPoolExecutor, work: Callable[P, T], *args: P
 _platform_threads = ThreadPoolExecutor(32, thread_name_prefix="platform-call")
 _body_threads = ThreadPoolExecutor(32, thread_name_prefix="request-body")
 _render_threads = ThreadPoolExecutor(4, thread_name_prefix="render")
+
+
+def _see_error(task: asyncio.Task[Any]) -> None:
+    """Of work whose caller is gone. The loop would log all of them, with tracebacks, also that a client has left."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        as_domain_error(error)
 
 
 _running: set[asyncio.Task[Any]] = set()

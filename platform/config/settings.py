@@ -166,12 +166,17 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_bytes
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"context": {"()": "common.log_context.LogContextFilter"}},
+    "filters": {
+        "context": {"()": "common.log_context.LogContextFilter"},
+        "repeated": {"()": "common.repeated_lines.RepeatedLines"},
+    },
     "formatters": {
         "line": {"format": LINE_FORMAT},
         "json": JSON_FORMATTER,
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": ENV.log_format, "filters": ["context"]}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": ENV.log_format, "filters": ["repeated", "context"]}
+    },
     "root": {"handlers": ["stderr"], "level": ENV.log_level},
     "loggers": {
         # asyncssh logs every channel at INFO.
