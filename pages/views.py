@@ -27,7 +27,8 @@ CHANGED = {200: serializers.PageResponse, 202: serializers.PageResponse}
 IN_PROGRESS = "`operation_in_progress`: a deploy is under way"
 DEPLOY_REFUSALS = {
     400: "`validation_error`: also where the folder has no file that can be served",
-    402: "`quota_exceeded`: the credits of the namespace, or what the account's releases may take "
+    402: "`quota_exceeded`: the credits of the namespace, of which each deploy holds its price until it has ended "
+    "(`details.quota_used`, `details.held`, `details.quota_limit`), or what the account's releases may take "
     "(`details.current`, `details.max`)",
     403: "`namespace_suspended`",
     404: "`not_found`: the workspace; `path_not_found`: there is no such folder",

@@ -18,9 +18,9 @@ from django.db import DatabaseError
 
 from common.sse.watched_grants import watched_grant
 from sandboxes.tokens import SocketHolder, live_staff_tokens
+from workspaces.grants import batches
 from workspaces.models import Workspace
 from workspaces.states import Status
-from workspaces.streams.grants import batches
 
 logger = logging.getLogger(__name__)
 

@@ -137,7 +137,9 @@ class SandboxViewSet(ViewSet):
 
     @extend_schema(request=None, responses=serializers.SandboxTokenResponse)
     def regenerate_token(self, request: ApiRequest, sandbox_id: str) -> Response:
-        """Replace the token. The old one is refused immediately, and its open WebSockets end within a second."""
+        """Replace the token. The old one is refused immediately; its open WebSockets, downloads and uploads end within
+        a second.
+        """
         workspace = selectors.requested_sandbox(request.user, sandbox_id)
         token = services.token_regenerate(workspace=workspace, **_by(request))
         return respond(serializers.SandboxTokenResponse, token=token, sandbox={"id": sandbox_id_of(workspace.pk)})

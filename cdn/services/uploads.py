@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -17,8 +19,13 @@ from cdn.services.permits import kind_of_claim
 from cdn.services.received import write_received
 from cdn.services.rows import lock_file
 from cdn.states import UPLOADABLE, FileStatus, PermitState
+from common.batches import batched
 from common.errors import PayloadTooLarge
 from common.secrets_at_rest import keyed_hash
+
+logger = logging.getLogger(__name__)
+
+CHECKED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,27 @@ def upload_progress(grant: UploadGrant, received: int) -> None:
     )
     if not renewed:
         raise UploadLost
+
+
+def lost_uploads(grants: Sequence[UploadGrant]) -> dict[UploadGrant, str]:
+    """Those whose request may send no more, each with a reason: its file was deleted, its time is over, another request
+    has the lease, the account is not active. While the database does not answer, none is.
+    """
+    live = Permit.objects.filter(
+        state=PermitState.RECEIVING, file__account__is_active=True, expires_at__gt=timezone.now()
+    )
+    try:
+        owners = {
+            permit_id: owner
+            for some in batched(grants, CHECKED_AT_ONCE)
+            for permit_id, owner in live.filter(pk__in=[grant.permit_id for grant in some]).values_list(
+                "pk", "lease_owner"
+            )
+        }
+    except DatabaseError as error:
+        logger.warning("the permits of uploads cannot be checked: %s", error)
+        return {}
+    return {grant: "the upload has ended" for grant in grants if owners.get(grant.permit_id) != grant.owner}
 
 
 def upload_pause(grant: UploadGrant, received: int) -> None:

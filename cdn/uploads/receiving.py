@@ -19,6 +19,7 @@ from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnkno
 from cdn.services.uploads import (
     UploadGrant,
     UploadStatus,
+    lost_uploads,
     upload_account,
     upload_begin,
     upload_complete,
@@ -33,6 +34,7 @@ from cdn.uploads.places import upload_place
 from common.async_threads import in_pool_thread
 from common.errors import PayloadTooLarge, ValidationError
 from common.server_stop import cancelled_at_stop
+from common.sse.watched_grants import watched_grant
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -168,11 +170,22 @@ class _Upload:
         return await self._writer.sha256() if self._whole or count == self._grant.size else ""
 
     async def _with_lease(self, work: Coroutine[Any, Any, T]) -> T:
-        """Renew the lease while `work` is done. Raises UploadLost: `work` is cancelled then."""
+        """Renew the lease while `work` is done. Raises UploadLost: `work` is cancelled then, within a second of what
+        ends the upload.
+        """
         doing, renewing = asyncio.ensure_future(work), asyncio.ensure_future(self._renew())
+        lost: list[str] = []
+
+        def end(reason: str) -> None:
+            lost.append(reason)
+            renewing.cancel()
+
         try:
-            await asyncio.wait({doing, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            async with watched_grant(self._grant, lost_uploads, end):
+                await asyncio.wait({doing, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if not doing.done():
+                if lost:
+                    raise UploadLost
                 renewing.result()
             return await doing
         finally:

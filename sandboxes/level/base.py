@@ -26,6 +26,8 @@ from common.caller_places import remember_account
 from common.errors import InvalidState, VMUnavailable
 from common.log_context import logged_workspace_set
 from common.requests import validated
+from common.watched_bodies import BodyGrant
+from sandboxes.grants import SocketGrant, revoked_grants
 from sandboxes.models import Sandbox
 from sandboxes.tokens import (
     TokenHolder,
@@ -144,6 +146,11 @@ class SandboxLevelViewSet(AsyncViewSet):
         if self._body_is_small:
             return validated(serializer, self.request)
         return await in_request_thread(validated, serializer, self.request)
+
+    @property
+    def grant(self) -> BodyGrant:
+        """What a body ends with: the token of the request."""
+        return BodyGrant(SocketGrant(self.request.user.workspace.pk, self.sandbox.token_hash), revoked_grants)
 
     @property
     def _body_is_small(self) -> bool:

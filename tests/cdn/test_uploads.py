@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,8 +12,10 @@ from unittest.mock import patch
 
 import pytest
 from django.conf import settings
+from django.db import connections
 from django.utils import timezone
 
+from accounts.services import account_switch
 from cdn import hooks
 from cdn.errors import CdnPolicyViolation
 from cdn.models import File, Permit
@@ -21,11 +24,13 @@ from cdn.services.files import file_trash
 from cdn.services.sweeps import permits_expire
 from cdn.states import FileStatus, PermitState
 from cdn.storage.parts import PartFile
+from cdn.uploads import receiving
+from common import streaming_body
 from common.errors import DomainError
 from tests.callers import Caller
 from tests.cdn.edge_files import files_clear
 from tests.cdn.rows import facts_of, make_permit
-from tests.cdn.uploading import PART, offset_of, part_sent, sent, stored_part
+from tests.cdn.uploading import PART, Answer, Upload, offset_of, part_sent, sent, stored_part, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DATA = os.urandom(600_000)
@@ -285,6 +290,32 @@ def test_unknown_used_and_ended_addresses_are_one_answer(issued: Any, api: Calle
     assert offset_of(ended.token) is offset_of(forged) is None
     permits_expire()
     assert offset_of(ended.token) is None
+
+
+@pytest.mark.parametrize("end", ["deleted", "account", "time"])
+def test_what_is_being_sent_ends_with_its_address(
+    issued: Any, api: Caller, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(receiving, "CHECKPOINT_SECONDS", 1000.0)
+    monkeypatch.setattr(streaming_body, "DRAIN_SECONDS", 0.1)
+
+    def change() -> None:
+        if end == "deleted":
+            assert api.delete(f"/cdn/files/{issued.file.pk}").status_code == 200
+        elif end == "account":
+            account_switch(api.account, is_active=False)
+        else:
+            Permit.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        connections.close_all()
+
+    async def work() -> Answer:
+        upload = Upload("PUT", issued.token, [DATA[:300_000], asyncio.Event()], length=len(DATA))
+        task = asyncio.ensure_future(upload.run())
+        await until(lambda: stored_part(issued.file.pk))
+        await asyncio.to_thread(change)
+        return await asyncio.wait_for(task, 30)
+
+    assert_error(asyncio.run(work()), 404, "not_found")
 
 
 def test_a_part_that_another_request_writes_is_a_conflict(issued: Any) -> None:

@@ -12,9 +12,9 @@ from vmbackend.guest.output import CommandExit, OutputPart
 from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
 from workspaces.commands.output import Encoding
 from workspaces.commands.serializers import ExecRequest
+from workspaces.grants import StreamGrant, grant_of
 from workspaces.guests import address_of
 from workspaces.requested import requested_workspace
-from workspaces.streams.grants import StreamGrant, grant_of
 
 # How much longer than its command an exec request may take.
 EXEC_SLACK_SECONDS = 20

@@ -25,8 +25,8 @@ from workspaces.commands.capacity import command_place
 from workspaces.commands.input import CommandInput, open_input
 from workspaces.commands.output import Encoding, OutputEncoder
 from workspaces.commands.requested import Command
+from workspaces.grants import revoked_grants
 from workspaces.guests import take_parts
-from workspaces.streams.grants import revoked_grants
 
 # After a part of fewer bytes the next one is not asked for at once: it has more, and events are not as many.
 SMALL_BYTES = 4096

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import IO, Any
@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from common.async_threads import in_body_thread
 from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import RAW, body_chunks, is_raw
+from common.watched_bodies import BodyGrant, granted_chunks, while_granted
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import ANY_CONTENT, Entry, GuestAddress, GuestSession
 from workspaces import errors
@@ -33,11 +34,12 @@ CALL_SECONDS = 30.0
 READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with earlier writes
 WRITE_SECONDS = 600.0  # of a body that was received completely
 JSON = "application/json"
+Opened = Callable[[Part], Awaitable[AsyncIterator[bytes]]]
 
 
-async def read_file(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
-    """The file that the query names, as the Accept header wants it. Raises PathInvalid, PathNotFound, GuestUnreachable,
-    PayloadTooLarge, RangeNotSatisfiable, PreconditionFailed.
+async def read_file(request: HttpRequest, address: GuestAddress, grant: BodyGrant) -> HttpResponseBase:
+    """The file that the query names, as the Accept header wants it, while `grant` holds. Raises PathInvalid,
+    PathNotFound, GuestUnreachable, PayloadTooLarge, RangeNotSatisfiable, PreconditionFailed.
     """
     path = query_path(request)
     raw = request.get_preferred_type([JSON, RAW]) == RAW
@@ -45,13 +47,13 @@ async def read_file(request: HttpRequest, address: GuestAddress) -> HttpResponse
     if entry.type != "file":
         what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
         raise errors.PathInvalid(f"{displayed_path(path)!r} is {what}, not a file.")
-    response = await (_as_raw if raw else _as_json)(request, address, path, entry)
+    response = await (_as_raw if raw else _as_json)(request, partial(_opened, address, path, grant), path, entry)
     response["Vary"] = "Accept"
     response["X-Content-Type-Options"] = "nosniff"
     return response
 
 
-async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
+async def _as_json(request: HttpRequest, opened: Opened, path: str, entry: Entry) -> HttpResponseBase:
     """`{success, path, encoding, content, size}`; the size comes last, when it is known."""
     if not entry.is_virtual and entry.size > settings.FILE_WRITE_LIMIT:
         raise PayloadTooLarge(
@@ -61,12 +63,12 @@ async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry
     if request.method == "HEAD":
         return HttpResponse(content_type=JSON)
     part = Part(length=None if entry.is_virtual else entry.size)
-    return StreamingHttpResponse(_encoded(await _opened(address, path, part), path), content_type=JSON)
+    return StreamingHttpResponse(_encoded(await opened(part), path), content_type=JSON)
 
 
-async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
+async def _as_raw(request: HttpRequest, opened: Opened, path: str, entry: Entry) -> HttpResponseBase:
     if entry.is_virtual:  # no size, no ranges, no validators
-        body = _empty() if request.method == "HEAD" else await _opened(address, path, Part())
+        body = _empty() if request.method == "HEAD" else await opened(Part())
         return StreamingHttpResponse(body, content_type=RAW)
     validators = Validators.of(entry)
     known = validators.not_modified(request)
@@ -74,7 +76,7 @@ async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry:
     if known is None and request.method == "HEAD":
         known = HttpResponse(content_type=RAW, headers={"Content-Length": str(entry.size)})
     if known is None:
-        body = exactly_sized(await _opened(address, path, part), part.length or 0)
+        body = exactly_sized(await opened(part), part.length or 0)
         known = StreamingHttpResponse(body, content_type=RAW, status=206 if part.partial else 200)
         known["Content-Length"] = str(part.length)
         if part.partial:
@@ -85,10 +87,11 @@ async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry:
     return known
 
 
-async def _opened(address: GuestAddress, path: str, part: Part) -> AsyncIterator[bytes]:
-    return await open_file(
+async def _opened(address: GuestAddress, path: str, grant: BodyGrant, part: Part) -> AsyncIterator[bytes]:
+    chunks = await open_file(
         address, lambda session: session.read(path, offset=part.offset, length=part.length), READ_SECONDS
     )
+    return granted_chunks(chunks, grant)
 
 
 async def _empty() -> AsyncIterator[bytes]:
@@ -109,28 +112,30 @@ async def _encoded(chunks: Any, path: str) -> AsyncIterator[bytes]:
     yield base64.b64encode(rest) + f'", "size": {size}}}'.encode()
 
 
-async def write_file(request: HttpRequest, address: GuestAddress, *, is_edited: bool) -> HttpResponseBase:
-    """Write the request's body, JSON or raw bytes. On failure the old file is unchanged.
+async def write_file(
+    request: HttpRequest, address: GuestAddress, grant: BodyGrant, *, is_edited: bool
+) -> HttpResponseBase:
+    """Write the request's body, JSON or raw bytes, while `grant` holds. On failure the old file is unchanged.
 
     `is_edited`: there are edits of the machine's files, each of which is made before the file is replaced or after it.
     """
     media_type = request.content_type or JSON
     if is_raw(media_type):
-        path, size = await _write_raw(request, address, is_edited)
+        path, size = await _write_raw(request, address, grant, is_edited)
     elif media_type.lower() == JSON:
         path, size = await write_json(
-            request, address, lambda fields: checked_path(fields.get("path")), is_edited=is_edited
+            request, address, grant, lambda fields: checked_path(fields.get("path")), is_edited=is_edited
         )
     else:
         raise UnsupportedMediaType(f"Send {JSON}, or {RAW} with the path in the query.")
     return Response(FileWritten({"path": displayed_path(path), "size": size}).data)
 
 
-async def _write_raw(request: HttpRequest, address: GuestAddress, is_edited: bool) -> tuple[str, int]:
+async def _write_raw(request: HttpRequest, address: GuestAddress, grant: BodyGrant, is_edited: bool) -> tuple[str, int]:
     """The body is streamed into the guest: the old file stays until the new one is complete."""
     path = query_path(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
-    async with call_errors(address):
+    async with while_granted(grant), call_errors(address):
         # Without a deadline: each step has its own, and a slow client is allowed.
         return path, await guest_pool().apush(address, partial(_put, path=path, is_edited=is_edited), body)
 
@@ -146,18 +151,24 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
 
 
 async def write_json(
-    request: HttpRequest, address: GuestAddress, path_of: Callable[[Mapping[str, Any]], str], *, is_edited: bool
+    request: HttpRequest,
+    address: GuestAddress,
+    grant: BodyGrant,
+    path_of: Callable[[Mapping[str, Any]], str],
+    *,
+    is_edited: bool,
 ) -> tuple[str, int]:
     """Write the base64 `content` of a JSON body; returns its path, which `path_of` finds in the other fields, and size.
 
     The whole body is read before the guest is contacted: its path may come last, and it may be malformed. Raises
-    InvalidJson, ValidationError, PayloadTooLarge and the errors of `call_errors`; nothing has changed then.
+    InvalidJson, ValidationError, PayloadTooLarge, Unauthorized (`grant` was revoked) and the errors of `call_errors`;
+    nothing has changed then.
     """
     use = TransferUse(address.machine_id)
     # A folder of ours: on a full disk Python finds no temporary folder at all, and says no more than that.
     with tempfile.TemporaryFile(dir=settings.STATE) as spool:
         path = path_of(await in_body_thread(_receive, request, spool, use))
-        async with call_errors(address):
+        async with while_granted(grant), call_errors(address):
             put = partial(_put, path=path, is_edited=is_edited)
             size = await guest_pool().apush(address, put, _spooled(spool, use), WRITE_SECONDS)
     return path, size

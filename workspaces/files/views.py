@@ -14,6 +14,7 @@ from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
 from common.streaming_body import RAW
+from common.watched_bodies import BodyGrant
 from vmbackend.guest.session import GuestAddress
 from workspaces.files.content import read_file, write_file
 from workspaces.files.paths import displayed_path, query_path
@@ -27,6 +28,7 @@ from workspaces.files.serializers import (
     UsageResponse,
     cursor_after,
 )
+from workspaces.grants import body_grant
 from workspaces.guests import address_of, call_guest
 from workspaces.models.workspace import Kind
 from workspaces.requested import requested_workspace
@@ -137,11 +139,12 @@ class FileContentViewSet(AsyncViewSet):
     async def read(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
         """One file, streamed: base64 in JSON up to 64 MiB, or with `Accept: application/octet-stream` its raw bytes.
 
-        A file that grows during the transfer ends at its announced size; one that shrinks breaks the response off.
-        Virtual files of the kernel (`/proc`, `/sys`) are read at once, have no length, ranges or tags, and at most
-        16 MiB.
+        A file that grows during the transfer ends at its announced size; one that shrinks breaks the response off, and
+        so does the end of the credential. Virtual files of the kernel (`/proc`, `/sys`) are read at once, have no
+        length, ranges or tags, and at most 16 MiB.
         """
-        return await read_file(self.http_request, await in_request_thread(guest_address, request, workspace_id))
+        address, grant = await in_request_thread(address_and_grant, request, workspace_id)
+        return await read_file(self.http_request, address, grant)
 
     @extend_schema(
         parameters=[OpenApiParameter("path", str, description=f"With a raw body only. {PATH_TEXT}")],
@@ -164,10 +167,10 @@ class FileContentViewSet(AsyncViewSet):
         Raw bytes are streamed into the workspace, JSON is written once it is received completely. Missing parent
         directories are created. An existing file keeps its mode and owner, its other hard links keep the old content,
         and through a symbolic link its target is written. Any failure, also during the transfer, leaves the old file
-        unchanged and no temporary file.
+        unchanged and no temporary file; so does the end of the credential (401).
         """
-        address, is_edited = await in_request_thread(address_and_edits, request, workspace_id)
-        return await write_file(self.http_request, address, is_edited=is_edited)
+        address, grant, is_edited = await in_request_thread(address_and_edits, request, workspace_id)
+        return await write_file(self.http_request, address, grant, is_edited=is_edited)
 
 
 def address_and_disk_size(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, int]:
@@ -176,10 +179,16 @@ def address_and_disk_size(request: ApiRequest, workspace_id: str) -> tuple[Guest
     return address_of(workspace), workspace.applied_disk_size_mb << 20
 
 
-def address_and_edits(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, bool]:
-    """The guest's address, and whether its files are also edited. Raises NotFound, VmNotRunning."""
+def address_and_grant(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, BodyGrant]:
+    """The guest's address, and what a body ends with. Raises NotFound, VmNotRunning."""
     workspace = requested_workspace(request.user, workspace_id, whole=True)
-    return address_of(workspace), workspace.kind == Kind.SANDBOX
+    return address_of(workspace), body_grant(request.user, workspace)
+
+
+def address_and_edits(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, BodyGrant, bool]:
+    """As `address_and_grant`, and whether the guest's files are also edited."""
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    return address_of(workspace), body_grant(request.user, workspace), workspace.kind == Kind.SANDBOX
 
 
 def guest_address(request: ApiRequest, workspace_id: str) -> GuestAddress:

@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 from rest_framework.response import Response
 
 from common.async_threads import in_render_thread
+from common.watched_bodies import BodyGrant, granted_chunks
 from vmbackend.guest.session import Entry, GuestAddress
 from workspaces.conditions import Part, Validators, exactly_sized, wanted_part
 from workspaces.errors import PathInvalid
@@ -22,8 +23,10 @@ CALL_SECONDS = 30.0
 JSON, PLAIN = "application/json", "text/plain"
 
 
-async def log_file(request: HttpRequest, place: Console | GuestAddress, name: str, path: str) -> HttpResponseBase:
-    """The file in the form that the Accept header names, JSON if it names none.
+async def log_file(
+    request: HttpRequest, place: Console | GuestAddress, grant: BodyGrant, name: str, path: str
+) -> HttpResponseBase:
+    """The file in the form that the Accept header names, JSON if it names none; as text while `grant` holds.
 
     Raises NotFound, PathNotFound, PathInvalid, RangeNotSatisfiable, GuestUnreachable.
     """
@@ -33,7 +36,7 @@ async def log_file(request: HttpRequest, place: Console | GuestAddress, name: st
     else:
         file = await _GuestFile.at(place, path)
     wants_text = request.get_preferred_type([JSON, PLAIN]) == PLAIN
-    response = await (_as_text(request, file) if wants_text else _as_json(file, name))
+    response = await (_as_text(request, file, grant) if wants_text else _as_json(file, name))
     response["Vary"] = "Accept"
     response["X-Content-Type-Options"] = "nosniff"
     return response
@@ -104,10 +107,12 @@ def _json_body(data: bytes, name: str, size: int, truncated: bool) -> dict[str, 
     return body
 
 
-async def _as_text(request: HttpRequest, file: _HostFile | _GuestFile) -> HttpResponseBase:
+async def _as_text(request: HttpRequest, file: _HostFile | _GuestFile, grant: BodyGrant) -> HttpResponseBase:
     part = wanted_part(request.headers, file.size, file.validators)
     response = StreamingHttpResponse(
-        await file.stream(part), content_type=f"{PLAIN}; charset=utf-8", status=206 if part.partial else 200
+        granted_chunks(await file.stream(part), grant),
+        content_type=f"{PLAIN}; charset=utf-8",
+        status=206 if part.partial else 200,
     )
     response["Content-Length"] = str(part.length)
     response["Accept-Ranges"] = "bytes"

@@ -18,8 +18,10 @@ from common.errors import NotFound, ValidationError
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
+from common.watched_bodies import BodyGrant
 from vmbackend.guest.session import GuestAddress
 from workspaces.errors import WorkloadNotFound
+from workspaces.grants import body_grant
 from workspaces.guests import call_guest
 from workspaces.logs import guest_logs
 from workspaces.logs.channels import cleared_on_commit
@@ -121,8 +123,8 @@ class LogFileViewSet(AsyncViewSet):
         workloads without a `log_path` are in the format of the container runtime interface (CRI): time, stream, `F`
         (`P`: the next record of the stream continues the line), and the text.
         """
-        place, path = await in_request_thread(_find_file, request.user, workspace_id, name)
-        return await log_file(self.http_request, place, name, path)
+        place, path, grant = await in_request_thread(_find_file, request.user, workspace_id, name)
+        return await log_file(self.http_request, place, grant, name, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +161,16 @@ def _find_workload_log(actor: Actor, workspace_id: str, name: str) -> tuple[LogS
     return source, guest_log_address(workspace)
 
 
-def _find_file(actor: Actor, workspace_id: str, name: str) -> tuple[Console | GuestAddress, str]:
-    """Where a file is, and its path there."""
+def _find_file(actor: Actor, workspace_id: str, name: str) -> tuple[Console | GuestAddress, str, BodyGrant]:
+    """Where a file is, its path there, and what its body ends with."""
     workspace = requested_workspace(actor, workspace_id, whole=True)
+    grant = body_grant(actor, workspace)
     if name in NAMES:
-        return Console.of(workspace), name
+        return Console.of(workspace), name, grant
     path = guest_logs.path_of(name, sources_of(workspace).values())
     if path is None:
         raise NotFound("There is no such log file; /logs/list names them.")
-    return guest_log_address(workspace), path
+    return guest_log_address(workspace), path, grant
 
 
 async def _tail(source: LogSource, place: Console | GuestAddress, lines: int) -> bytes:

@@ -16,6 +16,7 @@ from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.workloads import WorkloadUsage, measure_workloads
 from workspaces.errors import VmNotRunning
+from workspaces.grants import batches
 from workspaces.guests import address_of
 from workspaces.logs import guest_logs
 from workspaces.logs.channels import log_channel
@@ -25,7 +26,6 @@ from workspaces.logs.sources import OLD_FILES, LogSource, rotated_name
 from workspaces.metrics.selectors import percentages, stats_of
 from workspaces.models import Workspace
 from workspaces.selectors import SHOWN
-from workspaces.streams.grants import batches
 from workspaces.workload_changes.usage import stats_of_usage
 
 POLL_SECONDS = 0.5

@@ -21,10 +21,10 @@ from common.errors import NotFound, Unauthorized
 from common.secrets_at_rest import keyed_hash, keyed_hashes, new_secret
 from common.wrong_secrets import count_wrong_secret
 from workspaces.audit import record_activity
+from workspaces.grants import batches
 from workspaces.models import StreamToken, Workspace
 from workspaces.selectors import NOT_FOUND_MESSAGE
 from workspaces.states import Status
-from workspaces.streams.grants import batches
 
 logger = logging.getLogger(__name__)
 

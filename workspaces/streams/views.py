@@ -19,6 +19,7 @@ from common.requests import validated_query
 from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
 from workspaces.errors import WorkloadNotFound
+from workspaces.grants import grant_of, revoked_grants
 from workspaces.logs.channels import log_channel, output_of_entry
 from workspaces.logs.follow import SEED_LINES
 from workspaces.logs.guest_address import guest_log_address
@@ -26,7 +27,6 @@ from workspaces.logs.serializers import StreamQuery
 from workspaces.logs.sources import LogSource, find_source, workload_sources
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
-from workspaces.streams.grants import grant_of, revoked_grants
 from workspaces.streams.sources import (
     boot_source,
     guest_source,

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CHECK_SECONDS = 1.0
+CHECK_SECONDS = 0.5  # what is revoked ends within a second
 # The most that the replay buffers of the channels read by this process may take in Redis.
 REPLAY_BYTES = 128 << 20
 # For the synchronous work of all streams, which so needs no more database connections than these threads.

@@ -19,6 +19,7 @@ from common.parsers import UnstoredObjectParser
 from common.responses import respond
 from common.streaming_body import RAW
 from common.times import iso, moment
+from common.watched_bodies import granted_chunks
 from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
 from sandboxes.level.fields import path_fields
 from sandboxes.level.files import serializers as s
@@ -208,7 +209,7 @@ class SandboxTransfersViewSet(SandboxLevelViewSet):
         if (self.http_request.content_type or JSON).lower() != JSON:
             raise UnsupportedMediaType
         guest = await self.guest()
-        path, size = await write_json(self.http_request, guest.address, _upload_path, is_edited=True)
+        path, size = await write_json(self.http_request, guest.address, self.grant, _upload_path, is_edited=True)
         return respond(s.SandboxWrittenResponse, size=size, **path_fields(path))
 
     @extend_schema(
@@ -218,14 +219,15 @@ class SandboxTransfersViewSet(SandboxLevelViewSet):
     async def download(self, request: SandboxRequest, sandbox_id: str) -> HttpResponseBase:
         """The raw bytes of a file of any size, streamed.
 
-        A file that grows ends at its announced size; one that shrinks breaks the response off. Virtual files
-        of the kernel have no announced size, and at most 16 MiB.
+        A file that grows ends at its announced size; one that shrinks breaks the response off, and so does the end of
+        the token. Virtual files of the kernel have no announced size, and at most 16 MiB.
         """
         path = (await self.body(s.SandboxPathRequest))["filePath"]
         guest = await self.guest()
         entry = await guest.call(lambda session: services.regular_file(session, path), CALL_SECONDS)
         length = None if entry.is_virtual else entry.size
-        chunks = await guest.open_file(lambda session: session.read(path, length=length), READ_SECONDS)
+        opened = await guest.open_file(lambda session: session.read(path, length=length), READ_SECONDS)
+        chunks = granted_chunks(opened, self.grant)
         response = StreamingHttpResponse(chunks if length is None else exactly_sized(chunks, length), content_type=RAW)
         if length is not None:
             response["Content-Length"] = str(length)

@@ -22,8 +22,8 @@ from tests.fakehost import FakeHost
 from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened, run
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import bring
+from workspaces import grants
 from workspaces.states import Status
-from workspaces.streams import grants
 from workspaces.streams.sources import stats_channel
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick")]

@@ -51,7 +51,9 @@ class SandboxRoutes(Group):
         return answer
 
     def regenerate_token(self, sandbox: str) -> str:
-        """Replace the token. The old one is refused immediately, and its open WebSockets end within a second."""
+        """Replace the token. The old one is refused immediately; its open WebSockets, downloads and uploads end
+        within a second.
+        """
         answer: str = self._call("POST", f"/sandbox/{quoted(sandbox)}/regenerate-token", part="token")
         return answer
 

@@ -1,4 +1,6 @@
-"""Which streams may stay open. Checked once a second for all streams of a process, in two queries."""
+"""Which streams may stay open, and which bodies may go on. Checked twice a second for all of a process, in two
+queries.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from django.db import DatabaseError
 from accounts.actors import Actor
 from accounts.models import Credential
 from accounts.scopes import Scope
+from common.watched_bodies import BodyGrant
 from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
@@ -47,6 +50,11 @@ def grant_of(actor: Actor, workspace: Workspace) -> StreamGrant:
         pinned_to=actor.workspace_id,
         expires=actor.expires,
     )
+
+
+def body_grant(actor: Actor, workspace: Workspace) -> BodyGrant:
+    """For a body on its way in either direction (`common.watched_bodies`)."""
+    return BodyGrant(grant_of(actor, workspace), revoked_grants)
 
 
 def revoked_grants(grants: Sequence[StreamGrant]) -> dict[StreamGrant, str]:

@@ -1,0 +1,66 @@
+"""Bodies that may be on their way for long, in either direction: they end within a second of what authorized them.
+
+A download is broken off, also where its client does not read. An upload is refused, and what it was to replace stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from common.errors import Unauthorized
+from common.sse.open_grants import RevocationCheck
+from common.sse.watched_grants import watched_grant
+
+
+@dataclass(frozen=True, slots=True)
+class BodyGrant:
+    """What authorized a request. `revoked` checks `grant` while a body is on its way."""
+
+    grant: Hashable
+    revoked: RevocationCheck
+
+
+async def granted_chunks(chunks: Any, body: BodyGrant) -> AsyncIterator[bytes]:
+    """The chunks of a response's body while its grant holds.
+
+    Then the task that sends them is cancelled, also in the middle of a chunk. Django takes that as it takes a client
+    that has left, and the server closes the connection of a response that is not complete.
+    """
+    end = _Ending()
+    async with aclosing(chunks), watched_grant(body.grant, body.revoked, end):
+        async for chunk in chunks:
+            yield chunk
+
+
+@asynccontextmanager
+async def while_granted(body: BodyGrant) -> AsyncIterator[None]:
+    """What is done within the context is cancelled when the grant is revoked. Raises Unauthorized then."""
+    end = _Ending()
+    try:
+        async with watched_grant(body.grant, body.revoked, end):
+            yield
+    except asyncio.CancelledError:
+        if not end.reason or end.is_cancelled_elsewhere():
+            raise
+        raise Unauthorized(f"The request ends: {end.reason}.") from None
+
+
+class _Ending:
+    """Cancels the task that has made it, once, for a reason."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._task = asyncio.current_task()
+
+    def __call__(self, reason: str) -> None:
+        if not self.reason and self._task is not None:
+            self.reason = reason
+            self._task.cancel()
+
+    def is_cancelled_elsewhere(self) -> bool:
+        """Whether someone else has cancelled the task, too; the cancellation for the reason is taken back."""
+        return self._task is not None and self._task.uncancel() > 0
