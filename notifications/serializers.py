@@ -10,19 +10,21 @@ from rest_framework import serializers as s
 from common.fields import JSONObject, StrictChar
 from common.openapi import Success
 from common.serializers import ResponseSerializer, Timestamp
+from common.spellings import WorkspaceIdRequest
 from notifications.models import DevicePlatform, Provider, TokenStatus
 
+_SPELLED = "Also read as `workspaceId`."
 _DEVICE_ID = re.compile(r"[A-Za-z0-9._:-]+")
 # Registration tokens have some 160 characters, and no documented length.
 _FCM_TOKEN = re.compile(r"[A-Za-z0-9_:.-]+")
 
 
-class ListTokensQuery(s.Serializer):
-    workspace_id = s.CharField(required=False, max_length=128, help_text="Id or slug: of this workspace only.")
+class ListTokensQuery(WorkspaceIdRequest):
+    workspace_id = s.CharField(required=False, max_length=128, help_text=f"Id or slug of the workspace. {_SPELLED}")
 
 
-class CreateSendTokenRequest(s.Serializer):
-    workspace_id = StrictChar(max_length=128, help_text="Id or slug of a workspace of the caller.")
+class CreateSendTokenRequest(WorkspaceIdRequest):
+    workspace_id = StrictChar(max_length=128, help_text=f"Id or slug of a workspace of the caller. {_SPELLED}")
     name = StrictChar(max_length=120, default="", allow_blank=True)
     metadata = JSONObject(
         default=dict,

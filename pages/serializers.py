@@ -10,6 +10,7 @@ from rest_framework import serializers as s
 from common.fields import StrictChar, StrictInteger
 from common.openapi import Success
 from common.serializers import ResponseSerializer, Timestamp
+from common.spellings import WorkspaceIdRequest
 from domains.models import TargetKind, shown_name
 from domains.selectors import target_domain
 from edge.page_address import page_addresses, page_url
@@ -17,6 +18,7 @@ from pages import slugs
 from pages.models import NAME_LENGTH, Page, PageRelease
 from pages.states import DeploymentState, PageStatus
 
+_SPELLED = "Also read as `workspaceId`."
 _SLUG = f"A label of the page's address, unique over all accounts: {slugs.RULE}."
 
 
@@ -41,8 +43,8 @@ class PageDomain(StrictChar):
         return text
 
 
-class CreatePageRequest(s.Serializer):
-    workspace_id = StrictChar(max_length=128, help_text="The id or slug of a workspace, which must be running.")
+class CreatePageRequest(WorkspaceIdRequest):
+    workspace_id = StrictChar(max_length=128, help_text=f"Id or slug of a workspace, which must be running. {_SPELLED}")
     path = StrictChar(trim_whitespace=False, help_text="An absolute path: the folder in it whose files are exported.")
     name = StrictChar(max_length=NAME_LENGTH, required=False, help_text="Default: the workspace's name.")
     slug = PageSlug(required=False, help_text=f"{_SLUG} Default: made from the name.")
@@ -59,8 +61,8 @@ class CheckSlugResponse(Success):
     url = s.CharField(help_text="The address that a page with this slug has, or would have.")
 
 
-class DeployPageRequest(s.Serializer):
-    workspace_id = StrictChar(max_length=128, required=False, help_text="Default: that of the live release.")
+class DeployPageRequest(WorkspaceIdRequest):
+    workspace_id = StrictChar(max_length=128, required=False, help_text=f"Default: that of the live release. {_SPELLED}")
     path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the live release.")
 
 

@@ -217,7 +217,7 @@ def binding_of(account: Account, scope: Scope, namespace: str | None, workspace:
         return namespace_binding.one(account, namespace)
     if scope is Scope.WORKSPACE:
         if not workspace:
-            raise BindingMissing(details={"workspaceId": ["Required for the workspace scope."]})
+            raise BindingMissing(details={"workspace_id": ["Required for the workspace scope."]})
         return workspace_binding.one(account, workspace)
     return ScopeBinding()
 

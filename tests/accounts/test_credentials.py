@@ -86,7 +86,12 @@ def test_credentials_of_every_scope(api: Caller, other: Namespace, scope: Scope)
         ({"name": 5, "scope": "account"}, 400, "name"),
         ({"name": "x" * 121, "scope": "account"}, 400, "name"),
         ({"scope": "namespace"}, 400, "namespace"),
-        ({"scope": "workspace"}, 400, None),
+        ({"scope": "workspace"}, 400, "workspace_id"),
+        ({"scope": "workspace", "workspace_id": 5}, 400, "workspace_id"),
+        ({"scope": "workspace", "workspaceId": 5}, 400, "workspaceId"),
+        ({"scope": "workspace", "workspaceId": None}, 400, "workspaceId"),
+        ({"scope": "workspace", "workspaceId": "ws_a", "workspace_id": "ws_b"}, 400, "workspaceId"),
+        ({"scope": "workspace", "workspaceId": "ws_missing"}, 404, None),
         ({"scope": "namespace", "namespace": 7}, 400, "namespace"),
         ({"scope": "namespace", "namespace": "missing"}, 404, None),
         ({"scope": "workspace", "workspace_id": "ws_missing"}, 404, None),
@@ -98,6 +103,16 @@ def test_a_wrong_credential_request_is_refused(api: Caller, body: Any, status: i
     if field:
         assert list(answer.json()["details"]) == [field]
     assert Credential.objects.count() == 1
+
+
+@pytest.mark.parametrize("spelling", ["workspace_id", "workspaceId"])
+def test_the_workspace_of_a_scope_is_read_in_both_spellings(api: Caller, spelling: str) -> None:
+    row = make_workspace(api.account)
+    body = {"scope": "workspace", spelling: row.slug}
+    assert api.post("/credentials", body).json()["credential"]["workspace_id"] == row.pk
+    token = api.post("/tokens", body).json()["token"]
+    listed = api.client.get("/workspace", headers={"Authorization": f"Bearer {token}"}).json()["workspaces"]
+    assert [each["id"] for each in listed] == [row.pk]
 
 
 def test_credentials_are_listed_newest_first_without_secrets(api: Caller, stranger: Caller) -> None:

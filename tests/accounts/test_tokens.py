@@ -57,6 +57,7 @@ def test_a_token_ends_by_time(api: Caller, monkeypatch: pytest.MonkeyPatch, ttl:
         ({"scope": "namespace"}, "namespace"),
         ({"scope": "workspace"}, "workspaceId"),
         ({"scope": "workspace", "workspaceId": 5}, "workspaceId"),
+        ({"scope": "workspace", "workspace_id": 5}, "workspace_id"),
     ],
 )
 def test_a_wrong_token_request_is_400_and_named(api: Caller, body: Any, field: str) -> None:

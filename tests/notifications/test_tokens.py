@@ -42,6 +42,17 @@ def send_with(caller: Caller, token: str, **headers: str) -> Any:
     return caller.client.generic("POST", "/notifications/send", body, content_type="application/json", headers=sent)
 
 
+def test_the_workspace_is_read_in_both_spellings(api: Caller) -> None:
+    workspace = make_workspace(api.account)
+    create(api, workspace_id=make_workspace(api.account).pk)
+    assert create(api, workspaceId=workspace.pk).json()["token"]["workspace_id"] == workspace.pk
+    for spelling in ("workspace_id", "workspaceId"):
+        listed = api.get(f"/notifications/tokens?{spelling}={workspace.pk}").json()["tokens"]
+        assert [row["workspace_id"] for row in listed] == [workspace.pk]
+    refused = create(api, workspaceId=5)
+    assert (refused.status_code, list(refused.json()["details"])) == (400, ["workspaceId"])
+
+
 def test_a_token_is_created_used_revoked_and_deleted(api: Caller) -> None:
     workspace = make_workspace(api.account)
     answer = create(api, workspace_id=workspace.pk, name="alerts", metadata={"team": ["a", None]})

@@ -196,6 +196,15 @@ def test_a_failed_deploy_leaves_the_live_release(site: Site, served: Served) -> 
     assert site.deploy("abc").json()["page"]["deployment"] == {"state": "deployed", "error": None}
 
 
+def test_the_workspace_is_read_in_both_spellings(site: Site) -> None:
+    body = {"workspaceId": site.workspace_id, "path": "/site", "slug": "abc"}
+    assert site.api.post("/pages", body).status_code == 201
+    assert site.deploy("abc", workspaceId=site.workspace_id).status_code == 200
+    refused = site.deploy("abc", workspaceId=5)
+    assert (refused.status_code, list(refused.json()["details"])) == (400, ["workspaceId"])
+    assert_error(site.deploy("abc", workspaceId="ws_missing"), 404, "not_found")
+
+
 def test_a_deploy_is_charged_once_and_meets_the_hard_block(site: Site) -> None:
     namespace = Namespace.objects.get()
     site.create(slug="abc")
