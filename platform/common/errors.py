@@ -109,6 +109,14 @@ class QuotaExceeded(DomainError):
     code = "quota_exceeded"
     status = 402
     message = "The quota of the namespace is used up."
+    example_details: ClassVar[dict[str, Any] | None] = {
+        "namespace": "default",
+        "service": "deployment",
+        "quota_used": 9,
+        "held": 1,
+        "quota_limit": 10,
+        "overdraft": 0,
+    }
 
 
 class NamespaceSuspended(DomainError):
