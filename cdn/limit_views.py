@@ -17,11 +17,13 @@ from cdn.pagination import NamespacesPagination
 from cdn.policy import effective_policy, template_layer
 from cdn.selectors import listed_namespaces, part_of, uses_of
 from cdn.services import limits
+from common.openapi import refused
 from common.request_origin import request_origin
 from common.requests import validated, validated_query
 from common.responses import respond
 from namespaces.models import Namespace
-from namespaces.selectors import by_slug
+from namespaces.selectors import by_slug, require_own_namespace
+from namespaces.serializers import NAMESPACE_GONE
 
 USAGE_SCOPES = NAMESPACE_SCOPES | {Scope.BILLING}
 
@@ -32,9 +34,10 @@ class QuotaDefaultsViewSet(ViewSet):
     scopes = ACCOUNT_ONLY
     action_scopes: ClassVar[dict[str, Any]] = {"retrieve": NAMESPACE_SCOPES}
 
-    @extend_schema(responses=bodies.CdnQuotaResponse)
+    @extend_schema(responses={200: bodies.CdnQuotaResponse, **refused(NAMESPACE_GONE)})
     def retrieve(self, request: ApiRequest) -> Response:
         """The template as it was set; null: the plan's."""
+        require_own_namespace(request.user)
         return respond(bodies.CdnQuotaResponse, data=quota_body(template_layer(request.user.account.pk)))
 
     @extend_schema(request=bodies.QuotaRequest, responses=bodies.CdnQuotaResponse)
@@ -60,10 +63,13 @@ class CdnNamespaceViewSet(GenericViewSet):
     serializer_class = bodies.CdnNamespaceObject
     pagination_class = NamespacesPagination
 
-    @extend_schema(parameters=[bodies.CdnNamespacesQuery])
+    @extend_schema(
+        parameters=[bodies.CdnNamespacesQuery], responses={200: bodies.CdnNamespaceObject, **refused(NAMESPACE_GONE)}
+    )
     def list(self, request: ApiRequest) -> Response:
         """The account's namespaces, or the one that the credential is bound to, newest first, and the template."""
         query = validated_query(bodies.CdnNamespacesQuery, request)
+        require_own_namespace(request.user)
         page = self.paginate_queryset(listed_namespaces(request.user, query.get("search", ""))) or []
         shown = [namespace_body(use) for use in uses_of(request.user, page)]
         defaults = quota_body(template_layer(request.user.account.pk))

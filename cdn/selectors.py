@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
+from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope
 from cdn.errors import FileNotKept
 from cdn.models import File, NamespaceQuota, Pool
 from cdn.policy import EffectivePolicy, Layer, combined, plan_layer, row_layer, template_layer
 from cdn.pools import personal_key, pool_of, rolled
 from cdn.states import FileStatus
-from common.errors import Forbidden, NotFound, ValidationError
+from common.errors import Forbidden, ValidationError
 from namespaces.models import Namespace
-from namespaces.selectors import by_slug, visible_namespaces
-
-OTHER_NAMESPACE = "This credential is bound to another namespace."
+from namespaces.selectors import by_slug, own_namespace, visible_namespaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,10 @@ def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> A
     if namespace is not None and personal:
         raise ValidationError(details={"scope": ["Files without a namespace are in none: leave one of both out."]})
     if actor.scope is Scope.NAMESPACE:
-        if personal or (namespace is not None and namespace != actor.namespace_slug):
+        if personal:
             raise Forbidden(OTHER_NAMESPACE)
-        return AccountPart(actor.account.pk, _own_namespace(actor))
+        require_named_namespace(actor, namespace)
+        return AccountPart(actor.account.pk, own_namespace(actor))
     found = by_slug(actor.account, namespace) if namespace is not None else None
     return AccountPart(actor.account.pk, found, personal)
 
@@ -65,13 +65,6 @@ def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> A
 def upload_namespace(actor: Actor, slug: str | None) -> Namespace | None:
     """Where an upload goes: what it names, or the credential's; None: the file is unassigned. Raises as `part_of`."""
     return part_of(actor, slug).namespace
-
-
-def _own_namespace(actor: Actor) -> Namespace:
-    found = visible_namespaces(actor).first()
-    if found is None:
-        raise NotFound("The namespace of this credential no longer exists.")
-    return found
 
 
 def visible_files(actor: Actor) -> QuerySet[File]:

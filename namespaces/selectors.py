@@ -8,8 +8,9 @@ from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
 from accounts.models import Account
+from accounts.permissions import require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
-from common.errors import Forbidden, InvalidState, NamespaceSuspended, NotFound, QuotaExceeded
+from common.errors import InvalidState, NamespaceSuspended, NotFound, QuotaExceeded
 from namespaces import hooks
 from namespaces.models import Namespace, NamespaceActivity, Status
 
@@ -79,17 +80,28 @@ def not_suspended_by_quota(namespace_ids: Collection[str]) -> set[str]:
     return set(found.values_list("pk", flat=True))
 
 
+def own_namespace(actor: Actor) -> Namespace:
+    """The one that a credential is bound to. Raises NotFound."""
+    found = visible_namespaces(actor).first()
+    if found is None:
+        raise NotFound("The namespace of this credential no longer exists.")
+    return found
+
+
+def require_own_namespace(actor: Actor) -> None:
+    """For what is the account's and shown to credentials of its namespaces. Raises NotFound where theirs is deleted."""
+    if actor.scope is Scope.NAMESPACE:
+        own_namespace(actor)
+
+
 def for_create(actor: Actor, slug: str | None) -> Namespace:
     """The namespace a new resource goes into: the one named, the one the credential is bound to, or the default.
 
     Raises NotFound, Forbidden (the credential is bound to another), NamespaceSuspended, QuotaExceeded.
     """
+    require_named_namespace(actor, slug)
     if actor.scope is Scope.NAMESPACE:
-        if slug is not None and slug != actor.namespace_slug:
-            raise Forbidden("This credential is bound to another namespace.")
-        found = visible_namespaces(actor).first()
-        if found is None:
-            raise NotFound("The namespace of this credential no longer exists.")
+        found = own_namespace(actor)
     elif slug is None:
         found = Namespace.objects.get(account=actor.account, is_default=True)
     else:

@@ -18,6 +18,8 @@ MAX_METADATA_BYTES = 64 * 1024
 MAX_TAGS, MAX_TAG = 100, 128
 MOST = 1_000_000_000  # of any limit; the plan's are far below
 SORTS = ("name", "created_at", "updated_at")
+# Of routes that show what is the account's to credentials of its namespaces.
+NAMESPACE_GONE = {404: "`not_found`: the namespace of the credential was deleted"}
 
 
 class ResourceLimitsField(serializers.Serializer):

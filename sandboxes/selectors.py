@@ -12,7 +12,7 @@ from sandboxes.states import SandboxStatus, workspace_statuses
 from workspaces import call_counter
 from workspaces.models import Workspace
 from workspaces.models.workspace import Kind
-from workspaces.selectors import visible_workspaces
+from workspaces.selectors import visible_workspaces, workspaces_in
 
 NOT_FOUND_MESSAGE = "There is no such sandbox."
 
@@ -23,12 +23,10 @@ def visible_sandboxes(actor: Actor) -> QuerySet[Workspace]:
 
 
 def listed_sandboxes(actor: Actor, *, status: str = "", namespace: str = "") -> QuerySet[Workspace]:
-    """The list's rows, newest first."""
-    found = visible_sandboxes(actor)
+    """The list's rows, newest first. Raises Forbidden (bound to another namespace)."""
+    found = workspaces_in(actor, namespace).filter(kind=Kind.SANDBOX)
     if status:
         found = found.filter(status__in=workspace_statuses(SandboxStatus(status)))
-    if namespace:
-        found = found.filter(namespace__slug=namespace)
     return found.order_by("-created_at", "-id")
 
 

@@ -8,8 +8,9 @@ from django.db.models import F, Q, QuerySet
 
 from accounts.actors import Actor
 from accounts.models import Account
+from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
-from common.errors import NotFound
+from common.errors import Forbidden, NotFound
 from workspaces.models import Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
@@ -73,17 +74,33 @@ def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]
     return (rows.defer(None) if whole else rows).query.sql_with_params()
 
 
+def workspaces_in(actor: Actor, namespace: str) -> QuerySet[Workspace]:
+    """Those that the actor may see of the namespace that a request names, if it names one.
+
+    Raises Forbidden where the credential is bound to another namespace, or to a workspace in another.
+    """
+    found = visible_workspaces(actor)
+    if not namespace:
+        return found
+    require_named_namespace(actor, namespace)
+    found = found.filter(namespace__slug=namespace)
+    # The workspace may have been moved since it was bound: its row says where it is.
+    if actor.scope is Scope.WORKSPACE and not found.exists():
+        raise Forbidden(OTHER_NAMESPACE)
+    return found
+
+
 def listed_workspaces(
     actor: Actor, *, mode: str = "", status: str = "", namespace: str = "", search: str = ""
 ) -> QuerySet[Workspace]:
-    """The list's rows, newest first. Sandboxes have a list of their own (`GET /sandbox`)."""
-    found = visible_workspaces(actor).filter(kind=Kind.WORKSPACE)
+    """The list's rows, newest first. Sandboxes have a list of their own (`GET /sandbox`). Raises Forbidden (bound to
+    another namespace).
+    """
+    found = workspaces_in(actor, namespace).filter(kind=Kind.WORKSPACE)
     if mode:
         found = found.filter(mode=mode)
     if status:
         found = found.filter(status=status)
-    if namespace:
-        found = found.filter(namespace__slug=namespace)
     if search:
         found = found.filter(
             Q(name__icontains=search) | Q(slug__icontains=search) | Q(image__icontains=search) | Q(pk=search)

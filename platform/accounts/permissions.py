@@ -14,6 +14,7 @@ from common.errors import Forbidden, Unauthorized
 RESOURCE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE})
 NAMESPACE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE})
 ACCOUNT_ONLY = frozenset({Scope.ACCOUNT})
+OTHER_NAMESPACE = "This credential is bound to another namespace."
 
 
 def require_scope(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool = True) -> Actor:
@@ -25,6 +26,12 @@ def require_scope(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool
     if not tokens and actor.via == "token":
         raise Forbidden("This needs client credentials; an access token is not enough.")
     return actor
+
+
+def require_named_namespace(actor: Actor, slug: str | None) -> None:
+    """Raises Forbidden where a request names another namespace than the one that its credential is bound to."""
+    if slug is not None and actor.scope is Scope.NAMESPACE and slug != actor.namespace_slug:
+        raise Forbidden(OTHER_NAMESPACE)
 
 
 class ScopePermission(BasePermission):

@@ -6,8 +6,9 @@ from django.db.models import QuerySet
 
 from accounts.actors import Actor
 from accounts.hooks import namespace_binding
+from accounts.permissions import require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
-from common.errors import Forbidden, NotFound
+from common.errors import NotFound
 from webhooks.models import Delivery, Subscription
 from webhooks.subscriptions import listed_subscriptions
 
@@ -34,8 +35,7 @@ def requested_namespace(actor: Actor, slug: str | None) -> ScopeBinding | None:
     Raises NotFound, Forbidden (the credential is bound to another).
     """
     if actor.scope is Scope.NAMESPACE:
-        if slug is not None and slug != actor.namespace_slug:
-            raise Forbidden("This credential is bound to another namespace.")
+        require_named_namespace(actor, slug)
         return ScopeBinding(namespace_id=actor.namespace_id, namespace_slug=actor.namespace_slug)
     return namespace_binding.one(actor.account, slug) if slug is not None else None
 

@@ -152,7 +152,9 @@ def test_credentials_reach_the_sandboxes_of_their_scope(api: Caller, scoped: Cal
     of_team = scoped(api, Scope.NAMESPACE, namespace_id=team.pk, namespace_slug="team")
     pinned = scoped(api, Scope.WORKSPACE, namespace_id=team.pk, workspace_id=inside.workspace_id)
     for caller in (of_team, pinned):
-        assert [row["id"] for row in caller.get("/sandbox").json()["sandboxes"]] == [inside.pk]
+        for path in ("/sandbox", "/sandbox?namespace=team"):
+            assert [row["id"] for row in caller.get(path).json()["sandboxes"]] == [inside.pk]
+        assert_error(caller.get("/sandbox?namespace=default"), 403, "forbidden")
         assert caller.get(f"/sandbox/{inside.pk}").status_code == 200
         assert caller.post(f"/sandbox/{inside.pk}/regenerate-token").status_code == 200
         assert_error(caller.post(f"/sandbox/{outside.pk}/regenerate-token"), 404, "not_found")

@@ -17,6 +17,7 @@ from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_host, make_workspace
+from tests.world import assert_error
 from workspaces.states import HOLDS_PROCESS, Provisioning, Status
 
 OBJECT = {
@@ -178,7 +179,9 @@ def test_the_list_is_filtered_to_the_scope(api: Caller, scoped: Callable[..., Ca
     ):
         body = caller.get("/workspace").json()
         assert ([item["id"] for item in body["workspaces"]], body["total"]) == ([inside.pk], 1)
-        assert caller.get("/workspace?namespace=default").json()["total"] == 0
+        assert caller.get("/workspace?namespace=other").json()["total"] == 1
+        for named in ("default", "missing"):
+            assert_error(caller.get(f"/workspace?namespace={named}"), 403, "forbidden")
 
 
 @pytest.mark.django_db

@@ -15,6 +15,8 @@ from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse, refused
 from common.requests import body_of, validated_query
 from common.responses import respond
+from namespaces.selectors import require_own_namespace
+from namespaces.serializers import NAMESPACE_GONE
 from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
 from workspaces.crud.estimate import workspace_estimate
@@ -147,17 +149,19 @@ class WorkspaceViewSet(ViewSet):
             return respond(MessageResponse, 202, accepted=True, message="The workspace is being removed.")
         return respond(MessageResponse, message="The workspace and its data were removed.")
 
-    @extend_schema(responses=serializers.QuotaResponse)
+    @extend_schema(responses={200: serializers.QuotaResponse, **refused(NAMESPACE_GONE)})
     def quota(self, request: ApiRequest) -> Response:
         """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
+        require_own_namespace(request.user)
         return Response(serializers.QuotaResponse(quota.account_quota(request.user.account)).data)
 
-    @extend_schema(parameters=[EstimateQuery], responses=EstimateResponse)
+    @extend_schema(parameters=[EstimateQuery], responses={200: EstimateResponse, **refused(NAMESPACE_GONE)})
     def estimate(self, request: ApiRequest) -> Response:
         """What a workspace of this size costs in an hour of full use, and whether one could be created now: within the
         plan and the pools, and on a host with room. What is left out is as in a create. Nothing is reserved. Traffic of
         disk and network is charged as it occurs.
         """
+        require_own_namespace(request.user)
         wanted = estimated_size(validated_query(EstimateQuery, request))
         return respond(EstimateResponse, estimate=workspace_estimate(request.user.account, wanted))
 
