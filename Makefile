@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel test-campaigns \
-	test-fast test-postgres test-all test-upgrade fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
+	test-fast test-postgres test-all test-upgrade images fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
 	clean-instance
 
 help: ## list the commands
@@ -111,6 +111,9 @@ test-all: test-kernel test ## every test on both databases, with both kernels (b
 test-upgrade: setup-test ## machines of an earlier commit, with this code (before a release): make test-upgrade FROM=v1.2.0
 	@[ -n "$(FROM)" ] || { echo "Name the commit that is upgraded from: make test-upgrade FROM=v1.2.0"; exit 1; }
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.upgrade $(ARGS) "$(FROM)"
+
+images: setup-test ## run images of the kinds that people bring on real machines (before a release): make images ARGS="redis nginx"
+	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.images $(ARGS)
 
 fuzz: ## fuzz-api, then fuzz-money: make fuzz CASES=100000 STEPS=1000000 SEED=7
 	$(MAKE) fuzz-api $(if $(PROGRESS),PROGRESS=$(PROGRESS)-api)

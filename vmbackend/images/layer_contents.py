@@ -78,7 +78,7 @@ class Found:
         return not self.devices and not any(self.lost.values())
 
 
-class Reader:
+class LayerReader:
     """Reads layers in their order. What a later one replaces or removes is no finding."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ def _shown(name: str) -> str:
 
 
 def main(layout: str, root: str) -> None:
-    reader = Reader()
+    reader = LayerReader()
     for layer in layers(Path(layout)):
         reader.read_layer(layer)
     os.chroot(root)
