@@ -175,9 +175,9 @@ SERVERS = (
     Recipe(
         "memcached",
         Probe(11211, b"version\r\n", b"VERSION"),
-        configuration(["memcached", "-l", "0.0.0.0"], User="memcache", ExposedPorts={"11211/tcp": {}}),
+        configuration(["memcached", "-v", "-l", "0.0.0.0"], User="memcache", ExposedPorts={"11211/tcp": {}}),
         packages=("memcached",),
-        ended="Signal handled: Terminated",
+        ended="Exiting normally",
     ),
     Recipe(
         "haproxy",
