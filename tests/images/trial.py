@@ -101,4 +101,5 @@ def look_at_end(instance: TestInstance, recipe: Recipe, workspace_id: str, resul
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     result.log = done.stdout
     if recipe.ended not in result.log:
-        result.faults.append(f"the program does not say {recipe.ended!r} at its end")
+        last = result.log.strip().rpartition("\n")[2][-300:]
+        result.faults.append(f"the program does not say {recipe.ended!r} at its end; its last line: {last}")
