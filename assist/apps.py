@@ -13,4 +13,4 @@ class AssistConfig(AppConfig):
         from assist.error_form import PREFIX, assist_error_response
         from common.error_forms import error_form_register
 
-        error_form_register(PREFIX, assist_error_response)
+        error_form_register(PREFIX, assist_error_response, bodies_by_view=True)

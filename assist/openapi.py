@@ -63,7 +63,7 @@ _CODES = {
     403: f"`{REQUEST}`: the namespace of the key is suspended",
     404: f"`{REQUEST}`: no such route",
     405: f"`{REQUEST}`: another method than POST",
-    413: f"`{REQUEST}`: a body above 1 MiB",
+    413: f"`{REQUEST}`: a body above 10 MiB, or what the operator allows",
     415: f"`{REQUEST}`: another Content-Type than application/json",
     429: f"`{RATE}`: too many calls in a minute, wrong keys from one address, or the model has as many questions "
     f"as it can take; `{QUOTA}`: the calls of the day are used up. `Retry-After` says when to try again",

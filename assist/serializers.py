@@ -12,8 +12,6 @@ from webhooks.targets import url_problem
 
 MAX_URL = 2048
 MAX_NAME = 255
-# Of a text: the body is the bound.
-MAX_TEXT = 1024 * 1024
 EVENTS_HELP = (
     "Which of the events of this request are sent to `webhook_url`: `generation.complete` (generate and debug, "
     "`data.kind` says which), `optimization.complete`. Default: all."
@@ -22,8 +20,8 @@ URL_HELP = "Is sent the event of this request, signed with the `webhook_secret` 
 
 
 def _text(*, required: bool = False) -> StrictChar:
-    """What is code keeps its spaces."""
-    return StrictChar(required=required, allow_blank=not required, max_length=MAX_TEXT, trim_whitespace=False)
+    """What is code keeps its spaces. The body is the bound."""
+    return StrictChar(required=required, allow_blank=not required, trim_whitespace=False)
 
 
 class AssistRequest(s.Serializer):

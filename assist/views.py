@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from django.http import JsonResponse
@@ -13,7 +14,7 @@ from rest_framework.request import Request
 from assist import serializers as bodies
 from assist.authentication import ApiKeyAuthentication
 from assist.error_form import assist_error_body
-from assist.errors import status_of
+from assist.errors import InvalidApiKey, status_of
 from assist.openapi import documented_responses
 from assist.requests import Caller, caller_identify, configured_endpoint, request_check, with_receiver
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
@@ -22,6 +23,7 @@ from assist.threads import in_name_thread, in_reader_thread
 from common.async_threads import run_to_end
 from common.async_views import AsyncViewSet
 from common.connections import release_thread
+from common.error_forms import refused_body
 from common.errors import NotFound
 from common.responses import as_domain_error
 
@@ -62,6 +64,7 @@ class BlursViewSet(AsyncViewSet):
         return await self._serve(OPTIMIZE, bodies.AssistOptimizeRequest)
 
     async def _serve(self, route: AssistRoute, body: Any) -> JsonResponse:
+        await self._refuse_body()
         try:
             asked = await in_reader_thread(request_check, self.http_request, self.caller, route, body)
             release_thread()
@@ -82,6 +85,14 @@ class BlursViewSet(AsyncViewSet):
         """Whose limits the headers show is looked up first."""
         await self._identify()
         raise MethodNotAllowed(str(request.method))
+
+    async def _refuse_body(self) -> None:
+        """Raise why the body was refused, where it was: also to those whose key is not valid."""
+        error = refused_body(self.http_request)
+        if error is not None:
+            with suppress(InvalidApiKey):
+                await self._identify()
+            raise error
 
     async def _identify(self) -> None:
         """Whose limits the headers show. Raises InvalidApiKey."""

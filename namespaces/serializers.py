@@ -79,6 +79,10 @@ class CreateNamespaceRequest(EnsureNamespaceRequest):
 
 class UpdateNamespaceRequest(NamespaceFields):
     status = serializers.ChoiceField(choices=Status.choices, required=False)
+    isDefault = StrictBoolean(
+        required=False,
+        help_text="`true`: it becomes the account's default namespace; there is always one.",
+    )
 
 
 class DeleteNamespaceRequest(serializers.Serializer):

@@ -75,14 +75,20 @@ def namespace_create(*, account: Account, new: NewNamespace, actor: str, origin:
 def namespace_ensure(
     *, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin
 ) -> tuple[Namespace, bool]:
-    """The namespace with the slug, unchanged, and False; made and True where there is none.
+    """The namespace with the slug and False, unchanged but for becoming the default one; made and True where there is
+    none.
 
-    Raises ValidationError (slug), NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
+    Raises ValidationError (slug), NamespaceLimitExceeded, PlanLimitExceeded, Conflict (a suspended one does not become
+    the default one); nothing is left then.
     """
     account = account_lock(account)
     slug = chosen_slug(new.name, new.slug)
     found = _live(account).filter(slug=slug).first()
-    return (found, False) if found else (_insert(account, new, slug, actor, origin), True)
+    if found is None:
+        return _insert(account, new, slug, actor, origin), True
+    if new.is_default:
+        _make_default(found, actor, origin)
+    return found, False
 
 
 def _insert(account: Account, new: NewNamespace, slug: str, actor: str, origin: RequestOrigin) -> Namespace:
@@ -107,12 +113,19 @@ def _insert(account: Account, new: NewNamespace, slug: str, actor: str, origin: 
 
 
 def namespace_update(
-    *, namespace: Namespace, changes: Mapping[str, Any], status: Status | None = None, actor: str, origin: RequestOrigin
+    *,
+    namespace: Namespace,
+    changes: Mapping[str, Any],
+    status: Status | None = None,
+    is_default: bool | None = None,
+    actor: str,
+    origin: RequestOrigin,
 ) -> Namespace:
     """Write validated columns and a status; activity entries say what changed. Without a change there is none.
 
     `suspended` and `active` do what `namespace_suspend` and `namespace_activate` do; `inactive` is a mark on a
-    namespace that is not suspended. Raises PlanLimitExceeded, Conflict (the default one is not suspended), InvalidState
+    namespace that is not suspended. `is_default`: as `namespace_make_default`; the default one stays it until another
+    one is. Raises PlanLimitExceeded, Conflict (the default one is not suspended, and stays it), InvalidState
     (`inactive` while suspended), NotFound (deleted concurrently); nothing has changed then.
     """
     with transaction.atomic():
@@ -123,6 +136,10 @@ def namespace_update(
         suspends = status == Status.SUSPENDED != stored.status
         if status is not None and status != stored.status:
             _change_status(stored, status, actor, origin)
+        if is_default:
+            _make_default(stored, actor, origin)
+        elif is_default is False and stored.is_default:
+            raise Conflict("There is always a default namespace: let another one take its place.")
     if suspends:
         hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER)
     return stored
@@ -170,16 +187,21 @@ def namespace_make_default(*, namespace: Namespace, actor: str, origin: RequestO
     """Let it take the place of the account's default namespace. Idempotent. Raises Conflict (suspended by hand, which
     the default one never is), NotFound; nothing has changed then.
     """
-    account = account_lock(namespace.account)
+    account_lock(namespace.account)
     stored = _stored(namespace)
+    _make_default(stored, actor, origin)
+    return stored
+
+
+def _make_default(stored: Namespace, actor: str, origin: RequestOrigin) -> None:
+    """Under the account's lock. Raises Conflict."""
     if stored.is_default:
-        return stored
+        return
     if stored.suspended_by_hand:
         raise Conflict("A suspended namespace does not become the default one; activate it first.")
-    for former in _live(account).filter(is_default=True):
+    for former in _live(stored.account).filter(is_default=True):
         _write_fields(former, {"is_default": False}, actor, origin)
     _write_fields(stored, {"is_default": True}, actor, origin)
-    return stored
 
 
 def _change_status(stored: Namespace, wanted: Status, actor: str, origin: RequestOrigin) -> None:

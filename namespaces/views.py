@@ -65,11 +65,14 @@ class NamespaceViewSet(GenericViewSet):
         responses={
             200: bodies.EnsuredNamespaceResponse,
             201: bodies.EnsuredNamespaceResponse,
-            **refused({**REFUSED, 409: LIMIT}),
+            **refused({**REFUSED, 409: f"{LIMIT}; `conflict`: a suspended one does not become the default one"}),
         },
     )
     def ensure(self, request: ApiRequest) -> Response:
-        """The namespace with this slug, as it is; 201 and `created` true where it had to be made. Idempotent."""
+        """The namespace with this slug; 201 and `created` true where it had to be made. Idempotent.
+
+        One that exists stays as it is, but with `isDefault` it becomes the default one.
+        """
         checked = bodies.EnsureNamespaceRequest(data=request.data)
         checked.is_valid(raise_exception=True)
         found, created = services.namespace_ensure(
@@ -89,7 +92,12 @@ class NamespaceViewSet(GenericViewSet):
         request=bodies.UpdateNamespaceRequest,
         responses={
             200: bodies.NamespaceResponse,
-            **refused({**REFUSED, 409: f"{DEFAULT}; `invalid_state`: `inactive` while it is suspended"}),
+            **refused(
+                {
+                    **REFUSED,
+                    409: f"{DEFAULT}, or is to become it while suspended; `invalid_state`: `inactive` while suspended",
+                }
+            ),
         },
     )
     def update(self, request: ApiRequest, namespace_id: str) -> Response:
@@ -100,11 +108,12 @@ class NamespaceViewSet(GenericViewSet):
         """
         namespace = selectors.get_namespace(request.user, namespace_id)
         changes = validated(bodies.UpdateNamespaceRequest, request)
-        status = changes.pop("status", None)
+        status, is_default = changes.pop("status", None), changes.pop("isDefault", None)
         changed = services.namespace_update(
             namespace=namespace,
             changes=changes,
             status=Status(status) if status else None,
+            is_default=is_default,
             actor=request.user.label,
             origin=request_origin(request._request),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.errors import Conflict, DomainError, NotFound, Unauthorized
+from common.errors import Conflict, DomainError, FieldError, NotFound, Unauthorized
 
 
 class MissingUserId(Unauthorized):
@@ -34,7 +34,7 @@ class InvalidImage(DomainError):
     message = "The image must be a non-empty string: a container image reference."
 
 
-class InvalidConfig(DomainError):
+class InvalidConfig(FieldError):
     """`details` maps each invalid field to messages."""
 
     code = "INVALID_CONFIG"
@@ -106,7 +106,7 @@ class VmMissing(Conflict):
     message = "There is no virtual machine any more; the workspace must be created again."
 
 
-class InvalidResources(DomainError):
+class InvalidResources(FieldError):
     code = "invalid_resources"
     status = 400
     message = "The resources are not valid."

@@ -34,8 +34,8 @@ NOT_CONFIGURED: Final = "This service has no credentials for FCM: its operator s
 NOT_READABLE: Final = "The file of PLATFORM_FCM_CREDENTIALS is no service account that can be read."
 PAUSE_NAME: Final = "fcm"
 ORIGIN: Final = "https://fcm.googleapis.com"
-# Each request; a 503 is tried again twice, after 0 and 1 s.
-CONNECT_SECONDS, ANSWER_SECONDS = 2.0, 6.0
+# Each request; a 503 is tried again twice, after 0 and 1 s. What answers in the time that a send waits is counted.
+CONNECT_SECONDS, ANSWER_SECONDS = 2.0, 10.0
 UNAVAILABLE_RETRIES: Final = 2
 # A failed login is not repeated by every device of a send.
 LOGIN_PAUSE_SECONDS = 5.0

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.http import JsonResponse
+from django.http import HttpRequest, JsonResponse
 
 from common.errors import DomainError
 
 ErrorForm = Callable[[DomainError], JsonResponse]
 
 
-def error_form_register(prefix: str, form: ErrorForm) -> None:
-    """How errors below `prefix` look that are made outside of views, and before them. Idempotent."""
+def error_form_register(prefix: str, form: ErrorForm, *, bodies_by_view: bool = False) -> None:
+    """How errors below `prefix` look that are made outside of views, and before them. Idempotent.
+
+    `bodies_by_view`: the view answers requests whose body was refused and dropped: it raises `refused_body`.
+    """
     _forms[prefix] = form
+    if bodies_by_view:
+        _by_view.add(form)
+
+
+def is_left_to_view(request: HttpRequest, error: DomainError) -> bool:
+    """Whether the view answers for a body that was refused; it is told why then."""
+    if error_form_of(request.path) not in _by_view:
+        return False
+    request.refused_body = error  # type: ignore[attr-defined]
+    return True
+
+
+def refused_body(request: HttpRequest) -> DomainError | None:
+    """Why the body of a request was refused; None: it was not."""
+    return getattr(request, "refused_body", None)
 
 
 def error_form_of(path: str) -> ErrorForm | None:
@@ -22,3 +40,4 @@ def error_form_of(path: str) -> ErrorForm | None:
 
 
 _forms: dict[str, ErrorForm] = {}
+_by_view: set[ErrorForm] = set()

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+# In `details`: what is wrong with no field alone.
+WHOLE_BODY = "body"
+# Of a message that is made of details, whose sentences may repeat what a caller sent.
+MAX_SENTENCE, MAX_FIELD_NAME, MAX_FIELDS = 500, 100, 5
+
 
 class DomainError(Exception):
     """Base of every error that reaches a caller.
@@ -39,8 +44,29 @@ class DomainError(Exception):
         return self.code
 
 
-class ValidationError(DomainError):
-    """A documented field has a wrong type or range. `details` maps each field to a list of messages."""
+class FieldError(DomainError):
+    """Fields are wrong: `details` maps each to a list of sentences. Without a message of its own it has the first of
+    them and the fields' names, as many clients show nothing else.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message or _field_message(details or {}), details=details, headers=headers)
+
+
+def _field_message(details: dict[str, Any]) -> str | None:
+    sentence = next((str(texts[0]) for texts in details.values() if isinstance(texts, list) and texts), "")
+    names = [name[:MAX_FIELD_NAME] for name in details if name != WHOLE_BODY][:MAX_FIELDS]
+    return f"{sentence[:MAX_SENTENCE]} ({', '.join(names)})" if sentence and names else sentence[:MAX_SENTENCE] or None
+
+
+class ValidationError(FieldError):
+    """A documented field has a wrong type or range."""
 
     code = "validation_error"
     status = 400

@@ -21,7 +21,9 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
 
 
 def parse_object(raw: bytes, *, allow_nul: bool = False) -> dict[str, Any]:
-    """Bytes of a body to the object they hold. Raises InvalidJson, ValidationError."""
+    """Bytes of a body to the object they hold. Raises InvalidJson, ValidationError (also for texts that no database
+    holds: with a lone surrogate, and without `allow_nul` with NUL).
+    """
     if not raw.strip():
         return {}
     try:
@@ -29,7 +31,7 @@ def parse_object(raw: bytes, *, allow_nul: bool = False) -> dict[str, Any]:
         text = raw.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         if "\\u0000" in text or "\\ud" in text.lower() or "\0" in text:
-            _storable(value, allow_nul)
+            _require_storable(value, allow_nul=allow_nul)
         if text.count("[") + text.count("{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
             raise ValueError("it is nested too deeply")
     except (ValueError, RecursionError) as exc:
@@ -78,15 +80,28 @@ def _finite(text: str) -> float:
     return value
 
 
-def _storable(value: Any, allow_nul: bool) -> None:
+def _require_storable(value: Any, place: str = "", *, allow_nul: bool) -> None:
+    """Raises ValidationError for a text that no database holds, which names its field."""
     if isinstance(value, str):
-        if "\0" in value and not allow_nul:
-            raise ValueError("it holds a NUL character")
-        value.encode()  # UnicodeEncodeError is a ValueError: a lone surrogate
+        problem = _text_problem(value, allow_nul)
+        if problem:
+            raise errors.ValidationError(details={place or errors.WHOLE_BODY: [problem]})
     elif isinstance(value, dict):
         for key, item in value.items():
-            _storable(key, allow_nul)
-            _storable(item, allow_nul)
+            shown = ascii(key)[1:-1][: errors.MAX_FIELD_NAME]
+            inner = f"{place}.{shown}" if place else shown
+            _require_storable(key, inner, allow_nul=allow_nul)
+            _require_storable(item, inner, allow_nul=allow_nul)
     elif isinstance(value, list):
-        for item in value:
-            _storable(item, allow_nul)
+        for index, item in enumerate(value):
+            _require_storable(item, f"{place}[{index}]", allow_nul=allow_nul)
+
+
+def _text_problem(text: str, allow_nul: bool) -> str:
+    if "\0" in text and not allow_nul:
+        return "Null characters are not allowed."
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "A lone surrogate is no character."
+    return ""

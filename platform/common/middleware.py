@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 from common import errors
 from common.caller_places import loop_place, thread_place
 from common.dual_middleware import DualMiddleware
+from common.error_forms import is_left_to_view
 from common.log_context import context_begin
 from common.request_id import begin_request
 from common.response_headers import begin_response_headers, write_response_headers
@@ -66,8 +67,10 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
         request.get_host()
     except SuspiciousOperation as exc:
         return error_response(as_domain_error(exc), request.path)
-    error = body_refusal(request)
-    return refuse_large_body(request) or (error_response(error, request.path) if error else None)
+    error = large_body_error(request) or body_refusal(request)
+    if error is None or is_left_to_view(request, error):
+        return None
+    return error_response(error, request.path)
 
 
 def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
@@ -86,15 +89,14 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
     return None
 
 
-def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
+def large_body_error(request: HttpRequest) -> errors.DomainError | None:
     """413 by Content-Length, or by the received bytes of a body without it."""
     limit = body_limit(str(request.method), request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
-        return error_response(errors.ValidationError("The Content-Length header is not a number."), request.path)
+        return errors.ValidationError("The Content-Length header is not a number.")
     if announced <= limit and not body_was_too_large(request):
         return None
     has = f"{announced} bytes" if announced > limit else "more"
-    error = errors.PayloadTooLarge(f"The body has {has}; at most {limit} bytes are accepted here.")
-    return error_response(error, request.path)
+    return errors.PayloadTooLarge(f"The body has {has}; at most {limit} bytes are accepted here.")

@@ -15,10 +15,10 @@ from common.streaming_body import body_limit
 class ObjectParser(BaseParser):
     """Parses `application/json` strictly.
 
-    Refused with invalid_json: broken JSON or UTF-8, NaN and infinities, NUL characters and lone surrogates (no
-    database stores them), nesting deeper than MAX_DEPTH, more than MAX_TOKENS. An empty body is an empty object. A body
-    that is no object is a validation_error. Bodies above the route's limit are payload_too_large, also without a
-    Content-Length.
+    Refused with invalid_json: broken JSON or UTF-8, NaN and infinities, nesting deeper than MAX_DEPTH, more than
+    MAX_TOKENS. A validation_error are a body that is no object, and NUL characters and lone surrogates in any field, as
+    no database stores them. An empty body is an empty object. Bodies above the route's limit are payload_too_large,
+    also without a Content-Length.
     """
 
     media_type = "application/json"

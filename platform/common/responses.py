@@ -95,7 +95,7 @@ def field_messages(detail: Any, prefix: str = "") -> dict[str, list[str]]:
             found.update(field_messages(item, f"{prefix}[{index}]"))
         return found
     messages = detail if isinstance(detail, list) else [detail]
-    return {prefix or "body": [str(message) for message in messages]} if messages else {}
+    return {prefix or errors.WHOLE_BODY: [str(message) for message in messages]} if messages else {}
 
 
 # What DRF and Django raise, the more special before the more general.

@@ -31,8 +31,8 @@ LINGER_BYTES = 16 * 1024 * 1024
 LINGER_SECONDS = 3.0
 _FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files|/s/[^/]+/files/(create|edit|upload)")
 _RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
-# Code assistance: what a model can read is less. Parts of a command's input: several wait in memory.
-_SMALL = re.compile(r"/v1/blurs(/|$)|/workspace/[^/]+/exec/[^/]+/input/?$")
+# Parts of a command's input: several wait in memory.
+_SMALL = re.compile(r"/workspace/[^/]+/exec/[^/]+/input/?$")
 SMALL_LIMIT = 1024 * 1024
 # By any method, and of any type: each address has a limit of its own.
 _UPLOADS = re.compile(r"/cdn/uploads/[^/]+")

@@ -88,9 +88,9 @@ def test_a_body_that_ends_early_is_refused_in_their_form(
 
 
 def test_a_body_that_announces_too_much_is_refused_in_their_form(address: tuple[str, int]) -> None:
-    body = b"x" * (1 << 20) + b"x"
+    body = b"x" * (10 << 20) + b"x"
     assert_form(exchange(address, request(PATH, f"Content-Length: {len(body)}", body=body)), 413, "INVALID_REQUEST")
-    chunks = b"100001\r\n" + body + b"\r\n0\r\n\r\n"
+    chunks = b"a00001\r\n" + body + b"\r\n0\r\n\r\n"
     assert_form(exchange(address, request(PATH, CHUNKED, body=chunks)), 413, "INVALID_REQUEST")
 
 

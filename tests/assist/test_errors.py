@@ -111,13 +111,16 @@ def test_a_wrong_field_is_named_and_does_not_count(
     assert DayCount.objects.count() == Call.objects.count() == len(model.exchanges) == 0
 
 
-def test_a_body_above_a_mebibyte_is_refused_before_anything_else(key: NewApiKey, model: ModelServer) -> None:
-    large = json.dumps({"prompt": "x" * (1 << 20)}).encode()
-    for request in (Raw(key.key, large), Raw(key.key, large, announced=None), Raw("", large)):
-        run(request)
-        assert_refused(request, 413, "INVALID_REQUEST")
-    nearly = json.dumps({"prompt": "x" * ((1 << 20) - 100)}).encode()
+def test_a_body_above_ten_mebibytes_is_refused_with_the_figures_of_the_day(key: NewApiKey, model: ModelServer) -> None:
+    nearly = json.dumps({"prompt": "x" * ((10 << 20) - 100)}).encode()
     assert run(Raw(key.key, nearly))[0].status == 200
+    large = json.dumps({"prompt": "x" * (10 << 20)}).encode()
+    for sent, left in ((key.key, "999"), ("", "0"), ("key_unknown", "0")):
+        for request in (Raw(sent, large), Raw(sent, large, announced=None)):
+            run(request)
+            assert_refused(request, 413, "INVALID_REQUEST")
+            assert header(request, "X-RateLimit-Remaining") == left
+            assert header(request, "X-RateLimit-Limit") == ("1000" if sent == key.key else "0")
 
 
 def test_a_large_body_of_an_unknown_sender_is_not_stored() -> None:

@@ -223,3 +223,33 @@ def test_a_credential_of_a_namespace_sees_its_own(api: Caller, scoped) -> None:
     assert_error(inside.get("/namespaces/default"), 404, "not_found")
     assert_error(inside.put("/namespaces/team-a", {"resource_limits": {}}), 403, "forbidden")
     assert inside.post("/namespaces/team-a/stop-workspaces").json()["stoppedWorkspaces"] == 0
+
+
+def defaults_of(caller: Caller) -> list[str]:
+    return [row["slug"] for row in caller.get("/namespaces").json()["data"] if row["is_default"]]
+
+
+def test_a_namespace_is_made_the_default_one_again(api: Caller) -> None:
+    make(api, name="other", isDefault=True)
+    assert defaults_of(api) == ["other"]
+    shown = api.put("/namespaces/default", {"isDefault": True}).json()["data"]
+    assert (shown["is_default"], defaults_of(api)) == (True, ["default"])
+    answer = api.post("/namespaces/ensure", {"slug": "other", "isDefault": True})
+    assert (answer.status_code, answer.json()["created"], answer.json()["data"]["is_default"]) == (200, False, True)
+    assert defaults_of(api) == ["other"]
+    assert api.post("/namespaces/ensure", {"slug": "default"}).json()["data"]["is_default"] is False
+    assert api.put("/namespaces/default", {"isDefault": False}).status_code == 200
+    assert defaults_of(api) == ["other"]
+
+
+def test_there_is_always_a_default_namespace_and_it_is_not_suspended(api: Caller) -> None:
+    make(api, name="other")
+    assert_error(api.put("/namespaces/default", {"isDefault": False}), 409, "conflict")
+    api.post("/namespaces/other/suspend")
+    assert_error(api.put("/namespaces/other", {"isDefault": True}), 409, "conflict")
+    assert_error(api.post("/namespaces/ensure", {"slug": "other", "isDefault": True}), 409, "conflict")
+    assert_error(api.put("/namespaces/other", {"isDefault": True, "status": "suspended"}), 409, "conflict")
+    assert_error(api.put("/namespaces/other", {"isDefault": 1}), 400, "validation_error")
+    assert defaults_of(api) == ["default"]
+    assert api.put("/namespaces/other", {"isDefault": True, "status": "active"}).status_code == 200
+    assert defaults_of(api) == ["other"]

@@ -67,18 +67,20 @@ def test_what_is_wrong_is_named(sender: Sender, body: Any, field: str) -> None:
 
 
 NO_TEXT = [
-    r'{"body": "x", "data": {"k": "\ud800"}}',
-    r'{"body": "x", "data": {"k": ["\ud800"]}}',
-    r'{"body": "x", "data": {"\ud800": 1}}',
-    r'{"body": "x\ud800"}',
-    r'{"title": "x\u0000"}',
+    (r'{"body": "x", "data": {"k": "\ud800"}}', "data.k"),
+    (r'{"body": "x", "data": {"k": ["\ud800"]}}', "data.k[0]"),
+    (r'{"body": "x", "data": {"\ud800": 1}}', r"data.\ud800"),
+    (r'{"body": "x\ud800"}', "body"),
+    (r'{"title": "x\u0000"}', "title"),
 ]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("body", NO_TEXT)
-def test_what_is_no_text_is_refused(sender: Sender, body: str) -> None:
-    assert_error(sender.post(body), 400)
+@pytest.mark.parametrize(("body", "field"), NO_TEXT)
+def test_what_is_no_text_is_refused(sender: Sender, body: str, field: str) -> None:
+    answer = sender.post(body)
+    assert_error(answer, 400, "validation_error")
+    assert list(answer.json()["details"]) == [field]
 
 
 @pytest.mark.django_db

@@ -17,7 +17,7 @@ from notifications.content import Content
 from notifications.providers import fcm
 from notifications.providers.bounded_answers import MAX_ANSWER_BYTES
 from notifications.providers.fcm import FcmProvider
-from notifications.sends.results import Result
+from notifications.sends.results import DELIVERED, Result
 from tests.notifications.google import google, loopback_adapter
 
 Script = Callable[[socket.socket], None]
@@ -159,4 +159,16 @@ def test_a_login_without_an_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
         thread.start()
         thread.join(20)
         assert [each.code for each in found] == ["messaging/server-unavailable"]
+        provider.close()
+
+
+def test_an_answer_that_comes_within_ten_seconds_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(connection: socket.socket) -> None:
+        time.sleep(7)
+        answer(b'{"name": "projects/x/messages/1"}', 200, "Content-Type: application/json")(connection)
+
+    with google() as logins, place(late) as server:
+        monkeypatch.setattr(fcm, "BoundedAdapter", loopback_adapter(server.origin))
+        provider = FcmProvider(logins.write_credentials(tmp_path / "account.json"), 2)
+        assert provider.send({"fcm_token": "phone"}, CONTENT) == DELIVERED
         provider.close()

@@ -57,7 +57,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
         ({"ready_timeout_seconds": 601}, 400, "validation_error"),
         ({"namespace": "missing"}, 404, "not_found"),
         ("{broken", 400, "invalid_json"),
-        ('{"name": "\\u0000"}', 400, "invalid_json"),
+        ('{"name": "\\u0000"}', 400, "validation_error"),
         ('{"name": NaN}', 400, "invalid_json"),
         ("[1]", 400, "validation_error"),
         ("[" * 100_000, 400, "invalid_json"),

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_power import made
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
@@ -111,6 +112,25 @@ def test_a_suspended_namespace_refuses_creates_and_starts_only(
         assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert api.get("/workspace/the-box").status_code == 200
     assert api.delete("/workspace/the-box").status_code == 200
+
+
+@pytest.mark.parametrize("action", ["start", "restart", "resume"])
+@pytest.mark.parametrize(
+    ("by_hand", "status", "code"), [(True, 403, "namespace_suspended"), (False, 402, "quota_exceeded")]
+)
+def test_a_suspended_namespace_refuses_before_the_state_is_looked_at(
+    api: Caller, action: str, by_hand: bool, status: int, code: str
+) -> None:
+    api.account.namespaces.update(status="suspended", suspended_by_hand=by_hand, suspended_by_quota=not by_hand)
+    for state in Status.values:
+        row = make_workspace(api.account, status=state, slug=f"in-{state}")
+        answer = api.post(f"/workspace/{row.pk}/{action}")
+        if (action, state) == ("start", Status.RUNNING):
+            assert answer.status_code == 200, "it changes nothing"
+        elif state != Status.DELETING:
+            assert (answer.status_code, answer.json()["code"]) == (status, code), state
+        row.refresh_from_db()
+        assert row.status == state
 
 
 def test_a_failed_start_is_reported_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:

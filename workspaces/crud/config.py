@@ -78,16 +78,16 @@ def valid_config(
     if "image" in config:
         # Ignored like an unknown field, it would silently make a workspace of the default image.
         problem = "The image is not changed by an update." if partial else "Give the image beside config, not in it."
-        raise errors.InvalidConfig(f"The config has no image. {problem}", details={"image": [problem]})
+        raise errors.InvalidConfig(details={"image": [problem]})
     workloads = config.get("workloads")
     if isinstance(workloads, list) and len(workloads) > MAX_WORKLOADS:  # before each of them is checked
         problem = f"At most {MAX_WORKLOADS} workloads."
-        raise errors.InvalidConfig(problem, details={"workloads": [problem]})
+        raise errors.InvalidConfig(details={"workloads": [problem]})
     checked = Config(data=config, partial=partial)
     if not checked.is_valid():
         names = sent_as or {}
         details = {names.get(name, name): texts for name, texts in field_messages(checked.errors).items()}
-        raise errors.InvalidConfig(f"The config is not valid: {', '.join(sorted(details))}.", details=details)
+        raise errors.InvalidConfig(details=details)
     return checked.validated_data
 
 

@@ -259,4 +259,4 @@ def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any
 def _require_desktop(workspace: Workspace) -> None:
     choice.require_desktop(workspace.catalog_snapshot)
     if short := choice.short_for_desktop(workspace.catalog_snapshot, columns_of(amount_of(workspace))):
-        raise errors.InvalidConfig(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
+        raise errors.InvalidConfig(details=short)

@@ -80,7 +80,7 @@ def chosen_sizes(snapshot: CatalogSnapshot | None, requested: Mapping[str, int],
         chosen = {name: max(value, defaults.get(name, 0), minimum.get(name, 0)) for name, value in chosen.items()}
     chosen |= requested
     if desktop and (short := short_for_desktop(snapshot, chosen)):
-        raise errors.InvalidConfig(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
+        raise errors.InvalidConfig(details=short)
     return chosen
 
 

@@ -49,6 +49,7 @@ def workspace_start(
     workspace.refresh_from_db()
     if workspace.status == Status.RUNNING and not force:
         return None
+    _require_open_namespace(workspace)
     require_no_operation(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
@@ -89,10 +90,15 @@ def require_start_allowed(workspace: Workspace) -> None:
     require_host_memory(workspace.host, wanted)
 
 
-def _use_namespace(workspace: Workspace) -> None:
-    """Raises NamespaceSuspended, QuotaExceeded, InvalidState (it is being deleted)."""
+def _require_open_namespace(workspace: Workspace) -> None:
+    """Before the state is looked at: what a request may do does not depend on it. Raises as `_use_namespace`."""
     namespaces.require_open(workspace.namespace)
     require_credits(workspace.namespace, Service.SANDBOX)
+
+
+def _use_namespace(workspace: Workspace) -> None:
+    """Raises NamespaceSuspended, QuotaExceeded, InvalidState (it is being deleted)."""
+    _require_open_namespace(workspace)
     namespace_used(workspace.namespace)
 
 
@@ -126,6 +132,7 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    _require_open_namespace(workspace)
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be restarted")
     _use_namespace(workspace)
@@ -174,6 +181,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    _require_open_namespace(workspace)
     if workspace.status == Status.RUNNING:
         return None
     require_no_operation(workspace)

@@ -36,7 +36,7 @@ def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
     checked = ResourcesRequest(data=body)
     if not checked.is_valid():
         details = field_messages(checked.errors)
-        raise errors.InvalidResources(f"Not valid: {', '.join(sorted(details))}.", details=details)
+        raise errors.InvalidResources(details=details)
     data = checked.validated_data
     changes = {column: data[field] for field, column in COLUMNS.items() if field in data}
     if "cpu_millis" in changes:

@@ -58,11 +58,11 @@ def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) 
     """Raises InvalidResources and the limit errors of `services.quota`; under the account's lock."""
     if wanted.disk_size_mb < workspace.applied_disk_size_mb:
         message = f"A disk cannot shrink; it has {workspace.applied_disk_size_mb} MiB."
-        raise InvalidResources(message, details={"disk_size_mb": [message]})
+        raise InvalidResources(details={"disk_size_mb": [message]})
     if workspace.desktop_enabled:
         short = choice.short_for_desktop(workspace.catalog_snapshot, quota.columns_of(wanted))
         if short:
-            raise InvalidResources(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
+            raise InvalidResources(details=short)
     plan, more = workspace.account.plan, quota.growth(before, wanted)
     quota.require_plan_allows(plan, wanted)
     if more != Amount(0, 0, 0, 0):

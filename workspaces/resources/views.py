@@ -84,7 +84,7 @@ class ResourcesViewSet(ViewSet):
         try:
             operation = services.overlay_resize(workspace=workspace, actor=request.user.label, size_mb=size)
         except errors.InvalidResources as exc:
-            raise errors.InvalidResources(exc.message, details={"size_mb": [exc.message]}) from exc
+            raise errors.InvalidResources(details={"size_mb": (exc.details or {}).get("disk_size_mb", [])}) from exc
         body = serializers.OverlayResized
         if operation is None:
             running = workspace.status == Status.RUNNING

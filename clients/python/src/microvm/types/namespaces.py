@@ -101,6 +101,7 @@ class UpdateNamespaceRequest(TypedDict):
     tags: NotRequired[list[str]]
     resource_limits: NotRequired[ResourceLimitsField]
     status: NotRequired[Literal["active", "inactive", "suspended"]]
+    isDefault: NotRequired[bool]
 
 
 class DeletedNamespaceResponse(TypedDict):

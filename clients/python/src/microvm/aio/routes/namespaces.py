@@ -32,7 +32,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         return answer
 
     async def ensure(self, **body: Unpack[EnsureNamespaceRequest]) -> Namespace:
-        """The namespace with this slug, as it is; 201 and `created` true where it had to be made. Idempotent."""
+        """The namespace with this slug; 201 and `created` true where it had to be made. Idempotent."""
         answer: Namespace = await self._call("POST", "/namespaces/ensure", body=body, part="data", again=True)
         return answer
 
