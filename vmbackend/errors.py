@@ -170,6 +170,13 @@ class GuestDiskFull(BackendError):
 
 
 class GuestCommandInvalid(BackendError):
-    """The command cannot be started (no such program, no such user or working directory)."""
+    """The command cannot be started (no such program, no such user or working directory).
+
+    `exit_code`: that of a shell for it, 127 where there is no such program, else 126; None where it was not tried.
+    """
 
     code = "command_invalid"
+
+    def __init__(self, message: str, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -293,7 +293,7 @@ def guest_errors() -> Iterator[None]:
     except backend.GuestDiskFull as exc:
         raise errors.GuestDiskFull(exc.message) from exc
     except backend.GuestCommandInvalid as exc:
-        raise errors.CommandInvalid(exc.message) from exc
+        raise errors.CommandInvalid(exc.message, details=_exit_code(exc)) from exc
     except backend.GuestBusy as exc:
         message = f"{exc.message} Try again later."
         raise RateLimited(message, headers={"Retry-After": str(BUSY_SECONDS)}) from exc
@@ -303,3 +303,7 @@ def guest_errors() -> Iterator[None]:
         raise errors.OutputNotRead(exc.message) from exc
     except backend.BackendError as exc:
         raise errors.GuestUnreachable(exc.message) from exc
+
+
+def _exit_code(exc: backend.GuestCommandInvalid) -> dict[str, Any] | None:
+    return None if exc.exit_code is None else {"exit_code": exc.exit_code}

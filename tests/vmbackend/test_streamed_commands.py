@@ -97,6 +97,13 @@ def test_what_cannot_be_started_is_refused_before_the_first_part(
         next(parts_of(guest, command, **options))
 
 
+def test_the_code_of_a_shell_says_why_nothing_was_started(guest: Guest, tmp_path: Path) -> None:
+    for command, code in ((["no-such-program"], 127), ([str(tmp_path)], 126)):
+        with pytest.raises(GuestCommandInvalid) as caught:
+            next(parts_of(guest, command))
+        assert caught.value.exit_code == code
+
+
 def test_output_that_looks_like_the_helpers_refusal_is_output(guest: Guest) -> None:
     _, err, end = run(guest, "echo guest: hello >&2; exit 5")
     assert (err, end.exit_code) == (b"guest: hello\n", 5)

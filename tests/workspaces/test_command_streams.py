@@ -13,7 +13,7 @@ import pytest
 from tests.asgi import Request
 from tests.callers import Caller
 from tests.common.sse.reading import until
-from tests.workspaces.command_streams import events_in, run, streamed, text_of
+from tests.workspaces.command_streams import BOX, events_in, run, streamed, text_of
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.output import OutputPart
 from workspaces.commands import requested, streaming
@@ -211,3 +211,17 @@ def test_a_silent_command_sends_heartbeats_and_holds_its_place(
     asyncio.run(request.run())
     assert request.body.count(b": heartbeat\n\n") >= 2
     assert [kind for kind, _ in events_in(request.body)] == ["exit"]
+
+
+def test_only_a_command_whose_output_is_streamed_may_run_for_hours(api: Caller, box: str) -> None:
+    answer = api.post(f"{BOX}/exec", {"cmd": "true", "timeout_seconds": 601})
+    assert "timeout_seconds" in answer.json()["details"]
+    assert text_of(run(api, "echo x", timeout_seconds=86400), "stdout") == "x\n"
+    assert api.post(f"{BOX}/exec", {"cmd": "true", "stream": True, "timeout_seconds": 86401}).status_code == 400
+
+
+def test_what_cannot_be_started_has_the_code_of_a_shell(api: Caller, box: str) -> None:
+    for command, code in ((["/no/such/program"], 127), (["/"], 126)):
+        for more in ({}, {"stream": True}):
+            answer = api.post(f"{BOX}/exec", {"cmd": command, **more})
+            assert (answer.status_code, answer.json()["details"]) == (400, {"exit_code": code})

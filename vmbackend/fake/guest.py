@@ -33,6 +33,7 @@ from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
+from vmbackend.guest.commands import CANNOT_RUN, NOT_FOUND
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.output import StreamedOutput, StreamOptions
@@ -334,7 +335,8 @@ class FakeGuestSession(GuestSession):
                 start_new_session=True,
             )
         except (OSError, ValueError, TypeError) as error:
-            raise GuestCommandInvalid("The command cannot be started.") from error
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+            raise GuestCommandInvalid("The command cannot be started.", code) from error
 
 
 def _base_env(domain: Domain) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from vmbackend.errors import BackendError, GuestCommandInvalid, GuestDiskFull, GuestKitOutdated, GuestUnreachable
 
 TIMED_OUT = 124
+CANNOT_RUN, NOT_FOUND = 126, 127
 # Linux's MAX_ARG_STRLEN: no single argument or environment entry may be longer.
 MAX_ARGUMENT = 128 * 1024 - 1
 # Half of the kernel's limit with an 8 MiB stack; the machine's environment counts, too.
@@ -103,14 +104,14 @@ def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) 
 
 def start_failure(exit_code: int, stderr: bytes) -> str | None:
     """The helper's message if it could not start the command, else None. A hostile guest's words, but printable."""
-    if exit_code not in (126, 127) or not stderr.startswith(START_FAILURE_PREFIX):
+    if exit_code not in (CANNOT_RUN, NOT_FOUND) or not stderr.startswith(START_FAILURE_PREFIX):
         return None
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
     # No database stores NUL, and a terminal obeys the others.
     return "".join(letter if letter.isprintable() else "?" for letter in line.decode("utf-8", "replace"))
 
 
-def start_error(failure: str) -> BackendError:
+def start_error(failure: str, exit_code: int = CANNOT_RUN) -> BackendError:
     """The error for the helper's message. What the machine has too little of at present is no fault of the command."""
     if failure.startswith(_NO_APPLET):
         return GuestKitOutdated(OUTDATED)
@@ -119,7 +120,7 @@ def start_error(failure: str) -> BackendError:
         return GuestDiskFull(f"The machine has no room for what a command needs: {failure}")
     if reason in ("resource temporarily unavailable", "out of memory", "cannot allocate memory"):
         return GuestUnreachable(f"The machine has no processes or memory left: {failure}")
-    return GuestCommandInvalid(f"The command cannot be started: {failure}")
+    return GuestCommandInvalid(f"The command cannot be started: {failure}", exit_code)
 
 
 def refusal_error(failure: str) -> BackendError:
@@ -131,7 +132,7 @@ def refusal_error(failure: str) -> BackendError:
 
 def is_outdated(exit_code: int, stderr: bytes) -> bool:
     """Whether the helper does not know an option: it says so, then how it is used."""
-    return exit_code == 126 and _USAGE in stderr[:1000]
+    return exit_code == CANNOT_RUN and _USAGE in stderr[:1000]
 
 
 def _check_name(name: str) -> None:

@@ -345,5 +345,5 @@ def _started(result: ExecResult) -> ExecResult:
         raise GuestKitOutdated(commands.OUTDATED)
     failure = commands.start_failure(result.exit_code, result.stderr)
     if failure is not None:
-        raise commands.start_error(failure)
+        raise commands.start_error(failure, result.exit_code)
     return result

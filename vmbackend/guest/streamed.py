@@ -137,4 +137,4 @@ class _StreamedRun:
             raise GuestKitOutdated(commands.OUTDATED)
         failure = commands.start_failure(code, self._said)
         if failure is not None:
-            raise commands.start_error(failure)
+            raise commands.start_error(failure, code)

@@ -12,6 +12,8 @@ from common.openapi import Success
 from workspaces.commands.output import ENCODINGS, TEXT
 from workspaces.fields import CommandField, EnvField
 
+# A command that answers at its end; one whose output is streamed ends with its client, so it may be a long one.
+ANSWER_SECONDS, STREAM_SECONDS = 600, 86400
 OUTPUT_ENCODING = (
     "Of both outputs: as text, in which bytes that are not UTF-8 are replaced, or `base64`, byte for byte."
 )
@@ -34,7 +36,12 @@ class ExecRequest(serializers.Serializer):
     env = serializers.JSONField(required=False)
     working_dir = StrictChar(required=False, max_length=4096)
     user = StrictChar(required=False, max_length=64)
-    timeout_seconds = StrictFloat(min_value=1, max_value=600, default=60)
+    timeout_seconds = StrictFloat(
+        min_value=1,
+        max_value=STREAM_SECONDS,
+        default=60,
+        help_text=f"At most {ANSWER_SECONDS}; with `stream` at most {STREAM_SECONDS}.",
+    )
     stdin = StrictChar(required=False, allow_blank=True, trim_whitespace=False, default="")
     stdin_encoding = EncodingField(help_text="Of `stdin`: with `base64` it may be any bytes.")
     stdin_key = serializers.RegexField(
@@ -55,6 +62,9 @@ class ExecRequest(serializers.Serializer):
         """`stdin` becomes its bytes."""
         if attrs["stdin_key"] and not attrs["stream"]:
             raise serializers.ValidationError({"stdin_key": ["Only a command with `stream` takes input in parts."]})
+        if attrs["timeout_seconds"] > ANSWER_SECONDS and not attrs["stream"]:
+            problem = f"Ensure this value is less than or equal to {ANSWER_SECONDS}."
+            raise serializers.ValidationError({"timeout_seconds": [problem]})
         given = attrs["stdin"]
         try:
             stdin = given.encode() if attrs["stdin_encoding"] == TEXT else b64decode(given, validate=True)

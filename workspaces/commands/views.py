@@ -59,7 +59,8 @@ class CommandsViewSet(AsyncViewSet):
             ),
             **refused(
                 {
-                    400: "`validation_error`; `command_invalid`",
+                    400: "`validation_error`; `command_invalid`: `details.exit_code` is 127 where there is no such "
+                    "program, and 126 for all else that keeps it from being started",
                     409: "`vm_not_running`",
                     429: "`rate_limited`: too many commands run at once, of this account, in this machine or of all; "
                     "`Retry-After` says in how many seconds to try again",
