@@ -29,7 +29,7 @@ class ScriptedRequest(BaseHTTPRequestHandler):
         step = steps.pop(0) if steps else not_found
         step(self)
 
-    do_GET = do_POST = do_DELETE = handle_one_step
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one_step
 
     def log_message(self, *_: Any) -> None:
         """Nothing: the test looks at `seen`."""

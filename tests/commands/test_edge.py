@@ -143,6 +143,7 @@ STREAMS = [
     "/workspace/ws_1/overlay",
     "/workspace/ws_1/overlay/read?path=/etc",
     "/workspace/my-slug/exec",
+    "/workspace/my-slug/exec/a-command/input",
     "/workspace/ws_1/stats/stream",
     "/workspace/ws_1/logs",
     "/workspace/ws_1/logs/list",

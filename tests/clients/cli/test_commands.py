@@ -164,7 +164,11 @@ def test_usage_errors_are_two(ws: Ws) -> None:
 def test_every_command_has_json_a_profile_and_a_help(ws: Ws) -> None:
     listed = ws.output("--help")
     names = [line.split()[0] for line in listed.partition("Commands:")[2].splitlines() if line.startswith("  ")][:-2]
-    groups = {"port": ["publish", "list", "rm"], "pages": ["deploy", "list", "releases", "rollback"]}
+    groups = {
+        "port": ["publish", "list", "rm"],
+        "workload": ["add", "list", "show", "start", "stop", "rm"],
+        "pages": ["deploy", "list", "releases", "rollback"],
+    }
     calls = [[name] for name in names if name.isalpha() and name not in groups]
     calls += [[group, name] for group, inner in groups.items() for name in inner]
     calls += [["pages", "domain", name] for name in ("add", "check", "list", "show", "renew", "rm")]
@@ -270,7 +274,7 @@ def test_ssh_trusts_only_the_key_that_the_api_names(tmp_path: Path, monkeypatch:
         "host_key": "ssh-ed25519 AAAA", "keys": [],
     }  # fmt: skip
     words = ssh_words(access, key, tmp_path / "known", SshOptions(jump="me@host", forwards=("1:x:2",)), ["a b", ";c"])
-    assert words[words.index("--") + 1 :] == ["-oProxyCommand=x", "'a b' ';c'"]
+    assert words[words.index("--") + 1 :] == ["-oProxyCommand=x", "a b ;c"]
     assert "StrictHostKeyChecking=yes" in words
     assert words[words.index("-J") + 1] == "me@host"
     refused = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)

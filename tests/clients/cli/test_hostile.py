@@ -293,7 +293,7 @@ def test_a_locale_without_its_characters_ends_no_command(server: Script, ws: Ws)
     stream = command_stream(command_output("stdout", "\u2713 ok\n".encode()), command_end(3))
     server.steps = [stream, answer(200, {"success": True, "workspaces": [workspace(slug="\u2713")]})]
     process = ws.process("exec", "box", "true")
-    assert (process.communicate()[0], process.returncode) == (b"\\u2713 ok\n", 3)
+    assert (process.communicate()[0], process.returncode) == ("\u2713 ok\n".encode(), 3)
     assert b"\\u2713" in ws.process("list").communicate()[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_input_is_sent_in_parts_with_its_bytes_and_its_end(server: Script, ws: W
 
 def _running_until(request: ScriptedRequest, ends: list[bool]) -> None:
     request.rfile.read(int(request.headers["Content-Length"]))
-    command_stream(("input", {"id": "c1"}))(request)
+    command_stream()(request)
     until = time.monotonic() + 60
     while not ends and time.monotonic() < until:
         time.sleep(0.01)
@@ -64,9 +65,9 @@ def _running_until(request: ScriptedRequest, ends: list[bool]) -> None:
 
 
 def _take(request: ScriptedRequest, got: bytearray, ends: list[bool]) -> None:
-    assert request.path.startswith("/workspace/box/exec/c1/input?offset=")
+    assert re.fullmatch(r"/workspace/box/exec/[0-9a-f]{32}/input\?offset=\d+(&eof=true)?", request.path)
     got += request.rfile.read(int(request.headers["Content-Length"]))
-    content = json.dumps({"offset": len(got), "complete": False}).encode()
+    content = json.dumps({"bytes_written": len(got)}).encode()
     request.answer(200, {"Content-Length": str(len(content)), "Content-Type": "application/json"}, content)
     if "eof=true" in request.path:
         ends.append(True)

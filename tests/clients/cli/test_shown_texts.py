@@ -124,8 +124,8 @@ def test_a_removal_that_fails_in_the_middle_says_what_is_gone(server: Script, ws
 
 
 def test_input_that_no_request_takes_is_refused_before_it_is_sent(server: Script, ws: Ws) -> None:
-    text = ws.fails(125, "exec", "-i", "box", "cat", stdin=b"x" * (MOST_STDIN + 1))
-    assert "ws cp -" in text
+    text = ws.fails(125, "exec", "-i", "--json", "box", "cat", stdin=b"x" * (MOST_STDIN + 1))
+    assert "Without --json" in text
     assert server.seen == []
 
 

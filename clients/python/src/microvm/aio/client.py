@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import httpx
 
 from microvm.aio.auth import AsyncFixedAuth
 from microvm.aio.files import AsyncFiles
+from microvm.aio.group import LONG
 from microvm.aio.routes.api_keys import AsyncApiKeyRoutes
 from microvm.aio.routes.assist import AsyncAssistRoutes
 from microvm.aio.routes.cdn import AsyncCdnRoutes
@@ -34,7 +36,7 @@ from microvm.aio.token_auth import AsyncTokenAuth
 from microvm.aio.transport import AsyncTransport
 from microvm.aio.workspaces import AsyncWorkspaces
 from microvm.credentials import AccessTokens, ClientCredential, bearer_header
-from microvm.retries import Retries
+from microvm.retries import Retries, Sending
 
 
 class AsyncMicrovm:
@@ -93,6 +95,15 @@ class AsyncMicrovm:
         self.credentials = AsyncCredentialRoutes(transport)
         self.api_keys = AsyncApiKeyRoutes(transport)
         self.tokens = AsyncTokenRoutes(transport)
+
+    async def call(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call a route that has no method here; `path` is as the API's description has it, from its slash on.
+
+        Raises ApiError, ConnectionFailed.
+        """
+        return await self._transport.call(Sending(method, path, query=query or {}, body=body, timeout=LONG))
 
     async def close(self) -> None:
         await self._transport.close()

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from microvm.cli.account_commands import add_account_commands
 from microvm.cli.file_commands import add_file_commands
 from microvm.cli.login_commands import add_login_commands
 from microvm.cli.mcp_command import add_mcp_command
@@ -21,6 +22,7 @@ from microvm.cli.power_commands import add_power_commands
 from microvm.cli.run_commands import add_run_commands
 from microvm.cli.session import Json, ProfileOption
 from microvm.cli.usage import CommandGroup
+from microvm.cli.workload_commands import add_workload_commands
 from microvm.cli.workspace_commands import add_workspace_commands
 
 EPILOG = "First use: ws login --file var/credentials.env; ws create --wait && ws terminal"
@@ -41,10 +43,12 @@ def make_app() -> typer.Typer:
     add_login_commands(app)
     add_workspace_commands(app)
     add_run_commands(app)
+    add_workload_commands(app)
     add_file_commands(app)
     add_power_commands(app)
     add_port_commands(app)
     add_page_commands(app)
+    add_account_commands(app)
     add_other_commands(app)
     add_mcp_command(app)
     return app

@@ -15,6 +15,12 @@ from microvm.cli.printable import printable
 
 ANY = "Id or slug; without one, or as `.`, the workspace that was created last."
 OptionalWorkspace = Annotated[str | None, typer.Argument(metavar="WORKSPACE", help=ANY, autocompletion=workspace_names)]
+FirstWorkspace = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKSPACE", help="Id or slug; `.` is the last created one.", autocompletion=workspace_names
+    ),
+]
 NamedWorkspaces = Annotated[
     list[str],
     typer.Argument(

@@ -53,7 +53,10 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class ShownFailure:
-    """What is shown of an error. `source`: its machine-readable code."""
+    """What is shown of an error. `source`: its machine-readable code.
+
+    `program_code`: what a shell ends with for a program that cannot be started, 126 or 127.
+    """
 
     message: str
     hint: str
@@ -61,6 +64,7 @@ class ShownFailure:
     source: str = ""
     request_id: str | None = None
     details: Any = None
+    program_code: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -96,12 +100,29 @@ _BY_CODE = {
     "path_not_found": "Check the path; paths in a workspace are absolute.",
     "path_invalid": "A folder is copied with `ws cp -r`.",
     "idle_not_supported": "`ws stop` stops it without its memory.",
+    "guest_disk_full": "`ws resize --disk SIZE` gives it a larger disk; `ws exec WORKSPACE -- df -h` shows its use.",
+    "SANDBOX_LIMIT_REACHED": "`ws whoami` shows the plan; `ws rm` removes a workspace.",
+    "POOL_LIMIT_REACHED": "`ws whoami` shows the plan; ask for less, or free some with `ws rm` or `ws resize`.",
+    "RUNNING_POOL_REACHED": "`ws whoami` shows the plan; `ws stop` or `ws sleep` another workspace first.",
+    "RESOURCE_NOT_ALLOWED": "`ws whoami` shows what the plan allows; ask for less.",
+    "NAMESPACE_LIMIT_REACHED": "`ws rm` another one of this namespace, or name another with --namespace.",
+    "plan_limit_exceeded": "`ws whoami` shows what the plan allows.",
+    "quota_exceeded": "`ws credits` shows what is used; the owner of the account can raise the quota.",
+    "namespace_suspended": "`ws credits` shows the namespaces; the owner of the account can let it go on.",
+    "workload_limit_exceeded": "`ws workload rm` removes one that is not needed any more.",
+    "workload_exists": "`ws workload rm` removes that one; or choose another name.",
+    "command_invalid": "Check the program's path, --user and --cwd; an image may have no shell.",
     "domain_not_verified": "Set the DNS records that are shown, wait until they are known, and try again.",
 }
 # An answer that is none of the platform, or of another version of it.
 _NOT_UNDERSTOOD = "`ws profiles` shows the address: is the platform there, and of the version that `ws --version` says?"
 # Where the class of an error says something else: nothing is wrong with the call.
-_CODES = {"domain_not_verified": ExitCode.CONFLICT}
+_CODES = {
+    "domain_not_verified": ExitCode.CONFLICT,
+    "RESOURCE_NOT_ALLOWED": ExitCode.EXHAUSTED,
+    "NAMESPACE_LIMIT_REACHED": ExitCode.EXHAUSTED,
+}
+_NO_NAMESPACE = "`ws credits` lists the namespaces; without --namespace it is the account's default one."
 
 
 def failure_of(error: BaseException) -> ShownFailure:
@@ -137,18 +158,33 @@ def _failure_of_api(error: ApiError) -> ShownFailure:
             code, hint = found, text
             break
     message = printable(error.message)
-    if isinstance(error, InvalidRequest) and error.code not in _CODES and (fields := _fields(error.details)):
+    if isinstance(error, InvalidRequest) and error.code not in _CODES and (fields := _fields(error)):
         message = f"{message} ({fields})"
+    if isinstance(error, NotFound) and error.message.startswith("There is no namespace"):
+        hint = _NO_NAMESPACE
     if error.retry_after:
         hint = f"Try again in {error.retry_after:g} seconds."
     code = _CODES.get(error.code, code)
-    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id, error.details)
+    hint = _BY_CODE.get(error.code, hint)
+    return ShownFailure(message, hint, code, error.code, error.request_id, error.details, _program_code(error))
 
 
-def _fields(details: Any) -> str:
-    if not isinstance(details, dict):
+def _program_code(error: ApiError) -> int | None:
+    if error.code != "command_invalid" or not isinstance(error.details, dict):
+        return None
+    found = error.details.get("exit_code")
+    return found if found in (126, 127) else None
+
+
+def _fields(error: ApiError) -> str:
+    """Fields with their sentences; one that the message says already is named alone, and not at all where it is."""
+    if not isinstance(error.details, dict) or _program_code(error):
         return ""
-    parts = [
-        f"{name}: {' '.join(map(str, text)) if isinstance(text, list) else text}" for name, text in details.items()
-    ]
+    parts = []
+    for name, given in error.details.items():
+        text = " ".join(map(str, given)) if isinstance(given, list) else str(given)
+        if text not in error.message:
+            parts.append(f"{name}: {text}")
+        elif str(name) not in error.message:
+            parts.append(str(name))
     return printable("; ".join(parts))

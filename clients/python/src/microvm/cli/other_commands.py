@@ -1,51 +1,20 @@
-"""Credits, and the browser."""
+"""The browser."""
 
 from __future__ import annotations
 
 import os
 import webbrowser
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from microvm.cli.arguments import OptionalWorkspace
 from microvm.cli.failures import CommandError, ExitCode
-from microvm.cli.output import Column
 from microvm.cli.session import Session, command
 
 
-def _percent(row: Any) -> str:
-    limit = float(row["quota_limit"])
-    return f"{100 * float(row['quota_used']) / limit:.0f} %" if limit else ""
-
-
-QUOTAS = (
-    Column("Namespace", lambda row: row["namespace"]),
-    Column("Service", lambda row: row["service"]),
-    Column("Used", lambda row: f"{float(row['quota_used']):.2f}"),
-    Column("Limit", lambda row: f"{float(row['quota_limit']):.2f}"),
-    Column("Used %", _percent),
-)
-
-
 def add_other_commands(app: typer.Typer) -> None:
-    command(app, "credits")(show_credits)
     command(app, "open")(open_address)
-
-
-def show_credits(
-    session: Session,
-    *,
-    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only this one.")] = None,
-) -> None:
-    """Show the credit quotas of namespaces, and what is used of them."""
-    client = session.client
-    found: list[Any] = [client.credits.get(namespace)] if namespace else list(client.credits.list())
-    if session.output.as_json:
-        session.output.show_json(found[0] if namespace else found)
-        return
-    rows = [{"namespace": each["namespace"], **quota} for each in found for quota in each["quotas"]]
-    session.output.show_rows(QUOTAS, rows, "No quotas: nothing limits the use of credits.")
 
 
 def open_address(

@@ -74,6 +74,13 @@ class Output:
             return
         PipedConsole(highlight=False).print(_table(columns, cells))
 
+    def show_lines(self, values: Sequence[str]) -> None:
+        """One value a line, for other programs; an array where JSON is asked for."""
+        if self.as_json:
+            self.show_json(list(values))
+        else:
+            _write_lines([printable(value) for value in values])
+
     def show_rows_beside(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
         """What an error is about, on stderr; not where JSON is asked for, whose error has it."""
         if not self.as_json:

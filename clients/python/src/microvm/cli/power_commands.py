@@ -1,4 +1,4 @@
-"""Start, stop, restart, sleep and wake."""
+"""Start, stop, restart, pause, sleep, and what follows these."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ def add_power_commands(app: typer.Typer) -> None:
     command(app, "start")(start_workspace)
     command(app, "stop")(stop_workspace)
     command(app, "restart")(restart_workspace)
+    command(app, "pause")(pause_workspace)
+    command(app, "resume")(resume_workspace)
     command(app, "sleep")(sleep_workspace)
     command(app, "wake")(wake_workspace)
 
@@ -36,6 +38,16 @@ def stop_workspace(session: Session, *, workspace: OptionalWorkspace = None) -> 
 def restart_workspace(session: Session, *, workspace: OptionalWorkspace = None) -> None:
     """Shut a workspace down and start it, with the settings that were saved for it."""
     _change(session, workspace, "Restarting", lambda client, found: client.workspaces.restart(found))
+
+
+def pause_workspace(session: Session, *, workspace: OptionalWorkspace = None) -> None:
+    """Let a workspace stand still: its memory stays where it is, and it goes on at once."""
+    _change(session, workspace, "Pausing", lambda client, found: client.workspaces.pause(found))
+
+
+def resume_workspace(session: Session, *, workspace: OptionalWorkspace = None) -> None:
+    """Let a paused workspace go on, or wake a sleeping one."""
+    _change(session, workspace, "Resuming", lambda client, found: client.workspaces.resume(found))
 
 
 def sleep_workspace(

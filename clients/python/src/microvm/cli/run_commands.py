@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
+from base64 import b64encode
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
-from microvm.cli.arguments import Environment, OptionalWorkspace, bounded_number, environment
-from microvm.cli.completion import workspace_names
+from microvm.cli.arguments import Environment, FirstWorkspace, OptionalWorkspace, bounded_number, environment
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Output
+from microvm.cli.piping import parts_of_stdin
 from microvm.cli.printable import printable
 from microvm.cli.session import Session, command
 from microvm.cli.ssh import SshOptions, run_ssh
 from microvm.cli.terminal import Keyboard, open_sandbox_terminal
-from microvm.commands import CommandExit
+from microvm.cli.usage import PASSED_ON, ProgramCommand
+from microvm.cli.workload_commands import start_detached
+from microvm.commands import CommandExit, CommandOutput, ExactResult
 from microvm.errors import ConnectionFailed
 from microvm.types.logs import LogEntry
 
-MOST_STDIN = 6 << 20  # bytes; a request has 10 MiB at most, and JSON escapes some
-PASSED_ON = {"allow_interspersed_args": False}
+MOST_STDIN = 6 << 20  # bytes, with --json; a request has 10 MiB at most, of which base64 takes a third
 TOKEN = "MICROVM_SANDBOX_TOKEN"  # noqa: S105
 LONGEST = 600.0  # seconds, of the service
 Program = Annotated[
     list[str] | None, typer.Argument(metavar="COMMAND", help="What follows the workspace is the command's own.")
-]
-FirstWorkspace = Annotated[
-    str,
-    typer.Argument(
-        metavar="WORKSPACE", help="Id or slug; `.` is the last created one.", autocompletion=workspace_names
-    ),
 ]
 ProgramSeconds = Annotated[
     float,
@@ -54,8 +50,9 @@ Identity = Annotated[
 
 def add_run_commands(app: typer.Typer) -> None:
     not_started = ExitCode.NOT_STARTED
-    command(app, "exec", fails_with=not_started, context_settings=PASSED_ON)(execute_program)
-    command(app, "ssh", fails_with=not_started, context_settings=PASSED_ON)(open_ssh)
+    program: dict[str, Any] = {"fails_with": not_started, "cls": ProgramCommand, "context_settings": PASSED_ON}
+    command(app, "exec", **program)(execute_program)
+    command(app, "ssh", **program)(open_ssh)
     command(app, "terminal", fails_with=not_started)(open_terminal)
     command(app, "logs")(show_logs)
 
@@ -67,11 +64,14 @@ def execute_program(
     program: Annotated[
         list[str], typer.Argument(metavar="COMMAND", help="A program and its arguments, without a shell.")
     ],
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on to it, as text.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on to it, as it comes.")] = False,
     env: Environment = None,
     cwd: Annotated[str | None, typer.Option("--cwd", "-C", help="Where it runs.")] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="As whom it runs.")] = None,
     timeout: ProgramSeconds = 60,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start it as a workload, which goes on without `ws`; print its name.")
+    ] = False,
 ) -> int:
     """Run a program in a workspace to its end, and exit with its code.
 
@@ -79,36 +79,54 @@ def execute_program(
     1 MiB of each stream at most, and Ctrl-C ends only the wait.
     """
     words = program[1:] if program[0] == "--" else program
+    if detach and stdin:
+        hint = "Copy the input with `ws cp`, and name the file."
+        raise CommandError("A program that is started with --detach has no input.", hint, ExitCode.USAGE)
     body: dict[str, Any] = {"cmd": words, "timeout_seconds": timeout}
     body |= {"env": environment(env)} if env else {}
     body |= {"working_dir": cwd} if cwd else {}
     body |= {"user": user} if user else {}
-    body |= {"stdin": _text_of_stdin()} if stdin else {}
     found = session.workspace(workspace)
-    return _show_result(session, found, body) if session.output.as_json else _show_output(session, found, body)
+    if detach:
+        start_detached(session, found, body)
+        return 0
+    if session.output.as_json:
+        return _show_result(session, found, body, _bytes_of_stdin() if stdin else b"")
+    return _show_output(session, found, body, has_input=stdin)
 
 
-def _show_result(session: Session, workspace: str, body: dict[str, Any]) -> int:
+def _show_result(session: Session, workspace: str, body: dict[str, Any], stdin: bytes) -> int:
     """The result as JSON. Returns its exit code."""
     try:
-        result = session.client.workspaces.exec(workspace, **body)
+        result = session.client.workspaces.exec_bytes(workspace, stdin_bytes=stdin, **cast(Any, body))
     except KeyboardInterrupt:
         session.output.warn(f"The program goes on in the workspace, for {body['timeout_seconds']:g} seconds at most.")
         raise
-    session.output.show_json(result)
-    return result["exit_code"]
+    session.output.show_json(_json_of(result))
+    return result.exit_code
 
 
-def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
+def _json_of(result: ExactResult) -> dict[str, Any]:
+    """As the API answers; where the text of an output is not exact, with both byte for byte beside it."""
+    texts = {"stdout": result.stdout.decode(errors="replace"), "stderr": result.stderr.decode(errors="replace")}
+    exact: dict[str, Any] = {"lossy": False}
+    if (texts["stdout"].encode(), texts["stderr"].encode()) != (result.stdout, result.stderr):
+        exact = {"lossy": True}
+        exact |= {f"{name}_base64": b64encode(getattr(result, name)).decode() for name in texts}
+    ended = {name: getattr(result, name) for name in ("duration_ms", "truncated", "timed_out")}
+    return {"success": True, "exit_code": result.exit_code, **texts, **exact, **ended}
+
+
+def _show_output(session: Session, workspace: str, body: dict[str, Any], *, has_input: bool) -> int:
     """The output as it comes. Returns the program's exit code; where this ends early, the service ends the program."""
-    sinks, is_begun = {"stdout": sys.stdout, "stderr": sys.stderr}, False
+    is_begun, parts = False, parts_of_stdin() if has_input else None
     try:
-        with closing(session.client.workspaces.exec_stream(workspace, **body)) as events:
+        stream = session.client.workspaces.exec_stream(workspace, stdin_parts=parts, **cast(Any, body))
+        with closing(stream) as events:
             for event in events:
                 if isinstance(event, CommandExit):
                     return _exit_code(session, event, body["timeout_seconds"])
-                sinks[event.stream].write(event.text)
-                sinks[event.stream].flush()
+                _write(event)
                 is_begun = True
     except KeyboardInterrupt:
         session.output.warn("The program is ended in the workspace.")
@@ -120,6 +138,13 @@ def _show_output(session: Session, workspace: str, body: dict[str, Any]) -> int:
         raise CommandError(str(error), hint) from None
     hint = "The program is ended in the workspace. `ws profiles` shows the address: is the platform there?"
     raise CommandError("The stream ended without an exit code.", hint)
+
+
+def _write(output: CommandOutput) -> None:
+    """Byte for byte, at once."""
+    sink = sys.stdout if output.stream == "stdout" else sys.stderr
+    sink.buffer.write(output.data)
+    sink.flush()
 
 
 def _exit_code(session: Session, end: CommandExit, timeout: float) -> int:
@@ -142,7 +167,8 @@ def open_ssh(
 ) -> int:
     """Open a shell, or run a program, by this system's ssh. Enables SSH in the workspace and authorizes a key first.
 
-    The workspace's own address must be reachable: from its host, or by --jump.
+    As with ssh, the words of the program are joined and read by the shell there. The workspace's own address must be
+    reachable: from its host, or by --jump.
     """
     options = SshOptions(jump=jump, identity=identity, forwards=tuple(forward or ()))
     words = program[1:] if program and program[0] == "--" else program
@@ -205,7 +231,8 @@ def show_logs(
         for entry in session.client.logs.list(found, source=source, tail_lines=tail):
             printer.show_entry(entry)
         return
-    for entry in session.client.logs.follow(
+    session.client.workspaces.get(found)  # what is not there, or not reachable, is said at once
+    for entry in session.patient_client.logs.follow(
         found,
         source,
         tail_lines=tail,
@@ -231,14 +258,10 @@ class LogPrinter:
         sys.stdout.flush()
 
 
-def _text_of_stdin() -> str:
-    """Raises CommandError for what is no text, or too much of it."""
+def _bytes_of_stdin() -> bytes:
+    """Raises CommandError for too much of it."""
     data = sys.stdin.buffer.read(MOST_STDIN + 1)
     if len(data) > MOST_STDIN:
-        hint = "Copy it with `ws cp - WORKSPACE:/path` and read the file there."
+        hint = "Without --json it may be any number of bytes."
         raise CommandError(f"Standard input has more than {MOST_STDIN >> 20} MiB.", hint, ExitCode.USAGE)
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        hint = "Copy it with `ws cp - WORKSPACE:/path` and read the file there."
-        raise CommandError("Standard input is no UTF-8 text.", hint, ExitCode.USAGE) from None
+    return data

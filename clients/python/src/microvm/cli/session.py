@@ -15,6 +15,7 @@ from microvm.cli.completion import given_before, profile_names
 from microvm.cli.connection import Connection, find_connection
 from microvm.cli.failures import CommandError, ExitCode, failure_of
 from microvm.cli.output import Output, close_stdout, drop_unwritable_output
+from microvm.cli.patience import Patience
 from microvm.cli.recent import RecentStore
 from microvm.sync.client import Microvm
 
@@ -48,6 +49,12 @@ class Session:
         return Microvm(self.connection.profile.base_url, **self.connection.client_options())
 
     @cached_property
+    def patient_client(self) -> Microvm:
+        """For what goes on for long, once `client` was answered: it also goes on after a restart of the service."""
+        options = self.connection.client_options()
+        return Microvm(self.connection.profile.base_url, **options, retries=Patience(say=self.output.show_note))
+
+    @cached_property
     def recent(self) -> RecentStore:
         return RecentStore(self.connection.account)
 
@@ -74,8 +81,9 @@ class Session:
             self.output.warn(f"It was done, but `ws` cannot remember it: {failure_of(error).message}")
 
     def close(self) -> None:
-        if "client" in self.__dict__:
-            self.client.close()
+        for name in ("client", "patient_client"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
 
 
 def command(
@@ -84,7 +92,7 @@ def command(
     """Make a command of a function, which gets a Session first and returns an exit code or None.
 
     Adds `--json` and `--profile`, which may also stand before the command. Errors become a sentence and an exit code:
-    `fails_with`, else by their kind.
+    `fails_with` (of a program that cannot be started 126 or 127), else by their kind.
     """
 
     def decorate(function: Command) -> Command:
@@ -149,4 +157,4 @@ def _exit_code(session: Session, run: Callable[[], int | None], fails_with: Exit
         failure = failure_of(error)
         session.output.show_failure(failure)
         drop_unwritable_output()
-        return fails_with or failure.exit_code
+        return (failure.program_code or fails_with) if fails_with else failure.exit_code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -82,7 +81,10 @@ def authorized_access(session: Session, workspace: str, key: Path) -> Ssh:
 
 
 def ssh_words(access: Ssh, key: Path, known_hosts: Path, options: SshOptions, program: Sequence[str]) -> list[str]:
-    """The command line. Only the host key that the API names is accepted."""
+    """The command line. Only the host key that the API names is accepted.
+
+    The words of the program are joined, and read by the shell there, as those of ssh are.
+    """
     settings = {
         "UserKnownHostsFile": f'"{known_hosts}"',
         "GlobalKnownHostsFile": "/dev/null",
@@ -104,7 +106,7 @@ def ssh_words(access: Ssh, key: Path, known_hosts: Path, options: SshOptions, pr
     words += [word for forward in options.forwards for word in ("-L", forward)]
     if os.isatty(0) and not program:
         words.append("-t")
-    return [*words, "--", str(access["host"]), *([shlex.join(program)] if program else [])]
+    return [*words, "--", str(access["host"]), *([" ".join(program)] if program else [])]
 
 
 def _fingerprint(public: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from microvm.cli.failures import ExitCode, ShownFailure, failure_of
@@ -16,6 +16,7 @@ from microvm.cli.printable import printable
 
 # Their exit codes are those of a program in a workspace, which may well be 2.
 PASS_CODES_ON = ("exec", "ssh", "terminal")
+PASSED_ON = {"allow_interspersed_args": False}
 
 
 class CommandGroup(TyperGroup):
@@ -34,6 +35,31 @@ class CommandGroup(TyperGroup):
             drop_unwritable_output()
             code = ExitCode.FAILED
         sys.exit(code or 0)
+
+
+class ProgramCommand(TyperCommand):
+    """A command that ends with a program of the workspace: what follows the workspace is the program's own.
+
+    Options that stand between the workspace and `--` are the command's.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if self._has_options_before_the_program(ctx, args):
+            ctx.allow_interspersed_args = True
+        return super().parse_args(ctx, args)
+
+    def _has_options_before_the_program(self, ctx: Any, args: Sequence[str]) -> bool:
+        """Whether what names no program, and options, stand alone before `--`."""
+        if "--" not in args:
+            return False
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = True
+        try:
+            found, _, _ = parser.parse_args(list(args[: args.index("--")]))
+        except TyperException:
+            return False
+        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        return all(bool(found.get(str(each.name))) == (each.nargs == 1) for each in arguments)
 
 
 def _shown(error: TyperException, *, as_json: bool) -> int:

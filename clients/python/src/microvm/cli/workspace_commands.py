@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, cast
 
 import typer
@@ -10,6 +12,7 @@ from microvm.cli.arguments import (
     Confirmed,
     Cpus,
     Environment,
+    FirstWorkspace,
     NamedWorkspaces,
     OptionalWorkspace,
     WaitSeconds,
@@ -21,7 +24,7 @@ from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Column
 from microvm.cli.recent import SavedSandbox
 from microvm.cli.session import Session, command
-from microvm.errors import MicrovmError
+from microvm.errors import MicrovmError, WaitTimeout
 from microvm.types.workspaces import CreateRequest, Provisioning, Workspace
 
 COLUMNS = (
@@ -59,6 +62,7 @@ def add_workspace_commands(app: typer.Typer) -> None:
     command(app, "create")(create_workspace)
     command(app, "list")(list_workspaces)
     command(app, "show")(show_workspace)
+    command(app, "rename")(rename_workspace)
     command(app, "resize")(resize_workspace)
     command(app, "rm")(remove_workspaces)
 
@@ -75,6 +79,9 @@ def create_workspace(
     ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="As 512M or 2G.")] = None,
     disk: Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="As 1G or 20G.")] = None,
     env: Environment = None,
+    cmd: Annotated[
+        str | None, typer.Option("--cmd", help="Its main program, as a shell takes it, in place of the image's.")
+    ] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Where it is charged.")] = None,
     ttl: Annotated[
         str | None, typer.Option("--ttl", metavar="TIME", help="Its life, as 2h; it is a temporary one then.")
@@ -88,18 +95,19 @@ def create_workspace(
     """Create a workspace. It is the one that commands without a name mean from then on."""
     if permanent and ttl:
         raise CommandError("A permanent workspace has no TTL.", "Leave one of the two out.", ExitCode.USAGE)
-    config = _config(cpu=cpu, ram=ram, disk=disk, env=env or [], ttl=ttl, ssh=ssh)
+    config = _config(cpu=cpu, ram=ram, disk=disk, env=env or [], ttl=ttl, ssh=ssh) | _present(cmd=cmd or None)
     if sandbox:
         body = _present(name=name or "sandbox", image=image, template=preset, namespace=namespace, config=config)
         _create_sandbox(session, body, timeout if wait else None)
         return
     body = _present(name=name, image=image, preset=preset, namespace=namespace, config=config or None)
     body |= {"mode": "permanent"} if permanent else {}
-    made = session.client.workspaces.create(**cast(CreateRequest, body))
+    with _order_that_may_be_taken(session):
+        made = session.client.workspaces.create(**cast(CreateRequest, body))
     session.remember(lambda recent: recent.remember(made["id"]))
-    if wait:
-        made = _ready(session, made["id"], timeout)
     shown = made["slug"] or made["id"]
+    if wait:
+        made = _ready(session, made["id"], timeout, shown=shown)
     session.output.show_result(made, shown if wait else f"{shown} is being created; `ws show {shown}` has its state.")
 
 
@@ -110,22 +118,50 @@ def list_workspaces(
     namespace: Annotated[str | None, typer.Option("--namespace", help="Those of this namespace.")] = None,
     search: Annotated[str | None, typer.Option("--search", help="Those with this text in name or slug.")] = None,
     sandboxes: Annotated[bool, typer.Option("--sandboxes", help="Sandboxes instead.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only their ids, one a line.")] = False,
 ) -> None:
     """List workspaces, newest first."""
+    rows = _listed(session, status=status, namespace=namespace, search=search, sandboxes=sandboxes)
+    if quiet:
+        session.output.show_lines([row["id"] for row in rows])
+    elif sandboxes:
+        session.output.show_rows(SANDBOX_COLUMNS, rows, "No sandboxes. `ws create --sandbox` makes one.")
+    else:
+        session.output.show_rows(COLUMNS, rows, "No workspaces. `ws create --wait` makes one.")
+
+
+def _listed(
+    session: Session, *, status: str | None, namespace: str | None, search: str | None, sandboxes: bool
+) -> list[dict[str, Any]]:
+    """Raises CommandError for a search of sandboxes."""
     if sandboxes:
         if search is not None:
             hint = "Leave one of the two out; --status and --namespace go with --sandboxes."
             raise CommandError("Sandboxes cannot be searched.", hint, ExitCode.USAGE)
-        found = [dict(row) for row in session.client.sandboxes.list(namespace=namespace, status=cast(Any, status))]
-        session.output.show_rows(SANDBOX_COLUMNS, found, "No sandboxes. `ws create --sandbox` makes one.")
-        return
+        return [dict(row) for row in session.client.sandboxes.list(namespace=namespace, status=cast(Any, status))]
     rows = session.client.workspaces.list(status=cast(Any, status), namespace=namespace, search=search)
-    session.output.show_rows(COLUMNS, [dict(row) for row in rows], "No workspaces. `ws create --wait` makes one.")
+    return [dict(row) for row in rows]
 
 
 def show_workspace(session: Session, *, workspace: OptionalWorkspace = None) -> None:
     """Show a workspace."""
     session.output.show_object(session.client.workspaces.get(session.workspace(workspace)), FIELDS)
+
+
+def rename_workspace(
+    session: Session,
+    *,
+    workspace: FirstWorkspace,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    slug: Annotated[
+        str | None, typer.Option("--slug", help="A new slug, too: by the old one it is not found any more.")
+    ] = None,
+) -> None:
+    """Give a workspace another name. Its slug, by which commands and addresses find it, stays unless one is given."""
+    body = _present(name=name, slug=slug)
+    changed = session.client.workspaces.update(session.workspace(workspace), **cast(Any, body))
+    shown = changed["slug"] or changed["id"]
+    session.output.show_result(changed, f"{shown} is named {changed['name']}.")
 
 
 def resize_workspace(
@@ -200,7 +236,8 @@ def _forget(session: Session, workspace: str) -> None:
 
 def _create_sandbox(session: Session, body: dict[str, Any], seconds: float | None) -> None:
     """`seconds`: how long to wait until it runs; None: not at all. Raises as `_ready`."""
-    made = session.client.sandboxes.create(**cast(Any, {**body, "wait_ready": False}))
+    with _order_that_may_be_taken(session):
+        made = session.client.sandboxes.create(**cast(Any, {**body, "wait_ready": False}))
     if made["token"]:
         saved = SavedSandbox(made["id"], made["name"], made["url"], made["token"])
         session.remember(lambda recent: recent.remember_sandbox(saved))
@@ -213,16 +250,43 @@ def _create_sandbox(session: Session, body: dict[str, Any], seconds: float | Non
     session.output.show_result({**made, **session.client.sandboxes.get(made["id"])}, made["id"])
 
 
-def _ready(session: Session, workspace: str, timeout: float, *, shown: str = "") -> Workspace:
-    """`shown`: the id that its user knows. Raises CommandError where the creation failed, WaitTimeout."""
-    with session.output.step_progress() as show:
+@contextmanager
+def _order_that_may_be_taken(session: Session) -> Iterator[None]:
+    """Ctrl-C before the answer: nobody here knows whether the order arrived."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        session.output.warn("It may be created all the same: `ws list` shows it, and `ws rm` removes it.")
+        raise
 
-        def progress(state: Provisioning) -> None:
-            show(state["message"] or state["phase"], state["progress"])
 
-        found = session.client.workspaces.wait_until_ready(workspace, timeout=timeout, progress=progress, interval=0.5)
+def _ready(session: Session, workspace: str, timeout: float, *, shown: str) -> Workspace:
+    """`shown`: the name that its user knows. Raises CommandError where the creation failed, WaitTimeout."""
+    try:
+        found = _waited_for(session, workspace, timeout)
+    except KeyboardInterrupt:
+        session.output.warn(f"{shown} is still being created: `ws show {shown}` shows it, `ws rm {shown}` removes it.")
+        raise
+    except WaitTimeout:
+        message = f"{shown} is not ready after {timeout:g} seconds; it is still being created."
+        raise CommandError(
+            message, f"`ws show {shown}` shows it, `ws rm {shown}` removes it.", ExitCode.TIMEOUT
+        ) from None
     if found["ready"]:
         return found
     error = found["provisioning"]["error"]
     message = error["message"] if error else "It could not be created."
-    raise CommandError(message, f"`ws rm {shown or workspace}` removes it.")
+    raise CommandError(message, f"`ws rm {shown}` removes it.")
+
+
+def _waited_for(session: Session, workspace: str, timeout: float) -> Workspace:
+    """As it is when it is ready, or cannot be. Raises WaitTimeout."""
+    with session.output.step_progress() as show:
+
+        def progress(state: Provisioning) -> None:
+            if state["state"] != "failed":  # its message is that of the error, which follows
+                show(state["message"] or state["phase"], state["progress"])
+
+        return session.patient_client.workspaces.wait_until_ready(
+            workspace, timeout=timeout, progress=progress, interval=0.5
+        )

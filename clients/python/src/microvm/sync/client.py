@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import httpx
 
 from microvm.credentials import AccessTokens, ClientCredential, bearer_header
-from microvm.retries import Retries
+from microvm.retries import Retries, Sending
 from microvm.sync.auth import FixedAuth
 from microvm.sync.files import Files
+from microvm.sync.group import LONG
 from microvm.sync.routes.api_keys import ApiKeyRoutes
 from microvm.sync.routes.assist import AssistRoutes
 from microvm.sync.routes.cdn import CdnRoutes
@@ -93,6 +95,15 @@ class Microvm:
         self.credentials = CredentialRoutes(transport)
         self.api_keys = ApiKeyRoutes(transport)
         self.tokens = TokenRoutes(transport)
+
+    def call(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call a route that has no method here; `path` is as the API's description has it, from its slash on.
+
+        Raises ApiError, ConnectionFailed.
+        """
+        return self._transport.call(Sending(method, path, query=query or {}, body=body, timeout=LONG))
 
     def close(self) -> None:
         self._transport.close()
