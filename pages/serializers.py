@@ -62,7 +62,9 @@ class CheckSlugResponse(Success):
 
 
 class DeployPageRequest(WorkspaceIdRequest):
-    workspace_id = StrictChar(max_length=128, required=False, help_text=f"Default: that of the live release. {_SPELLED}")
+    workspace_id = StrictChar(
+        max_length=128, required=False, help_text=f"Default: that of the live release. {_SPELLED}"
+    )
     path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the live release.")
 
 

@@ -72,7 +72,11 @@ def test_the_public_tus_client_uploads_an_empty_file(served: TestInstance, clien
     made = permit(client, 0)
     uploader(made["uploadUrl"], b"", 1 << 20).upload()
     assert_received(served, made["fileId"], b"")
-    until(lambda: client.call("GET", f"/cdn/files/{made['fileId']}")["file"]["status"] == "active", 60, "the empty file is published")
+    until(
+        lambda: client.call("GET", f"/cdn/files/{made['fileId']}")["file"]["status"] == "active",
+        60,
+        "the empty file is published",
+    )
 
 
 def test_the_public_tus_client_resumes(served: TestInstance, client: Api) -> None:
