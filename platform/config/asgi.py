@@ -14,10 +14,11 @@ with collector_paused():
     from common.streaming_body import StreamingHandler  # needs the settings
     from config.content_type import plain_asgi
     from config.large_bodies import LargeBodies
+    from config.unfinished_responses import UnfinishedResponses
     from sandboxes.sockets.application import SandboxSockets
 
 # Each open stream is an open file, and the usual soft limit is 1,024.
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-application = SandboxSockets(plain_asgi(LargeBodies(StreamingHandler())))
+application = SandboxSockets(plain_asgi(LargeBodies(UnfinishedResponses(StreamingHandler()))))

@@ -169,6 +169,7 @@ LOGGING = {
     "filters": {
         "context": {"()": "common.log_context.LogContextFilter"},
         "repeated": {"()": "common.repeated_lines.RepeatedLines"},
+        "unfinished": {"()": "config.unfinished_responses.SaidOnce"},
     },
     "formatters": {
         "line": {"format": LINE_FORMAT},
@@ -179,6 +180,7 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": ENV.log_level},
     "loggers": {
+        "uvicorn.error": {"filters": ["unfinished"]},
         # asyncssh logs every channel at INFO.
         "asyncssh": {"level": "WARNING"},
         # django-eventstream logs every event stream.
