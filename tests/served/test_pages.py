@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,27 @@ def test_a_deploy_goes_on_without_the_client_that_asked_for_it(
 
 def deployment(client: Api, slug: str) -> str:
     return str(client.call("GET", f"/pages/{slug}")["page"]["deployment"]["state"])
+
+
+def test_of_20_creations_at_once_one_goes_through_where_there_are_credits_for_one(
+    served: TestInstance, client: Api
+) -> None:
+    client.call("POST", "/namespaces", 201, json={"name": "Few credits", "slug": "few-credits"})
+    made = client.create("localhost/tiny:1", body={"namespace": "few-credits"})
+    folder = served.state / "machines/directories" / made["id"] / "disk/site"
+    folder.mkdir()
+    (folder / "index.html").write_text("one")
+    # The price of one deploy.
+    quota = {"namespace": "few-credits", "service": "deployment", "quotaLimit": 0.1, "overdraft": 0}
+    client.call("POST", "/credits/namespace-quota", 200, json=quota)
+    body = {"workspace_id": made["id"], "path": "/site"}
+
+    def create(_: int) -> int:
+        return client.http.post("/pages", json=body, timeout=120).status_code
+
+    with ThreadPoolExecutor(20) as threads:
+        statuses = sorted(threads.map(create, range(20)))
+    assert statuses == [201] + [402] * 19
+    [shown] = client.call("GET", "/credits/namespaces/few-credits")["data"]["quotas"]
+    assert (shown["quota_used"], shown["quota_limit"]) == (0.1, 0.1)
+    assert len([page for page in client.call("GET", "/pages")["pages"] if page["namespace"] == "few-credits"]) == 1
