@@ -49,6 +49,11 @@ class Download(Request):
         await asyncio.sleep(0)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_grants, "CHECK_SECONDS", 0.05)
+
+
 @pytest.fixture
 def holder(api: Caller, scoped: Callable[..., Caller]) -> Caller:
     return scoped(api, Scope.ACCOUNT)
@@ -132,10 +137,7 @@ def test_a_download_ends_with_what_began_it_also_where_its_client_does_not_read(
     assert not watched_grants._watches
 
 
-def test_a_download_goes_on_when_another_credential_ends(
-    api: Caller, box: SandboxCaller, holder: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched_grants, "CHECK_SECONDS", 0.05)
+def test_a_download_goes_on_when_another_credential_ends(api: Caller, box: SandboxCaller, holder: Caller) -> None:
     (box.disk / "file").write_bytes(b"x" * (4 << 20))
 
     async def work() -> Download:
