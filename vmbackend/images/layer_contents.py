@@ -2,7 +2,7 @@
 
 A program of its own, which runs confined after the layers were unpacked (`contents.py`): what it reads is of anybody.
 
-    python3 layer_contents.py LAYOUT ROOT
+    python3 -P layer_contents.py LAYOUT ROOT
 
 LAYOUT: an OCI layout with one image; ROOT: its tree. Prints `{"devices": [[path, kind, mode, uid, gid, major, minor]],
 "changes": [sentence]}`. Devices are those that the base disk shall get: no program without rights over this host can
@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+# What removes a folder is compared with every finding: with more of them a hostile image would take long.
 MAX_DEVICES = 4096
-MAX_KINDS = 64
-MAX_PATHS = 10_000  # of a kind
+MAX_KINDS = 8
+MAX_PATHS = 1000  # of a kind
 _SHOWN = 5
 _READ_BYTES = 1 << 20
 _XATTR = "SCHILY.xattr."
@@ -50,17 +51,24 @@ class Found:
 
     devices: dict[str, Device] = field(default_factory=dict)
     lost: dict[Sentence, dict[str, None]] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)  # those above a finding, and some that were
 
     def lose(self, sentence: Sentence, path: str) -> None:
         paths = self.lost.setdefault(sentence, {})
         if len(paths) < MAX_PATHS:
             paths[path] = None
+            self._remember_folders(path)
 
     def add_device(self, path: str, device: Device) -> None:
         if len(self.devices) < MAX_DEVICES:
             self.devices[path] = device
+            self._remember_folders(path)
         else:
             self.lose(_TOO_MANY, path)
+
+    def _remember_folders(self, path: str) -> None:
+        while (path := posixpath.dirname(path)) not in self.folders:
+            self.folders.add(path)
 
     def forget(self, path: str) -> None:
         self.devices.pop(path, None)
@@ -68,14 +76,14 @@ class Found:
             paths.pop(path, None)
 
     def forget_below(self, folder: str) -> None:
+        if folder not in self.folders:
+            return
+        self.folders.discard(folder)
         below = folder.rstrip("/") + "/"
         kinds: list[dict[str, Any]] = [self.devices, *self.lost.values()]
         for paths in kinds:
             for path in [path for path in paths if path.startswith(below)]:
                 del paths[path]
-
-    def is_empty(self) -> bool:
-        return not self.devices and not any(self.lost.values())
 
 
 class LayerReader:
@@ -103,10 +111,9 @@ class LayerReader:
             self._remove(folder, name)
             return
         own.forget(path)
-        if not self.found.is_empty():
-            self.found.forget(path)
-            if not member.isdir():
-                self.found.forget_below(path)
+        self.found.forget(path)
+        if not member.isdir():
+            self.found.forget_below(path)
         if member.islnk():
             self._link(path, _normal(member.linkname), own)
         elif member.ischr() or member.isblk():
