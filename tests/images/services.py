@@ -69,6 +69,7 @@ SERVICES = (
         Probe(21, b"", b"220"),
         configuration(["vsftpd", "-obackground=NO", "-olisten=YES", "-olisten_ipv6=NO"]),
         packages=("vsftpd",),
+        commands="mkdir -p /run/vsftpd/empty",
     ),
     Recipe(
         "ssh",
