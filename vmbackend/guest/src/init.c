@@ -14,11 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#define SOFT_OPEN_FILES 65536
+#define HARD_OPEN_FILES 524288
 
 static void must_mount(const char *type, const char *target, unsigned long flags, const char *options)
 {
@@ -62,11 +66,30 @@ static void load_modules(void)
 }
 
 /* Watches of large trees need more than the kernel allows small machines; each takes memory only when it is used. */
-static void raise_limits(void)
+static void raise_watch_limits(void)
 {
 	write_value("/proc/sys/fs/inotify/max_user_watches", "1048576");
 	write_value("/proc/sys/fs/inotify/max_user_instances", "1024");
 	write_value("/proc/sys/fs/inotify/max_queued_events", "131072");
+}
+
+/* Every process inherits these. Of open files the soft limit is what servers ask for that do not raise it themselves (64,000
+ * and 65,535 are usual): there are programs that close every descriptor up to it, which must not take long. The locked
+ * memory of the kernel, 8 MiB, is that of containers. */
+static void raise_process_limits(void)
+{
+	const struct rlimit files = {.rlim_cur = SOFT_OPEN_FILES, .rlim_max = HARD_OPEN_FILES};
+	const struct rlimit processes = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+	if (setrlimit(RLIMIT_NOFILE, &files) || setrlimit(RLIMIT_NPROC, &processes))
+		log_boot("cannot raise the limits of processes: %s", strerror(errno));
+}
+
+/* Images take these for granted, as container runtimes set them: every user may listen on every port and send pings. */
+static void set_container_settings(void)
+{
+	write_value("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+	write_value("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+	write_value("/proc/sys/vm/max_map_count", "262144");
 }
 
 static void read_config(void)
@@ -207,7 +230,9 @@ int init_main(void)
 	must_mount("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 	must_mount("sysfs", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 	mount("cgroup2", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-	raise_limits();
+	raise_watch_limits();
+	raise_process_limits();
+	set_container_settings();
 	kit_devices();
 	load_modules();
 	seed_random();
