@@ -11,6 +11,7 @@
 
 #define DISK_WAIT_MS 10000
 #define DISK_POLL_MS 5
+#define REDIRECT_MAX "3000" /* bytes of the former path of a renamed folder; it must fit into a block of the disk */
 
 static bool has_serial(const char *disk, const char *serial)
 {
@@ -54,6 +55,17 @@ static void mount_disk(const char *serial, const char *target, const char *type,
 		boot_fail("cannot mount the disk '%s' (%s): %s", serial, type, strerror(errno));
 }
 
+/* Folders of the image can be renamed (redirect_dir), and a file keeps its inode number when it is first written (xino).
+ * An index, which would keep the hard links of the image, ties the writable disk to the inode numbers of one conversion of
+ * the image: after another one the machine would not start. */
+static void mount_overlay(void)
+{
+	write_value("/sys/module/overlay/parameters/redirect_max", REDIRECT_MAX);
+	if (mount("overlay", NEWROOT, "overlay", MS_NOATIME,
+		  "lowerdir=/base,upperdir=" KIT "/data/upper,workdir=" KIT "/data/work,redirect_dir=on,xino=on"))
+		boot_fail("cannot mount the overlay of the disks: %s", strerror(errno));
+}
+
 void mount_disks(void)
 {
 	mkdir("/base", 0755);
@@ -65,7 +77,5 @@ void mount_disks(void)
 	mark_running();
 	if (!ensure_dir(KIT "/data/upper", 0755) || !ensure_dir(KIT "/data/work", 0700))
 		boot_fail("cannot prepare the writable disk: %s", strerror(errno));
-	if (mount("overlay", NEWROOT, "overlay", MS_NOATIME,
-		  "lowerdir=/base,upperdir=" KIT "/data/upper,workdir=" KIT "/data/work"))
-		boot_fail("cannot mount the overlay of the disks: %s", strerror(errno));
+	mount_overlay();
 }
