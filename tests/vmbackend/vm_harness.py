@@ -29,6 +29,7 @@ from vmbackend.libvirt.provisioner import FIRMWARE
 HOST_TSC = HostTsc()
 # No limit here is one of speed: beside other work everything takes several times as long.
 HANG_SECONDS = 300.0
+WEB_PORT = 8080
 # A request that is refused, and what its reply begins with.
 PROBE, PROBE_REPLY = b"fresh -1 00\n", "failed -1 "
 
@@ -56,6 +57,7 @@ class Machine:
     client_key: asyncssh.SSHKey
     started: float
     ssh_port: int = 0  # forwarded to the guest's port 22
+    web_port: int = 0  # forwarded to the guest's WEB_PORT
     seen: bytes = b""
 
     def line(self, timeout: float = HANG_SECONDS) -> str:
@@ -250,7 +252,7 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot, clock: str = "utc") ->
         authorized_key=client_key.export_public_key().decode(),
     )
     (folder / "config").write_bytes(encode_config(config))
-    ports = free_port(), free_port()
+    ports = free_port(), free_port(), free_port()
     for name in ("events", "agent", "requests", "qmp", "console"):
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
@@ -262,12 +264,12 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot, clock: str = "utc") ->
         process.kill()
         process.wait()
         raise
-    return Machine(folder, process, events, ports[0], host_key, client_key, begun, ports[1])
+    return Machine(folder, process, events, ports[0], host_key, client_key, begun, *ports[1:])
 
 
 def wake(asleep: Machine, kit: Kit, base: Path) -> Machine:
     """Start a new process from the memory of a sleeping machine and wait until it runs."""
-    command = _command(asleep.folder, kit, base, (asleep.port, asleep.ssh_port))
+    command = _command(asleep.folder, kit, base, (asleep.port, asleep.ssh_port, asleep.web_port))
     process = subprocess.Popen([*command, "-incoming", f"exec:cat {asleep.folder / 'memory'}"])
     try:
         events = _connected(asleep.folder / "events", process)
@@ -300,9 +302,10 @@ def _connected(path: Path, process: subprocess.Popen[bytes]) -> socket.socket:
     raise TimeoutError("QEMU opened no events port")
 
 
-def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> list[str]:
-    control, ssh = (
-        f"hostfwd=tcp:127.0.0.1:{port}-:{inside}" for port, inside in zip(forwarded, (CONTROL_PORT, 22), strict=True)
+def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int, int]) -> list[str]:
+    control, ssh, web = (
+        f"hostfwd=tcp:127.0.0.1:{port}-:{inside}"
+        for port, inside in zip(forwarded, (CONTROL_PORT, 22, WEB_PORT), strict=True)
     )
     drives = []
     for serial, path, extra in (("base", base, ",readonly=on"), ("data", folder / "data", "")):
@@ -331,7 +334,7 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
         *ports,
         *(
             "-netdev",
-            f"user,id=net,{control},{ssh}",
+            f"user,id=net,{control},{ssh},{web}",
             "-device",
             "virtio-net-pci,netdev=net",
         ),

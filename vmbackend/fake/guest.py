@@ -346,7 +346,7 @@ def _base_env(domain: Domain) -> dict[str, str]:
 def _check_user(user: str | None) -> None:
     """Commands run as this process's user; another user only has to exist."""
     try:
-        if user is not None:
+        if user:
             pwd.getpwnam(user)
     except (KeyError, ValueError) as error:
         raise GuestCommandInvalid(f"There is no user {user!r}.") from error

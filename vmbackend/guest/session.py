@@ -19,6 +19,9 @@ from .asking import Answer
 from .output import StreamedOutput, StreamOptions
 from .terminal_contract import Terminal
 
+# As a command's user: the image's, in its working directory unless another one is given. A machine with an older kit
+# takes it for root.
+IMAGE_USER = ""
 # Of a file that is replaced after those that expect some content, or before them.
 ANY_CONTENT = "any"
 
@@ -124,7 +127,8 @@ class GuestSession(ABC):
         At `timeout` seconds the whole process group is killed: `timed_out` with exit code 124. With `grace` (seconds,
         at most 4) it gets SIGTERM first, also where this process or the connection ends. At most `max_output`
         bytes of each stream are kept. A command killed by signal N has exit code 128+N. The machine's configured
-        environment is the base of `env`.
+        environment is the base of `env`. Without a user it runs as root, in root's home; with any user the directory
+        is the image's, else the user's home.
 
         `stop_after`, a separator and a number: the command is ended, with code 0 and `truncated`, when its output has
         as many separators, or more than `max_output` bytes. Raises GuestCommandInvalid (no such program, user or
@@ -150,7 +154,10 @@ class GuestSession(ABC):
         timeout: float = 30.0,
         max_output: int = 1 << 20,
     ) -> ExecResult:
-        """As `execute`, by a process that the guest keeps for that where it has one: for many short commands."""
+        """As `execute`, by a process that the guest keeps for that where it has one: for many short commands. Without a
+        user it runs as the image's.
+        """
+        user = user or IMAGE_USER
         return await self.execute(
             command, env=env, working_dir=working_dir, user=user, timeout=timeout, max_output=max_output
         )

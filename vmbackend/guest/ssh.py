@@ -27,7 +27,7 @@ from .listing import check_path, make_entry
 from .output import StreamedOutput, StreamOptions
 from .replacing import move_expected
 from .running import run_answering, run_remote
-from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
+from .session import IMAGE_USER, DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from .sftp import FileChannel
 from .ssh_limits import CpuBudget
 from .streamed import stream_remote
@@ -130,7 +130,7 @@ class SSHGuestSession(GuestSession):
         max_output: int = 1 << 20,
     ) -> ExecResult:
         remote = commands.build_command(
-            self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout
+            self._kit, command, env=env, working_dir=working_dir, user=user or IMAGE_USER, timeout=timeout
         )
         words = ["sh", "-c", command] if isinstance(command, str) else list(command)
         start = CommandStart(words, env or {}, working_dir, user)

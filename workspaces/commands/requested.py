@@ -9,7 +9,7 @@ from typing import Any
 from accounts.authentication import ApiRequest
 from common.requests import validated
 from vmbackend.guest.output import CommandExit, OutputPart
-from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
+from vmbackend.guest.session import IMAGE_USER, ExecResult, GuestAddress, GuestSession
 from workspaces.commands.output import Encoding
 from workspaces.commands.serializers import ExecRequest
 from workspaces.grants import StreamGrant, grant_of
@@ -56,7 +56,7 @@ def requested_command(request: ApiRequest, workspace_id: str) -> Command:
         "command": data["cmd"],
         "env": data.get("env"),
         "working_dir": data.get("working_dir"),
-        "user": data.get("user"),
+        "user": data.get("user", IMAGE_USER),
         "stdin": data["stdin"],
         "timeout": data["timeout_seconds"],
     }

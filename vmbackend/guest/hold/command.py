@@ -32,7 +32,9 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CommandStart:
-    """What is run: words, variables, working directory (None: the user's home) and user (None: root)."""
+    """What is run: words, variables, working directory (None: the image's, or the user's home) and user (None: the
+    image's).
+    """
 
     words: Sequence[str]
     env: Mapping[str, str]
@@ -46,7 +48,7 @@ class CommandStart:
         """
         variables = [f"{name}={value}" for name, value in self.env.items()]
         options = (self.user, self.working_dir)
-        if "" in options or max(len(self.words), len(variables)) > MAX_WORDS:
+        if self.working_dir == "" or max(len(self.words), len(variables)) > MAX_WORDS:
             raise NotStarted
         if any(len(each.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES for each in options if each):
             raise NotStarted

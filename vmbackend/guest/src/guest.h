@@ -90,7 +90,9 @@ bool handle_requests(int fd);
 bool process_listens(pid_t pid, unsigned port);
 /* user.c */
 int become_user(const char *spec); /* 0, or -1 after a line on stderr; sets HOME, USER and LOGNAME where unset */
-void base_environment(void);       /* environ = PATH and the machine's configured environment */
+const char *image_user(void);      /* its USER, else root */
+void enter_directory(const char *requested, const char *usual); /* without a requested one: USUAL, HOME or / */
+void base_environment(void);       /* environ = PATH, the machine's configured environment and HOSTNAME */
 void exec_command(char **argv) __attribute__((noreturn));
 void exec_shell(const struct passwd *user, const char *command); /* returns if the image has no shell */
 
@@ -176,6 +178,8 @@ int servers_maintain(void); /* starts or stops them as configured; returns milli
 void server_ended(pid_t child);
 bool servers_ready(void); /* every enabled server listens */
 bool user_ssh_listens(void);
+/* relay.c */
+void run_relay(void) __attribute__((noreturn)); /* in a process of its own */
 /* ssh.c */
 bool write_user_keys(const char *lines, size_t size);
 /* sessions.c */
@@ -196,6 +200,7 @@ int locked_main(char **argv);
 int agent_main(void);
 int process_main(void);
 int log_main(void);
+int stop_main(void);
 int workload_main(void);
 int workload_log_main(void);
 int workload_finish_main(const char *code, const char *status);

@@ -51,12 +51,9 @@ static void enter_user(const struct start *start, const char *terminal_type)
 	enter_guest();
 	restore_dev_null();
 	set_environment(start->environment, terminal_type);
-	if (become_user(*start->user ? start->user : "root"))
+	if (become_user(*start->user ? start->user : image_user()))
 		_exit(EXIT_CANNOT_RUN);
-	const char *directory = *start->directory ? start->directory : getenv("HOME");
-	/* A requested directory must exist; the home of an image's user often does not. */
-	if (chdir(directory) && (*start->directory || chdir("/")))
-		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
+	enter_directory(*start->directory ? start->directory : NULL, config_get("cwd"));
 }
 
 /* What fails until the program runs is written to REPORT, which its start closes. */
@@ -65,10 +62,11 @@ static void run_program(const struct start *start, int slave, int report)
 	reset_signals();
 	setsid();
 	ioctl(slave, TIOCSCTTY, 0);
+	dup2(slave, STDIN_FILENO);
+	dup2(slave, STDOUT_FILENO);
 	dup2(report, STDERR_FILENO);
 	enter_user(start, TERMINAL_TYPE);
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		dup2(slave, fd);
+	dup2(slave, STDERR_FILENO);
 	if (*start->command)
 		execvp(*start->command, start->command);
 	else

@@ -20,7 +20,8 @@
 #define PAUSE_MS 10
 
 struct request {
-	const char *directory, *user;
+	const char *directory;
+	const char *user; /* empty: the image's; with any user its working directory is the usual one */
 	double timeout; /* seconds; 0: none */
 	double grace;   /* seconds between SIGTERM and SIGKILL where it is ended; 0: only SIGKILL */
 	const char *ask; /* a folder; see ask.c */
@@ -117,12 +118,11 @@ static void start_command(const struct request *request, const sigset_t *origina
 		signal(SIGTTOU, SIG_DFL);
 	}
 	sigprocmask(SIG_SETMASK, original, NULL);
-	if (become_user(request->user ? request->user : "root"))
+	/* The platform's own commands name no user: they are root's, in root's home. */
+	const char *user = request->user ? request->user : "root";
+	if (become_user(*user ? user : image_user()))
 		_exit(EXIT_CANNOT_RUN);
-	const char *directory = request->directory ? request->directory : getenv("HOME");
-	/* A requested directory must exist; the home of an image's user often does not. */
-	if (chdir(directory) && (request->directory || chdir("/")))
-		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
+	enter_directory(request->directory, request->user ? config_get("cwd") : "");
 	if (request->ask)
 		ask_detach();
 	if (request->terminal)

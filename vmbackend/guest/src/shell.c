@@ -107,8 +107,7 @@ int login_main(int argc, char **argv)
 	const char *command = command_of(argc, argv);
 	int busybox = enter_with(inherited);
 	struct passwd *root = getpwuid(0);
-	const char *const own[][2] = {{"HOSTNAME", config_get("hostname")}, {"HOME", root ? root->pw_dir : "/root"},
-				      {"USER", "root"}, {"LOGNAME", "root"}};
+	const char *const own[][2] = {{"HOME", root ? root->pw_dir : "/root"}, {"USER", "root"}, {"LOGNAME", "root"}};
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 		setenv(own[i][0], own[i][1], 0);
 	enter_home();

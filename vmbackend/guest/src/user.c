@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool parse_id(const char *text, unsigned *id)
@@ -50,6 +51,15 @@ static bool look_up_group(const char *name, gid_t *gid)
 	return number;
 }
 
+/* Programs open their output by name (/dev/stdout, a terminal's path), which takes more than the descriptor. */
+static void own_stdio(uid_t uid)
+{
+	struct stat info;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (!fstat(fd, &info) && info.st_uid != uid && (S_ISFIFO(info.st_mode) || isatty(fd)))
+			(void)!fchown(fd, uid, (gid_t)-1);
+}
+
 int become_user(const char *spec)
 {
 	char name[256];
@@ -63,6 +73,7 @@ int become_user(const char *spec)
 		dprintf(STDERR_FILENO, "guest: no such user: %s\n", spec);
 		return -1;
 	}
+	own_stdio(user->pw_uid);
 	/* As in container runtimes, an explicit group replaces the user's groups. */
 	int failed = group && *group ? setgroups(1, &gid) : initgroups(user->pw_name, gid);
 	if (failed || setgid(gid) || setuid(user->pw_uid)) {
@@ -83,6 +94,28 @@ void base_environment(void)
 	setenv("PATH", DEFAULT_PATH, 1);
 	while ((pair = config_next("env", &position)))
 		putenv((char *)pair);
+	if (*config_get("hostname"))
+		setenv("HOSTNAME", config_get("hostname"), 0);
+}
+
+const char *image_user(void)
+{
+	const char *user = config_get("user");
+	return *user ? user : "root";
+}
+
+/* A requested directory must exist. That of the image may be gone, and the home of its user often never was. */
+void enter_directory(const char *requested, const char *usual)
+{
+	if (requested) {
+		if (chdir(requested))
+			die(EXIT_CANNOT_RUN, "cannot enter %s: %s", requested, strerror(errno));
+		return;
+	}
+	if (*usual && !chdir(usual))
+		return;
+	if (chdir(getenv("HOME")) && chdir("/"))
+		die(EXIT_CANNOT_RUN, "cannot enter /: %s", strerror(errno));
 }
 
 void exec_command(char **argv)
