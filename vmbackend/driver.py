@@ -118,17 +118,21 @@ class Boot:
     supervised service and the machine stays up regardless of it; both None: nothing is started. `workloads` start
     besides it.
     `wait_for_init`: READY is reported only after the main program and every workload were started (or failed to start);
-    otherwise as soon as the guest's services answer. `ssh`: a second SSH server, on port 22, which accepts only the
-    keys in `ssh_keys` (OpenSSH lines). `keep_logs` False: logs of earlier starts are removed. `directories`: absolute
-    paths that are made at each start where nothing is (root's, 0755), through links of the image.
+    otherwise as soon as the guest's services answer. `stop_signal`: the image's, as it spells it (empty: SIGTERM); when
+    the machine powers off the main program gets it, and what has not ended `stop_grace` seconds later is killed.
+    `ssh`: a second SSH server, on port 22, which accepts only the keys in `ssh_keys` (OpenSSH lines).
+    `keep_logs` False: logs of earlier starts are removed. `directories`: absolute paths that are made at each start
+    where nothing is (root's, 0755), through links of the image.
     """
 
     hostname: str
     env: Mapping[str, str] = field(default_factory=dict)
     cmd: tuple[str, ...] | None = None
     entrypoint: tuple[str, ...] | None = None
-    working_dir: str = ""  # the image's; empty: /
+    working_dir: str = ""  # the image's; empty: / for programs, the user's home for commands and terminals
     user: str = "root"
+    stop_signal: str = ""
+    stop_grace: int = 5
     workloads: tuple[Workload, ...] = ()
     wait_for_init: bool = False
     ssh: bool = False

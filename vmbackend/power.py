@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+# After the grace time of its programs (`Boot.stop_grace`) a guest ends all other processes, its logs and its disk, in
+# about five seconds at most (src/power.c), on a busy host in more. A shutdown waits as much longer.
+GUEST_END_SECONDS = 10
+
 
 class Powered(ABC):
     """What a driver does with the process of a machine that `prepare` has made."""

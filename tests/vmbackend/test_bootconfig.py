@@ -36,7 +36,7 @@ def test_every_value_is_a_record_and_lists_repeat_their_key() -> None:
     assert {
         "hostname=one", "address=10.0.0.5/20", "gateway=10.0.0.1", "dns=10.0.0.1", "dns=9.9.9.9",
         "host_key=00016b6579", "authorized_key=ssh-ed25519 AAAA control", "env=A=b=c d", "env=EMPTY=",
-        "user=dev", "cwd=",
+        "user=dev", "cwd=", "stop_grace=5",
     } == set(records())  # fmt: skip
 
 

@@ -16,12 +16,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from vmbackend.driver import Boot
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest import records
+from vmbackend.guest.stop_signal import signal_number
 
 FW_CFG_NAME = "opt/org.microvm.workspace/config"
 CONTROL_PORT = 10022
 MAX_BYTES = 256 << 10  # of a whole configuration; the guest rejects a larger one
 KEY_HEAD = b"\0\0\0\x0bssh-ed25519\0\0\0\x40"  # of dropbear's key file; followed by seed and public key, 32 bytes each
 SEED_BYTES = 32
+SHOWN_LETTERS = 40  # of a signal that is not known
 INTERACTIVE_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox"})
 
 
@@ -94,11 +96,22 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
         ("authorized_key", config.authorized_key.strip()),
         ("cwd", boot.working_dir),
         ("user", records.check_user(boot.user)),
+        ("stop_grace", str(boot.stop_grace)),
+        *_stop_signal(boot.stop_signal),
     ]
     pairs += [("dns", server) for server in config.dns]
     pairs += [("directory", path) for path in boot.directories]
     pairs += [("env", records.environment_entry(name, value)) for name, value in boot.env.items()]
     return pairs + _process(boot) + _switches(boot) + records.workload_pairs(boot.workloads)
+
+
+def _stop_signal(name: str) -> list[tuple[str, str]]:
+    """One that is not known is told in the boot log, of which it must not make two lines."""
+    number = signal_number(name)
+    if number is not None:
+        return [("stop_signal", str(number))]
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name[:SHOWN_LETTERS])
+    return [("unknown_stop_signal", shown)] if name else []
 
 
 def _process(boot: Boot) -> list[tuple[str, str]]:

@@ -137,6 +137,7 @@ def _services() -> list[cpio.Node]:
         _script(f"{service}/agent/run", "agent"),
         _script(f"{service}/main/run", "process"),
         _script(f"{service}/main/finish", "finish"),
+        _script(f"{service}/main/control/t", "stop"),
         _script(f"{service}/main/log/run", "log"),
         cpio.regular(f"{service}/main/down", b""),
     ]

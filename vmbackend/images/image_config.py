@@ -21,6 +21,7 @@ def parse_config(document: dict[str, Any]) -> ImageConfig:
         env={name: value for name, value in map(_pair, _strings(inner.get("Env"))) if name},
         working_dir=_string(inner.get("WorkingDir") or ""),
         user=_string(inner.get("User") or ""),
+        stop_signal=_string(inner.get("StopSignal") or ""),
         exposed_ports=_strings(sorted(_object(inner.get("ExposedPorts")))),
         volumes=tuple(filter(_is_volume, _volumes(inner)))[:MAX_VOLUMES],
         labels={_string(key): _string(value) for key, value in _object(inner.get("Labels")).items()},

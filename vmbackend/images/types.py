@@ -57,6 +57,7 @@ class ImageConfig:
     env: dict[str, str] = field(default_factory=dict)
     working_dir: str = ""
     user: str = ""
+    stop_signal: str = ""
     exposed_ports: tuple[str, ...] = ()  # "8080/tcp"
     volumes: tuple[str, ...] = ()  # paths
     labels: dict[str, str] = field(default_factory=dict)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 
+from django.conf import settings
+
 from vmbackend.driver import Boot, MachineSpec, Workload
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import Image
@@ -36,6 +38,8 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
             entrypoint=entrypoint or None,
             working_dir=working_dir,
             user=config.user or "root",
+            stop_signal=config.stop_signal,
+            stop_grace=settings.ENV.stop_grace_seconds,
             workloads=workloads(workspace),
             wait_for_init=workspace.wait_for_init,
             ssh=workspace.ssh_enabled,

@@ -14,6 +14,7 @@ from django.db import transaction
 from vmbackend import services as hosts
 from vmbackend.backend import build_driver, image_store
 from vmbackend.errors import BackendError
+from vmbackend.power import GUEST_END_SECONDS
 from workspaces.host import restarts
 from workspaces.host.host_shutdown import stop_all_machines
 from workspaces.host.machine_events import handle_machine_event
@@ -76,7 +77,7 @@ def close_host() -> None:
         _sampler = None
     if _runtime is not None:
         if settings.ENV.stop_vms_on_down:
-            stop_all_machines(_runtime.name, _runtime.driver, settings.ENV.stop_grace_seconds)
+            stop_all_machines(_runtime.name, _runtime.driver, settings.ENV.stop_grace_seconds + GUEST_END_SECONDS)
         _runtime.stop()
         _runtime = None
 

@@ -9,8 +9,8 @@ static const char *base_name(const char *path)
 }
 
 static int (*const SERVICE_APPLETS[])(void) = {agent_main, process_main, log_main, workload_main,
-						workload_log_main};
-static const char *const SERVICE_NAMES[] = {"agent", "process", "log", "workload", "workload-log"};
+						workload_log_main, stop_main};
+static const char *const SERVICE_NAMES[] = {"agent", "process", "log", "workload", "workload-log", "stop"};
 
 static int applet_main(int argc, char **argv)
 {

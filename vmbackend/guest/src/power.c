@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAIN_GRACE_MS 5000
+#define MAIN_GRACE_SECONDS 5 /* of a configuration that names none */
 #define REST_GRACE_MS 1000
 #define LOGS_GRACE_MS 3000
 #define POLL_MS 10
@@ -59,11 +59,17 @@ static void wait_while(bool (*condition)(void), long long limit_ms, const char *
 	}
 }
 
+static long long main_grace_ms(void)
+{
+	const char *seconds = config_get("stop_grace");
+	return 1000LL * (*seconds ? atol(seconds) : MAIN_GRACE_SECONDS);
+}
+
 void end_machine(int how)
 {
 	log_boot("powering off");
 	programs_stop();
-	wait_while(programs_run, MAIN_GRACE_MS, "programs have");
+	wait_while(programs_run, main_grace_ms(), "programs have");
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
 	wait_while(processes_left, REST_GRACE_MS, "other processes have");

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,6 @@ static int start_program(const struct program *program)
 	int input = open("/dev/null", O_RDONLY);
 	dup2(input, STDIN_FILENO);
 	base_environment();
-	setenv("HOSTNAME", config_get("hostname"), 0);
 	add_environment(program->environment);
 	if (become_user(program->user))
 		return EXIT_CANNOT_RUN;
@@ -85,9 +85,17 @@ int process_main(void)
 		die(EXIT_CANNOT_RUN, "no configuration");
 	if (!config_list("cmd", &program.argv) && !config_list("entrypoint", &program.argv))
 		die(EXIT_NOT_FOUND, "nothing to start");
-	program.user = config_get("user");
+	program.user = image_user();
 	program.directory = config_get("cwd");
 	return start_program(&program);
+}
+
+/* What runsv runs in place of SIGTERM, in the directory of the service. Anything but 0: it sends SIGTERM itself. */
+int stop_main(void)
+{
+	pid_t program = service_is("main", "run") ? service_process("main") : 0;
+	int number = config_load(CONFIG_FILE) ? atoi(config_get("stop_signal")) : 0;
+	return !program || number <= 0 || kill(program, number);
 }
 
 const char *workload_get(const char *name, const char *field, const char *otherwise)
@@ -122,7 +130,7 @@ int workload_main(void)
 	snprintf(key, sizeof key, "workload:%s:cmd", name);
 	if (!config_list(key, &program.argv))
 		die(EXIT_NOT_FOUND, "nothing to start");
-	program.user = workload_get(name, "user", config_get("user"));
+	program.user = workload_get(name, "user", image_user());
 	program.directory = workload_get(name, "cwd", config_get("cwd"));
 	program.plain_log = *workload_get(name, "log", "");
 	snprintf(program.environment, sizeof program.environment, "workload:%s:env", name);
@@ -156,6 +164,8 @@ static size_t programs_count;
 
 void programs_prepare(void)
 {
+	if (*config_get("unknown_stop_signal"))
+		log_boot("the image's stop signal is not known, SIGTERM is sent: %s", config_get("unknown_stop_signal"));
 	char **names;
 	size_t count = config_list("workload", &names);
 	programs = calloc(count + 1, sizeof *programs);

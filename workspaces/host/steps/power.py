@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
+from vmbackend.power import GUEST_END_SECONDS
 from workspaces.audit import record_activity
 from workspaces.host import machine_events, restarts
 from workspaces.host.context import Context, finish_cancelled
@@ -105,8 +106,8 @@ def start_cancelled(context: Context) -> None:
 
 
 def shut_down(context: Context) -> None:
-    """Shut down, and end the machine after the grace time."""
-    grace = min(settings.ENV.stop_grace_seconds, context.remaining())
+    """Shut down, and end the machine after the grace time of its programs and what the guest does then."""
+    grace = min(settings.ENV.stop_grace_seconds + GUEST_END_SECONDS, context.remaining())
     context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
     record_start(context.workspace, None)
 
