@@ -17,10 +17,10 @@ MAX_PATH = 4096  # bytes; the kernel's limit, its final NUL included
 MAX_NAME = 255
 MAX_PATTERNS = 100
 MAX_PATTERN = 1000
-_ENCODED = {"type": "object", "required": ["encoded"], "properties": {"encoded": {"type": "string"}}}
+ENCODED = {"type": "object", "required": ["encoded"], "properties": {"encoded": {"type": "string"}}}
 
 
-@extend_schema_field({"oneOf": [{"type": "string", "examples": ["/workspace/src"]}, _ENCODED]})
+@extend_schema_field({"oneOf": [{"type": "string", "examples": ["/workspace/src"]}, ENCODED]})
 class PathField(serializers.Field):
     """An absolute path inside the sandbox; bytes that are not UTF-8 as surrogates.
 
@@ -28,20 +28,13 @@ class PathField(serializers.Field):
     """
 
     def to_internal_value(self, data: Any) -> str:
-        path = self._decoded(data)
+        path = text_or_encoded(data)
         if not path.startswith("/"):
             raise serializers.ValidationError("An absolute path is required.")
         return checked_text(path, MAX_PATH, "path")
 
     def to_representation(self, value: Any) -> Any:
         return displayed_path(value)
-
-    def _decoded(self, data: Any) -> str:
-        if isinstance(data, dict) and isinstance(data.get("encoded"), str):
-            return unquote_to_bytes(data["encoded"]).decode("utf-8", "surrogateescape")
-        if not isinstance(data, str):
-            raise serializers.ValidationError("A string is required.")
-        return data
 
 
 @extend_schema_field({"type": "string"})
@@ -130,6 +123,15 @@ class EnvironmentField(serializers.Field):
 
     def to_representation(self, value: Any) -> Any:
         return value
+
+
+def text_or_encoded(data: Any) -> str:
+    """A string, or `{"encoded": ...}` with percent-encoded bytes. Raises DRF's ValidationError."""
+    if isinstance(data, dict) and isinstance(data.get("encoded"), str):
+        return unquote_to_bytes(data["encoded"]).decode("utf-8", "surrogateescape")
+    if not isinstance(data, str):
+        raise serializers.ValidationError("A string is required.")
+    return data
 
 
 def checked_text(text: str, limit: int, what: str) -> str:

@@ -6,9 +6,10 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from sandboxes.level.fields import MAX_PATH, ArgumentField, TextField
+from sandboxes.level.fields import ENCODED, MAX_PATH, ArgumentField, TextField, checked_text, text_or_encoded
 
 SCHEMES = frozenset({"http", "https", "ssh", "git", "file"})
 MAX_REF = 250
@@ -74,11 +75,18 @@ class PersonField(ArgumentField):
         return text
 
 
-class FileNameField(ArgumentField):
-    """A file or directory, relative to the repository's path, or absolute."""
+@extend_schema_field({"oneOf": [{"type": "string", "examples": ["src/main.c"]}, ENCODED]})
+class FileNameField(serializers.Field):
+    """A file or directory, relative to the repository's path, or absolute; `{"encoded": ...}` as in `PathField`."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_bytes=MAX_PATH - 1, allow_empty=False, **kwargs)
+    def to_internal_value(self, data: Any) -> str:
+        name = checked_text(text_or_encoded(data), MAX_PATH, "name")
+        if not name:
+            raise serializers.ValidationError("This field may not be blank.")
+        return name
+
+    def to_representation(self, value: Any) -> Any:
+        return value
 
 
 class SecretField(TextField):

@@ -143,6 +143,12 @@ class GitStatusResponse(Success):
     modified = serializers.ListField(child=serializers.CharField(), help_text="Not staged; removed ones included.")
     untracked = serializers.ListField(child=serializers.CharField())
     conflicted = serializers.ListField(child=serializers.CharField())
+    encodedPaths = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        required=False,
+        help_text="If some of these paths are not UTF-8: for each as it is shown above the percent-encoded bytes of "
+        "those shown so, which `git/add` takes as `encoded`.",
+    )
     truncated = serializers.BooleanField(required=False, help_text="Only true: there are more files than are shown.")
 
 
@@ -162,7 +168,7 @@ class GitCommitEntry(serializers.Serializer):
     message = serializers.CharField()
     author = serializers.CharField()
     email = serializers.CharField()
-    date = serializers.CharField(help_text="ISO 8601, with the author's offset.")
+    date = serializers.CharField(help_text="When it was written, ISO 8601 in UTC.")
 
 
 class GitHistoryResponse(Success):

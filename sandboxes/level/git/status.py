@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from common.times import iso, moment
+
 MAX_PATH = 4096
 # Of all lists of a status. Git prints these outputs, and so anything may: none is taken apart as a whole.
 MAX_FILES = 100_000
-LOG_FORMAT = "%H%x00%an%x00%ae%x00%aI%x00%B%x00"
+LOG_FORMAT = "%H%x00%an%x00%ae%x00%at%x00%B%x00"
 LOG_FIELDS = 5
 _AHEAD = re.compile(r"\+(\d{1,9}) -(\d{1,9})")
 _STAT = re.compile(r"(\d{1,9}) files? changed(?:, (\d{1,9}) insertions?\(\+\))?(?:, (\d{1,9}) deletions?\(-\))?")
@@ -114,9 +116,14 @@ def read_log(output: bytes, limit: int) -> list[Commit]:
     fields = (field.decode("utf-8", "replace") for field in _records(output))
     commits = zip(*[fields] * LOG_FIELDS, strict=False)
     return [
-        Commit(commit.strip()[:64], author, email, date, message.strip("\n"))
-        for commit, author, email, date, message in islice(commits, limit)
+        Commit(commit.strip()[:64], author, email, _date(seconds), message.strip("\n"))
+        for commit, author, email, seconds, message in islice(commits, limit)
     ]
+
+
+def _date(seconds: str) -> str:
+    """In UTC, as all times. Of what git could not read it prints nothing."""
+    return iso(moment(int(seconds) if re.fullmatch(r"-?[0-9]{1,20}", seconds, re.ASCII) else 0))
 
 
 def read_stat(output: bytes) -> tuple[int, int, int]:

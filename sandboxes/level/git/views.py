@@ -19,7 +19,7 @@ from sandboxes.level.git import services
 from sandboxes.level.git.command import LOCAL_SECONDS, REMOTE_SECONDS
 from sandboxes.level.git.status import Status
 from vmbackend.guest.session import GuestSession
-from workspaces.files.paths import displayed_path
+from workspaces.files.paths import displayed_path, encoded_path
 
 T = TypeVar("T")
 
@@ -214,9 +214,14 @@ class SandboxBranchesViewSet(_GitViewSet):
 
 def _shown(found: Status) -> dict[str, Any]:
     body = asdict(found)
+    encoded: dict[str, dict[str, None]] = {}  # sorted out by keys: a machine may name thousands alike
     for name in ("staged", "modified", "untracked", "conflicted"):
+        for file in body[name]:
+            if (as_bytes := encoded_path(file)) is not None:
+                encoded.setdefault(displayed_path(file), {})[as_bytes] = None
         body[name] = [displayed_path(file) for file in body[name]]
-    return body | _more(truncated=body.pop("truncated"))
+    shown = {"encodedPaths": {path: list(each) for path, each in encoded.items()}} if encoded else {}
+    return body | shown | _more(truncated=body.pop("truncated"))
 
 
 def _more(*, truncated: bool) -> dict[str, bool]:

@@ -7,12 +7,14 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from common.times import iso
 from sandboxes.level.git.status import read_log, read_status
 from tests.sandboxes.level.calls import SandboxCaller
 from vmbackend.errors import GuestCommandInvalid
@@ -76,7 +78,8 @@ def test_a_repository_is_cloned_and_looked_at(box: SandboxCaller, disk: Path, re
     assert box.post("git/check", {"repoPath": "/w"}) == {"success": True, "isRepository": False, "path": None}
     (row,) = box.post("git/history", REPO)["commits"]
     assert (row["hash"], row["message"], row["author"]) == (head, "first\n\nbody", "Bob")
-    assert row["date"].startswith("20")
+    written = datetime.fromtimestamp(int(git(remote.with_name("work"), "log", "-1", "--format=%at")), UTC)
+    assert row["date"] == iso(written)
     assert box.refused("git/clone", {"url": str(remote), "targetDir": "/w/repo"})[:2] == (409, "git_conflict")
 
 
@@ -99,6 +102,30 @@ def test_changes_are_staged_committed_and_pushed(cloned: SandboxCaller, disk: Pa
     assert git(remote, "rev-parse", "main") == made["commit"]
     again = cloned.refused("git/commit", {**REPO, "message": "x", "author": AUTHOR})
     assert again[:2] == (409, "git_nothing_to_commit")
+
+
+def test_a_date_is_in_utc_whatever_the_authors_offset(cloned: SandboxCaller, disk: Path) -> None:
+    for date, shown in (
+        ("1700000000 +0530", "2023-11-14T22:13:20.000Z"),
+        ("1700000000 -0800", "2023-11-14T22:13:20.000Z"),
+    ):
+        git(disk / "w/repo", "commit", "-q", "--allow-empty", "-m", "x", f"--date={date}")
+        assert cloned.post("git/history", {**REPO, "limit": 1})["commits"][0]["date"] == shown
+
+
+def test_names_that_are_not_utf8_are_staged_by_their_bytes(cloned: SandboxCaller, disk: Path) -> None:
+    names = [b"caf\xe9", b"caf\xe8"]
+    for name in names:
+        (disk / "w/repo" / os.fsdecode(name)).write_text("x")
+    found = cloned.post("git/status", REPO)
+    assert found["untracked"] == ["caf\ufffd", "caf\ufffd"]
+    assert found["encodedPaths"] == {"caf\ufffd": ["caf%E8", "caf%E9"]}
+    cloned.post("git/add", {**REPO, "files": [{"encoded": "caf%E9"}]})
+    found = cloned.post("git/status", REPO)
+    assert (found["staged"], found["untracked"]) == (["caf\ufffd"], ["caf\ufffd"])
+    assert git(disk / "w/repo", "diff", "--cached", "--name-only") == '"caf\\351"'
+    for wrong in ({"encoded": "a%00"}, {"encoded": ""}, "", {}):
+        assert cloned.refused("git/add", {**REPO, "files": [wrong]})[:2] == (400, "validation_error")
 
 
 def test_what_the_remote_has_is_pulled(cloned: SandboxCaller, disk: Path, remote: Path) -> None:

@@ -76,6 +76,7 @@ class GitStatusResponse(TypedDict):
     modified: list[str]
     untracked: list[str]
     conflicted: list[str]
+    encodedPaths: NotRequired[dict[str, list[str]]]
     truncated: NotRequired[bool]
 
 
@@ -83,7 +84,7 @@ class AddRequest(TypedDict):
     """Body, or a part of it, of `sandbox_git.add`."""
 
     repoPath: str | dict[str, Any]
-    files: NotRequired[list[str]]
+    files: NotRequired[list[str | dict[str, Any]]]
 
 
 class GitMessageResponse(TypedDict):
