@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("program") / "partials"
-    compile_program(target, FLAGS, [MAIN, SOURCES / "partials.c"], SOURCES)
+    compile_program(target, FLAGS, [MAIN, SOURCES / "partials.c", SOURCES / "own_names.c"], SOURCES)
     return target
 
 

@@ -102,6 +102,59 @@ def test_renames_are_paired_and_later_paths_are_right(tree: Path, watch: Start) 
     assert kinds(seen.read_all()) == [(ADDED, b"c/b/new")]
 
 
+def test_a_rename_onto_what_is_there_is_a_change_of_it(tree: Path, tmp_path: Path, watch: Start) -> None:
+    for name in ("old", "a/old"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("1")
+    (tmp_path / "outside").write_text("2")
+    seen = watch()
+    (tmp_path / "outside").rename(tree / "old")
+    assert kinds(seen.read_all()) == [(CHANGED, b"old")]
+    (tree / "new").write_text("3")
+    assert kinds(seen.read_all()) == [(ADDED, b"new")]
+    (tree / "new").rename(tree / "a/old")
+    assert kinds(seen.read_all()) == [(REMOVED, b"new"), (CHANGED, b"a/old")]
+    (tree / "a").rename(tree / "b")
+    (tree / "old").rename(tree / "b/old")
+    assert kinds(seen.read_all()) == [(RENAMED, b"a"), (REMOVED, b"old"), (CHANGED, b"b/old")]
+    (tree / "b/old").unlink()
+    (tmp_path / "outside").write_text("4")
+    (tmp_path / "outside").rename(tree / "b/old")
+    assert kinds(seen.read_all()) == [(REMOVED, b"b/old"), (ADDED, b"b/old")]
+
+
+def test_names_of_thousands_of_files_are_known(tree: Path, tmp_path: Path, watch: Start) -> None:
+    for number in range(3000):
+        (tree / f"{number}").touch()
+        (tmp_path / f"{number}").touch()
+    seen = watch()
+    for number in range(0, 3000, 2):
+        (tree / f"{number}").unlink()
+    seen.read_all()
+    for number in range(3000):
+        (tmp_path / f"{number}").rename(tree / f"{number}")
+    found = {int(event.path): event.kind for event in seen.read_all()}
+    assert found == {number: CHANGED if number % 2 else ADDED for number in range(3000)}
+
+
+def test_names_of_the_platform_are_never_told(tree: Path, watch: Start) -> None:
+    (tree / "there").write_text("1")
+    seen = watch()
+    for name in ("there", "new"):
+        own = tree / ".partial-0123456789abcdef"
+        own.write_text("2")
+        own.chmod(0o600)
+        own.rename(tree / name)
+    assert kinds(seen.read_all()) == [(CHANGED, b"there"), (ADDED, b"new")]
+    (tree / ".files-0123456789abcdef/link").mkdir(parents=True)
+    (tree / ".ask-aB3dEf").mkdir()
+    (tree / ".partial-0123456789abcdef").touch()
+    (tree / ".partial-0123456789abcdef").unlink()
+    assert seen.read_all() == []
+    (tree / ".partial-of-mine").touch()
+    assert kinds(seen.read_all()) == [(ADDED, b".partial-of-mine")]
+
+
 @pytest.mark.parametrize("kinds", ["ff", "fd", "df", "dd"])
 def test_two_entries_are_exchanged(tree: Path, watch: Start, kinds: str) -> None:
     for name, kind in zip("ab", kinds, strict=True):

@@ -33,7 +33,7 @@ def change_at_random(tree: Path, chance: random.Random, count: int) -> None:
 
 
 def change_once(one: Path, two: Path, chance: random.Random) -> None:
-    match chance.randrange(9):
+    match chance.randrange(10):
         case 0 | 1:
             one.mkdir(parents=chance.random() < 0.5)
         case 2 | 3:
@@ -46,6 +46,13 @@ def change_once(one: Path, two: Path, chance: random.Random) -> None:
                 (one / f"t{deep}/u/file").touch()
         case 7:
             two.hardlink_to(one)
+        case 8:
+            own = one.with_name(f".partial-{chance.getrandbits(64):016x}")
+            own.write_bytes(b"y")
+            try:
+                own.rename(one)
+            finally:
+                own.unlink(missing_ok=True)
         case _ if one.is_dir():
             shutil.rmtree(one)
         case _:

@@ -169,6 +169,10 @@ struct log_file {
 void log_name(const char *path, int age, char *name); /* of the file rotated AGE times; NAME has LOG_NAME_SIZE bytes */
 /* Whole records, or any output. What cannot be written (disk full, directory removed) is dropped; the program continues. */
 void log_append(struct log_file *log, const char *data, size_t size);
+/* own_names.c */
+bool is_partial(const char *name);
+bool is_own_name(const char *name);
+
 /* partials.c */
 void mark_running(void);    /* on the writable disk, while it is mounted */
 void mark_ended(void);      /* nothing is written any more */

@@ -23,10 +23,8 @@
 
 #define RUNNING KIT "/data/running"
 #define UPPER KIT "/data/upper"
-#define PREFIX ".partial-"
 #define TRACKING "/dev/shm" /* KitPaths.tracking of commands.py */
 #define CHANNEL ".files-"   /* begins the name of the folder of links of one channel, see sftp.py */
-#define DIGITS 16
 #define MAX_DEPTH (PATH_MAX / 2) /* the control plane writes by absolute paths: no partial file is deeper */
 #define MAX_FILES (MAX_DEPTH + 64) /* one descriptor for each level */
 #define DIRECTORY (O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -48,12 +46,6 @@ void mark_ended(void)
 {
 	if (access(UNCLEAN_FILE, F_OK))
 		unlink(RUNNING);
-}
-
-static bool is_partial(const char *name)
-{
-	return !strncmp(name, PREFIX, strlen(PREFIX)) && strlen(name) == strlen(PREFIX) + DIGITS &&
-	       strspn(name + strlen(PREFIX), "0123456789abcdef") == DIGITS;
 }
 
 /* The directory in the root of the machine, or -1. Programs of the user run: any directory of the path may have been

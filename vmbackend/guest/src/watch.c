@@ -23,7 +23,8 @@ char **ignore_patterns;
 
 bool ignored(const char *path, bool is_folder)
 {
-	return is_ignored(ignore_patterns, path, is_folder);
+	const char *slash = strrchr(path, '/');
+	return is_own_name(slash ? slash + 1 : path) || is_ignored(ignore_patterns, path, is_folder);
 }
 
 /* Their meaning for an entry depends on more than its name. */
@@ -80,28 +81,31 @@ static void place_folder(struct folder *parent, const char *name, const char *pa
 		tree_drop(moved);
 	if (renamed || known)
 		return;
+	names_remove(parent, name);
 	if (replaced)
 		event_add(REMOVED, true, path, "");
 	event_add(ADDED, true, path, "");
 	tree_enter(parent, name, true);
 }
 
+/* What was renamed onto something that is there is removed, and that is changed. */
 static void place_file(struct folder *parent, const char *name, const char *path, struct folder *moved, struct event *removal)
 {
 	struct folder *child = tree_child(parent, name);
 	bool known = child && tree_is_there(child);
-	bool replaced = drop_replaced(child, known, &moved);
+	bool replaced = drop_replaced(child, known, &moved), existed = names_have(parent, name);
 	if (moved)
 		tree_drop(moved);
 	if (known)
 		return;
-	if (removal) {
+	names_add(parent, name);
+	if (removal && !existed) {
 		event_rename(removal, path);
 		return;
 	}
 	if (replaced)
 		event_add(REMOVED, true, path, "");
-	event_add(tree_reported(parent, name) ? CHANGED : ADDED, false, path, "");
+	event_add(existed || tree_reported(parent, name) ? CHANGED : ADDED, false, path, "");
 }
 
 static void handle_arrival(struct folder *parent, const struct inotify_event *event, const char *path, bool is_folder)
@@ -130,6 +134,7 @@ static void handle_departure(struct folder *parent, const struct inotify_event *
 	if (child && tree_is_there(child))
 		return;
 	tree_forget(parent, event->name);
+	names_remove(parent, event->name);
 	if (event->mask & IN_MOVED_FROM && (is_folder || !child)) {
 		move_begin(event->cookie, child, path, is_folder);
 		move_left(parent, event->name, event->cookie);

@@ -34,6 +34,8 @@ struct folder {
 	size_t tasks;    /* folders in it that are to be entered */
 	unsigned attempt; /* during or after which it was marked as incomplete */
 	bool moving;     /* not found by its name */
+	uint32_t *names; /* watch_names.c */
+	size_t name_count, name_room;
 	struct folder *next_by_watch, *next_by_name;
 	struct folder *next_incomplete, **incomplete_place; /* NULL: all folders in it were entered */
 };
@@ -94,6 +96,12 @@ void tree_remember(const struct folder *folder, const char *name);
 bool tree_reported(const struct folder *folder, const char *name); /* by a scan, before its event */
 void tree_forget(const struct folder *folder, const char *name);
 void tree_settled(void); /* no events of the time of scans are left */
+
+/* watch_names.c: what is in a folder beside folders */
+void names_add(struct folder *folder, const char *name);
+void names_remove(struct folder *folder, const char *name);
+bool names_have(const struct folder *folder, const char *name);
+void names_clear(struct folder *folder);
 
 /* watch_moves.c: first halves of renames */
 void move_begin(uint32_t cookie, struct folder *folder, const char *path, bool is_folder);

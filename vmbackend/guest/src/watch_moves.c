@@ -133,12 +133,14 @@ void move_arrived(const struct folder *folder, const char *name, uint32_t cookie
 	struct place to = make_place(folder, name);
 	if (cookie != leaving_cookie)
 		return;
-	const struct folder *from = tree_find(leaving.watch);
+	struct folder *from = tree_find(leaving.watch);
 	if (from && is_place(&leaving, &former_to) && is_place(&to, &former_from)) {
 		int fd = open_known(from);
 		if (fd >= 0 && !fstatat(fd, leaving.name, &info, AT_SYMLINK_NOFOLLOW) && !S_ISDIR(info.st_mode) &&
-		    tree_path(from, leaving.name, path) && !ignored(path, false))
+		    tree_path(from, leaving.name, path) && !ignored(path, false)) {
+			names_add(from, leaving.name);
 			event_add(ADDED, false, path, "");
+		}
 		if (fd >= 0)
 			close(fd);
 	}

@@ -73,6 +73,8 @@ static void scan_entry(struct folder *folder, const char *name, bool is_folder, 
 	}
 	if (is_folder)
 		add_task(folder, name, report, false);
+	else
+		names_add(folder, name);
 }
 
 /* Takes FD over. `complete`: only for the folders in it, of which some may not be watched yet. */

@@ -112,6 +112,7 @@ static void remove_folder(struct folder *folder)
 	folder_count--;
 	incomplete_forget(folder);
 	limit_lifted();
+	names_clear(folder);
 	free(folder->name);
 	free(folder);
 }
