@@ -86,9 +86,10 @@ def _matcher_of(host: str) -> RuleMatcher | None:
 
 def _release_of(host: str) -> Path | None:
     """The folder of the release; it may be gone."""
+    host = host.lower().removesuffix(".")
     label, _, domain = host.partition(".")
     if domain not in page_addresses(settings.ENV.pages_url):
-        return name_folder(Path(settings.STATE), host.removesuffix(".")) / "current"
+        return name_folder(Path(settings.STATE), host) / "current"
     found = _LABEL.fullmatch(label)
     if found is None:
         return None

@@ -36,7 +36,7 @@ class PageDomain(StrictChar):
     """A domain of PLATFORM_PAGES_URL."""
 
     def to_internal_value(self, data: Any) -> str:
-        text = super().to_internal_value(data).lower()
+        text = super().to_internal_value(data).lower().removesuffix(".")
         known = page_addresses(settings.ENV.pages_url)
         if text not in known:
             raise s.ValidationError(f"The domains of pages are: {', '.join(known)}.")

@@ -35,7 +35,7 @@ _PATH = re.compile(r"/[\x21-\x7e\u00a1-\U0010ffff]*")
 _OF_THE_EDGE = """
 connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade
 content-length content-encoding content-range accept-ranges date etag last-modified server via vary location
-alt-svc set-cookie age status
+alt-svc set-cookie age status x-request-id
 """
 _REFUSED = frozenset(_OF_THE_EDGE.split())
 

@@ -49,7 +49,7 @@ class CertificatePath:
 
 
 def _answer_of(query: str) -> tuple[int, bytes]:
-    name = parse_qs(query[:1000]).get("server_name", [""])[0].lower()
+    name = parse_qs(query[:1000]).get("server_name", [""])[0].lower().removesuffix(".")
     if len(name) > 253 or not _NAME.fullmatch(name):
         return 204, b""
     try:

@@ -55,6 +55,13 @@ def public_address(template: str) -> PublicAddress:
     return PublicAddress.of(template)
 
 
+def both_forms(host: str, port: int) -> str:
+    """Addresses of a site of the edge by HTTP: the host as it is, and with a dot at its end. By https Caddy takes no
+    such name; there one leads to the other (`edge.certificate_sites`).
+    """
+    return f"http://{host}:{port}, http://{host}.:{port}"
+
+
 def is_port_label(text: str) -> bool:
     """Whether the first label of a name could be that of a port."""
     return _LABEL.fullmatch(text) is not None

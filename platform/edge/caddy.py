@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from string import Template
+from string import Template, ascii_lowercase
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from common.edge_header import edge_secret
-from edge.address import PublicAddress
+from edge.address import PublicAddress, both_forms
 from edge.cdn_site import cdn_site, upload_snippets
 from edge.certificate_sites import certificate_options, certificate_sites, challenge_snippet
 from edge.custom_sites import custom_plain_site, custom_snippets
@@ -25,15 +25,23 @@ from edge.route_cache import route_cache_folder
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
 CLOSED = "The workspace runs, but nothing answers on this port of it."
 CUT_OFF = "The request body ended before it was complete, or its chunks are malformed."
-# Where the platform's own site answers on every host: names of users first.
+# Where the platform's own site has a port to itself, requests for every host reach it: names of users first. What is
+# neither one of these nor a name of the platform is an unknown page.
 OWN_DOMAINS = """\
 import acme_challenge
-	import custom_name
-	handle @custom {
-		import custom_serve
-	}"""
+		import plain_host
+		import custom_name
+		handle @custom {{
+			import custom_serve
+		}}
+		@foreign {foreign}
+		handle @foreign {{
+			import request_id_shown
+			vars custom none
+			error 404
+		}}"""
 OWN_DOMAIN_ERRORS = """\
-@custom_failed vars custom name port
+@custom_failed vars custom name port none
 		handle @custom_failed {
 			import custom_errors
 		}"""
@@ -75,6 +83,7 @@ class EdgeSettings(Protocol):
     domains_https_port: int
     domains_keys_port: int
     behind_proxy: bool
+    allowed_hosts: tuple[str, ...]
     body_limit_bytes: int
     secret_key: str
 
@@ -103,10 +112,11 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         bind=settings.bind,
         base_host=urlsplit(settings.base_url).hostname,
         secret=edge_secret(settings.secret_key),
+        lower_case="\n\t\t".join(f"request_header Host {letter.upper()} {letter}" for letter in ascii_lowercase),
         snippets="".join(
             (page_snippets(run_dir), challenge_snippet(settings), custom_snippets(settings), upload_snippets())
         ),
-        own_domains="" if _https(settings) else OWN_DOMAINS,
+        own_domains="" if _https(settings) else OWN_DOMAINS.format(foreign=_foreign(settings)),
         own_domain_errors="" if _https(settings) else OWN_DOMAIN_ERRORS,
         certificate_options=certificate_options(settings),
         automatic_https="" if _https(settings) else "auto_https off",
@@ -123,6 +133,21 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
     )
     plain = custom_plain_site(settings, api_by_http=not _https(settings))
     return made + page_sites(settings) + cdn_site(settings, run_dir) + plain + certificate_sites(settings, run_dir)
+
+
+def _foreign(settings: EdgeSettings) -> str:
+    """The matcher of hosts that the platform does not answer for, as Django reads its list of those that it does."""
+    if "*" in settings.allowed_hosts:
+        return "not path *"
+    names = "|".join(map(_host_pattern, settings.allowed_hosts))
+    return f"not vars_regexp {{http.request.host}} (?i)^(?:{names})\\.?$"
+
+
+def _host_pattern(allowed: str) -> str:
+    """`.example.org` is the name and all below it. Caddy's name of an IPv6 address may have brackets or none."""
+    if allowed.startswith("["):
+        return rf"\[?{re.escape(allowed.strip('[]'))}\]?"
+    return rf"(?:.*\.)?{re.escape(allowed[1:])}" if allowed.startswith(".") else re.escape(allowed)
 
 
 def _https(settings: EdgeSettings) -> bool:
@@ -142,7 +167,7 @@ def _machines_address(settings: EdgeSettings) -> str:
     public = PublicAddress.of(settings.public_url)
     if _public_https(settings):
         return f"https://*{public.suffix}{public.port}"
-    return f"http://*{public.suffix}:{settings.port}"
+    return both_forms(f"*{public.suffix}", settings.port)
 
 
 def _public_https(settings: EdgeSettings) -> bool:

@@ -9,6 +9,7 @@ from string import Template
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from edge.address import both_forms
 from edge.cdn_address import CdnAddress
 
 _SITE = Path(__file__).with_name("Cdn.template")
@@ -94,7 +95,7 @@ def _is_https(settings: CdnSettings, address: CdnAddress) -> bool:
 def _site_address(settings: CdnSettings, address: CdnAddress) -> str:
     if _is_https(settings, address):
         return f"https://{address.host}{address.port}"
-    return f"http://{address.host}:{settings.port}"
+    return both_forms(address.host, settings.port)
 
 
 def _certificate(settings: CdnSettings, address: CdnAddress) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from pathlib import Path
 from string import Template
 from typing import Protocol
 
 from edge.challenges import challenges_folder
+from edge.page_address import page_addresses
 
 _CHALLENGES = Path(__file__).with_name("Certificates.template")
 _SITES = Path(__file__).with_name("CertificateSites.template")
@@ -23,6 +25,7 @@ class CertificateSettings(Protocol):
     domains_https_port: int
     domains_keys_port: int
     secret_key: str
+    pages_url: tuple[str, ...]
 
 
 def certificate_options(settings: CertificateSettings) -> str:
@@ -46,6 +49,7 @@ def certificate_sites(settings: CertificateSettings, run_dir: Path) -> str:
         bind=settings.bind,
         https_port=settings.domains_https_port,
         keys_port=port,
+        page_domains="|".join(map(re.escape, page_addresses(settings.pages_url))),
         getter=f"http://{GETTER_USER}:{getter_secret(settings.secret_key)}@127.0.0.1:{port}/certificate",
         api=f"unix/{run_dir}/api.sock",
     )

@@ -8,6 +8,7 @@ from string import Template
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from edge.address import both_forms
 from edge.page_address import PageAddress, page_addresses
 from edge.pages import page
 
@@ -58,7 +59,7 @@ def _is_https(settings: PageSettings, address: PageAddress) -> bool:
 
 def _site_address(settings: PageSettings, address: PageAddress) -> str:
     if not _is_https(settings, address):
-        return f"http://*.{address.domain}:{settings.port}"
+        return both_forms(f"*.{address.domain}", settings.port)
     port = urlsplit(address.url("slug")).port
     return f"https://*.{address.domain}{f':{port}' if port else ''}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
@@ -49,11 +50,30 @@ def test_the_first_request_makes_the_link_and_later_ones_ask_no_process(edge: Cd
     answers = [edge.file(file_url(file)) for _ in range(3)]
     assert [(answer.status, answer.body) for answer in answers] == [(200, PICTURE)] * 3
     assert len(edge.api.asked) == 1
-    assert {key: value for key, value in answers[0].headers.items() if key != "date"} == {
-        key: value for key, value in answers[2].headers.items() if key != "date"
-    }
+    first, last = ({key: value for key, value in answers[at].headers.items() if key not in OWN} for at in (0, 2))
+    assert first == last
     file.refresh_from_db()
     assert file.delivered
+
+
+@pytest.mark.parametrize("sent", ["mine-1", '"\\"', "{http.request.host}", "x" * 128])
+def test_the_callers_id_of_the_request_is_that_of_the_response(edge: CdnEdge, api: Caller, sent: str) -> None:
+    file = stored_file(api.account, PICTURE, "image/png")
+    answers = [edge.file(file_url(file), method, X_Request_ID=sent) for method in ("GET", "GET", "HEAD", "OPTIONS")]
+    assert [(each.status, each.headers["x-request-id"]) for each in answers] == [(200, sent)] * 3 + [(204, sent)]
+    refused = [edge.file(file_url(file), "POST", X_Request_ID=sent), edge.get("/f/none", X_Request_ID=sent)]
+    assert [each.status for each in refused] == [405, 404]
+    for each in refused:
+        assert each.headers["x-request-id"] == json.loads(each.body)["request_id"] == sent
+    own = edge.file(file_url(file), X_Request_ID="x" * 129).headers
+    assert len(own["x-request-id"]) == 36
+    assert "X-Request-ID" in own["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize("host", [HOST.upper(), f"{HOST}.", "CDN.localhost.:80"])
+def test_the_host_counts_in_any_case_and_with_a_dot_at_its_end(edge: CdnEdge, api: Caller, host: str) -> None:
+    path = urlsplit(file_url(stored_file(api.account, PICTURE, "image/png"))).path
+    assert [edge.get(path, host=host).body for _ in range(2)] == [PICTURE] * 2
 
 
 def test_headers_of_a_picture(edge: CdnEdge, api: Caller) -> None:

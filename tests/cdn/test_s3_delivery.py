@@ -21,7 +21,7 @@ from tests.cdn.s3_server import Bucket, s3_server, s3_settings
 pytestmark = pytest.mark.django_db(transaction=True)
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 80
 # Made by the file server alone, of time and size of a file.
-OWN_HEADERS = {"date", "etag", "server", "via", "vary"}
+OWN_HEADERS = {"date", "etag", "server", "via", "vary", "x-request-id"}
 
 
 @pytest.fixture(scope="module")

@@ -322,8 +322,21 @@ def test_a_request_id_cannot_inject_json_into_the_envelope(edge: tuple[Instance,
     sent = [*before, 'a","success":true,"b":"']
     answer = httpx.get(base + "/internal/x", headers=[("X-Request-ID", value) for value in sent])
     assert answer.json()["success"] is False
+    assert set(answer.json()) == {"success", "error", "code", "message", "request_id"}
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
-    assert "success" not in answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    "sent", ["mine-1", "!~{}$&'()*,;<>?[]^`|#%", "{http.request.host}", '"', "\\", '\\"\\\\""', "x" * 128]
+)
+def test_the_callers_id_of_the_request_is_that_of_the_edges_own_answers(edge: tuple[Instance, str], sent: str) -> None:
+    _, base = edge
+    refused = httpx.get(base + "/internal/x", headers={"X-Request-ID": sent})
+    assert refused.json()["request_id"] == refused.headers["x-request-id"] == sent
+    static = httpx.get(base + "/static/gone.css", headers={"X-Request-ID": sent})
+    assert (static.status_code, static.headers["x-request-id"]) == (404, sent)
+    token = httpx.get(base + "/.well-known/acme-challenge/x", headers={"X-Request-ID": sent})
+    assert (token.status_code, token.headers["x-request-id"]) == (404, sent)
 
 
 def test_an_https_base_url_is_a_caddy_site(make_instance: Callable[[str], Instance]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 
@@ -169,12 +170,25 @@ def test_internal_routes_are_not_reachable_under_any_host_name(world: World) -> 
     assert world.send("GET", "/internal/edge/port").json()["path"] == "/internal/edge/port"
 
 
-def test_host_names_outside_the_public_domain_go_to_the_api(world: World) -> None:
-    world.platform.answers["api"] = (404, {})
+def test_host_names_outside_the_public_domain_are_unknown_pages(world: World) -> None:
     for host in ("a.b.localhost", f"{HASH}.localhost.evil.example", f"{HASH}.example"):
-        world.platform.requests.clear()
-        world.send("GET", "/x", host=host)
-        assert [path for path, _, _ in world.platform.requests_of("api")] == ["/x"]
+        found = world.send("GET", "/x", host=host)
+        assert (found.status_code, found.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert world.platform.requests == []
+
+
+def test_hosts_that_the_operator_allows_are_the_platforms(make_instance: Callable[[str], Instance]) -> None:
+    instance = make_instance("hosts")
+    every = caddyfile(instance.settings({"PLATFORM_ALLOWED_HOSTS": "*"}), instance.run_dir)
+    assert "@foreign not path *" in every
+    some = caddyfile(
+        instance.settings({"PLATFORM_ALLOWED_HOSTS": ".example.org,vm.example.net,[::1]"}), instance.run_dir
+    )
+    (pattern,) = re.findall(r"@foreign not vars_regexp \{http.request.host\} (.*)", some)
+    for host in ("example.org", "a.b.example.org", "VM.example.net", "vm.example.net.", "::1", "[::1]", "127.0.0.1"):
+        assert re.search(pattern, host), host
+    for host in ("notexample.org", "example.org.evil", "a.vm.example.net", "vmxexample.net", "::11", ""):
+        assert not re.search(pattern, host), host
 
 
 def test_production_addresses(make_instance: Callable[[str], Instance]) -> None:
@@ -185,7 +199,7 @@ def test_production_addresses(make_instance: Callable[[str], Instance]) -> None:
     assert "https://*.apps.example.org {" in made
     assert "tls /etc/c.pem /etc/k.pem" in made
     behind = caddyfile(instance.settings({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
-    assert f"http://*.apps.example.org:{instance.port} {{" in behind
+    assert f"http://*.apps.example.org:{instance.port}, http://*.apps.example.org.:{instance.port} {{" in behind
     assert "-X-Forwarded" not in behind
     with pytest.raises(ValueError, match="PLATFORM_PUBLIC_KEY"):
         caddyfile(instance.settings(given), instance.run_dir)

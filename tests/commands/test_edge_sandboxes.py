@@ -165,5 +165,5 @@ def test_sandboxes_by_host_have_the_certificate_of_the_public_ports(world: World
         "PLATFORM_PUBLIC_KEY": "/k.pem",
     }  # fmt: skip
     made = caddyfile(world.instance.settings(given), world.instance.run_dir)
-    assert r"(?i)^sbx-([2-7a-z]{16})\.apps\.example\.org(:[0-9]{1,5})?$" in made
+    assert r"(?i)^sbx-([2-7a-z]{16})\.apps\.example\.org\.?(:[0-9]{1,5})?$" in made
     assert "header_up Host vm.example.org" in made

@@ -134,7 +134,7 @@ def test_no_path_leaves_the_release_or_the_site(edge: Edge, target: str) -> None
 
 
 HOSTS = [
-    f"gone.{DOMAIN}", f"SITE.{DOMAIN}", f"Site.{DOMAIN}", f"-site.{DOMAIN}", f"site-.{DOMAIN}",
+    f"gone.{DOMAIN}", f"GONE.{DOMAIN}", f"gone.{DOMAIN}.", f"site.{DOMAIN}..", f"-site.{DOMAIN}", f"site-.{DOMAIN}",
     f"site--r9.{DOMAIN}", f"site--r0.{DOMAIN}",
     f"site--r01.{DOMAIN}", f"site--r.{DOMAIN}", f"site--r1x.{DOMAIN}", f"site--current.{DOMAIN}", f"*.{DOMAIN}",
     f"%2e%2e.{DOMAIN}", f"site%2f.{DOMAIN}", f"si_te.{DOMAIN}", f"{'a' * 64}.{DOMAIN}", f"si{{x}}te.{DOMAIN}",
@@ -155,20 +155,65 @@ def test_other_hosts_are_not_found(edge: Edge, host: str) -> None:
 def test_an_unknown_name_and_an_unknown_page_are_the_same_answer(edge: Edge) -> None:
     answers = [
         edge.ask(host, "/x.js")
-        for host in (f"gone.{DOMAIN}", f"UPPER.{DOMAIN}", f"gone--r1.{DOMAIN}", f"site--r99.{DOMAIN}", f"bare.{DOMAIN}")
-    ]
+        for host in (f"gone.{DOMAIN}", f"UPPER.{DOMAIN}", f"gone--r1.{DOMAIN}", f"site--r99.{DOMAIN}", f"bare.{DOMAIN}",
+                     f"a.site.{DOMAIN}", f"gone.{DOMAIN}.", "unknown.example", "UNKNOWN.example.", "site")
+    ]  # fmt: skip
     for answer in answers:
         answer.headers.pop("date")
+        answer.headers.pop("x-request-id")
         answer.headers.pop("x-robots-tag", "")
     assert all(answer == answers[0] for answer in answers)
     assert answers[0].status == 404
 
 
-@pytest.mark.parametrize("host", [f"a.site.{DOMAIN}", f"..{DOMAIN}", f"site.{DOMAIN}.", "site", "evil.example"])
-def test_names_that_are_none_of_pages_are_the_platforms(edge: Edge, host: str) -> None:
-    """As before: the api refuses those that are not its own. An absolute address in the request counts as its host."""
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80"]
+)
+def test_names_of_the_platform_are_no_pages(edge: Edge, host: str) -> None:
+    """An absolute address in the request counts as its host."""
     for answer in (edge.ask(host, "/index.html"), edge.site(f"http://{host}/../index.html")):
         assert b'"server": "api"' in answer.body
+
+
+@pytest.mark.parametrize(
+    "host", [f"a.site.{DOMAIN}", f"..{DOMAIN}", "site", "evil.example", "notlocalhost", "localhost.evil.example"]
+)
+def test_other_names_are_unknown_pages(edge: Edge, host: str) -> None:
+    """Whatever is asked of them, nothing of the platform answers."""
+    for target in ("/index.html", "/static/x", "/cdn/uploads/x", "/internal/x", "/events/x"):
+        for answer in (edge.ask(host, target), edge.ask(host, target, "POST")):
+            assert (answer.status, PLAIN_404 in answer.body) == (404, True), answer
+            assert answer.headers["content-type"] == HTML
+            assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("host", [f"SITE.{DOMAIN}", f"Site.{DOMAIN.upper()}", f"site.{DOMAIN}.", f"SITE.{DOMAIN}.:80"])
+def test_names_count_in_any_case_and_with_a_dot_at_their_end(edge: Edge, host: str) -> None:
+    assert edge.ask(host).body == SITE["index.html"]
+    assert edge.ask(host, "/gone").body == OWN_404
+    assert edge.ask(host, "/app-B1xYz9aQ.js").body == TEXT + b"old"
+    release = edge.ask(
+        host.replace("site", "site--r1").replace("Site", "Site--R1").replace("SITE", "SITE--R1"), "/old.txt"
+    )
+    assert (release.body, release.headers["x-robots-tag"]) == (b"old", "noindex")
+
+
+SENT_IDS = ["abc-1", "x" * 128, "!~{}$&'()*,;<>?[]^`|#%", "{http.request.host}", '"\\"']
+
+
+@pytest.mark.parametrize("sent", SENT_IDS)
+@pytest.mark.parametrize("target", ["/", "/docs", "/about", "/gone", "/app-B1xYz9aQ.js", "/m.mjs"])
+def test_the_callers_id_of_the_request_is_that_of_the_response(edge: Edge, target: str, sent: str) -> None:
+    for host in (f"site.{DOMAIN}", f"gone.{DOMAIN}", "unknown.example"):
+        for method in ("GET", "HEAD", "POST"):
+            assert edge.ask(host, target, method, X_Request_ID=sent).headers["x-request-id"] == sent
+
+
+@pytest.mark.parametrize("sent", ["", "x" * 129, "a b", "a\tb", "\u00fc"])
+def test_a_response_without_an_id_of_its_caller_has_one_of_its_own(edge: Edge, sent: str) -> None:
+    found = {edge.site(target, X_Request_ID=sent).headers["x-request-id"] for target in ("/", "/", "/gone", "/docs")}
+    assert len(found) == 4
+    assert all(len(each) == 36 for each in found)
 
 
 @pytest.mark.parametrize("host", [f"site.{DOMAIN}:80", f"site.{DOMAIN}:65535"])
@@ -281,4 +326,4 @@ def test_domains_with_https_are_sites_with_the_operators_certificate(edge: Edge)
         assert site in made
     assert made.count("tls /c.pem /k.pem") == 2
     behind = caddyfile(instance.settings({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
-    assert f"http://*.pages.example.org:{instance.port} {{" in behind
+    assert f"http://*.pages.example.org:{instance.port}, http://*.pages.example.org.:{instance.port} {{" in behind

@@ -37,9 +37,9 @@ class Platform:
     def __post_init__(self) -> None:
         self.api = self.instance.api()
 
-    def plain(self, host: str) -> tuple[int, str, str]:
+    def plain(self, host: str, port: int | None = None) -> tuple[int, str, str]:
         """Status, Location and body by HTTP."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=120)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", port or self.http_port, timeout=120)) as connection:
             connection.request("GET", "/", headers={"Host": host})
             answer = connection.getresponse()
             return answer.status, answer.headers.get("Location", ""), answer.read().decode()
@@ -142,6 +142,32 @@ def test_a_page_has_a_certificate_for_its_domain_without_help_until_it_is_discon
     assert api.call("GET", "/pages/shop/domain")["domain"] is None
     assert platform.plain(NAME)[0] == 404
     assert is_refused(platform, NAME)
+
+
+def test_a_domain_that_is_disabled_or_gone_is_an_unknown_page_at_every_port(
+    platform: Platform, page: dict[str, Any]
+) -> None:
+    name, api = "off.example.com", platform.api
+    platform.zone.point(name)
+    platform.zone.prove(name, page["id"])
+    ports = (platform.http_port, platform.instance.instance.port)
+    unknown = (404, "", platform.plain("gone.pages.localhost", platform.instance.instance.port)[2])
+
+    def answers() -> set[tuple[int, str, str]]:
+        return {platform.plain(host, port) for host in (name, name.upper(), f"{name}.") for port in ports}
+
+    assert "There is no page" in unknown[2]
+    assert answers() == {unknown}
+    api.call("POST", "/pages/shop/domain", json={"domain": name})
+    until(lambda: answers() == {(308, f"https://{name}/", "")}, 60, "the domain is served")
+    with closing(platform.secure(name)) as connection:
+        assert connection.read() == (200, "", "one")
+    api.call("POST", "/pages/shop/disable")
+    until(lambda: answers() == {unknown}, 20, "the domain is not served")
+    api.call("POST", "/pages/shop/enable")
+    until(lambda: answers() == {(308, f"https://{name}/", "")}, 20, "the domain is served again")
+    api.call("DELETE", "/pages/shop/domain")
+    until(lambda: answers() == {unknown}, 20, "the domain is gone")
 
 
 def test_a_name_that_is_not_connected_ends_in_the_handshake_and_is_not_ordered(platform: Platform) -> None:
