@@ -67,6 +67,8 @@ def command_stream(*events: tuple[str, Any], cut: bool = False) -> Step:
     """Answers with these events of a command, and ends the connection; with `cut` before the body's announced end."""
 
     def step(request: ScriptedRequest) -> None:
+        # A connection that is closed with something unread is reset, and the answer with it.
+        request.rfile.read(int(request.headers.get("Content-Length") or 0))
         text = "".join(f"event: {kind}\ndata: {json.dumps(data)}\n\n" for kind, data in events).encode()
         headers = {"Content-Type": "text/event-stream"} | ({"Content-Length": "100000"} if cut else {})
         request.answer(200, headers, b": heartbeat\n\n" + text)

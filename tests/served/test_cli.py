@@ -9,7 +9,9 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,26 @@ def test_a_program_gets_its_input_and_gives_its_code(ws: Ws, made: str) -> None:
     assert ws.output("exec", made, "sh", "-c", "yes | head -c 3000000") == "y\n" * 1_500_000
 
 
+def test_bytes_of_any_kind_and_number_go_in_and_out(ws: Ws, made: str) -> None:
+    content = os.urandom(9 << 20)
+    found = ws.run("exec", "-i", made, "sh", "-c", "tee copy; sha256sum <copy >&2", stdin=content)
+    assert found.stdout_bytes == content
+    assert sha256(content).hexdigest() in found.stderr
+
+
+def test_a_program_reads_what_is_typed_while_it_runs(ws: Ws, made: str) -> None:
+    program = "while read line; do echo got $line; done; echo end"
+    process = ws.process("exec", "-i", made, "sh", "-c", program, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for line in (b"one\n", b"two\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline() == b"got " + line
+    process.stdin.close()
+    assert (process.stdout.read(), process.wait(60)) == (b"end\n", 0)
+
+
 def test_ctrl_c_ends_a_program_in_its_workspace(ws: Ws, made: str, tmp_path: Path) -> None:
     program = f"trap 'touch {tmp_path}/ended; exit' TERM; echo begun; while :; do sleep 0.1; done"
     process = ws.process("exec", made, "sh", "-c", program)
@@ -79,7 +101,8 @@ def test_ctrl_c_ends_a_program_in_its_workspace(ws: Ws, made: str, tmp_path: Pat
 
 
 def test_what_fails_in_ws_itself_is_no_code_of_the_program(ws: Ws, made: str) -> None:
-    assert "no UTF-8" in ws.fails(125, "exec", "-i", made, "cat", stdin=b"\xff\xfe")
+    assert "cannot be started" in ws.fails(127, "exec", made, "no-such-program")
+    assert "cannot be started" in ws.fails(126, "exec", "-i", made, "/")
     assert "ws list" in ws.fails(125, "exec", "nothing-of-this-name", "true")
     ws.output("stop", made)
     assert "Start it with" in ws.fails(125, "exec", made, "true")
@@ -105,21 +128,77 @@ def test_files_go_up_and_down(ws: Ws, made: str, tmp_path: Path) -> None:
     assert "must be in a workspace" in ws.fails(2, "cp", source, tmp_path / "x")
 
 
-def test_folders_keep_what_can_be_copied_and_name_the_rest(ws: Ws, made: str, tmp_path: Path) -> None:
+def tree_of(folder: Path) -> dict[str, Any]:
+    """What a folder has: kinds, modes, contents and targets."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        kind = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        found[str(path.relative_to(folder))] = (kind, stat.S_IMODE(path.lstat().st_mode))
+    return found
+
+
+def test_folders_come_back_as_they_were_and_the_rest_is_named(ws: Ws, made: str, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "inner" / "empty").mkdir(parents=True)
-    (tree / "inner" / "one").write_text("1")
+    (tree / "inner" / "secret").write_bytes(os.urandom(700_000))
+    (tree / "inner" / "secret").chmod(0o600)
+    (tree / "inner").chmod(0o700)
     (tree / "run.sh").write_text("#!/bin/sh\n")
     (tree / "run.sh").chmod(0o755)
-    (tree / "link").symlink_to("/etc/passwd")
-    assert "symbolic link" in ws.fails(1, "cp", "-r", tree, ".:/srv/")
-    (tree / "link").unlink()
-    ws.output("cp", "-r", tree, ".:/srv/again")
-    found = ws.json("cp", "-r", ".:/srv/again", tmp_path / "back")
-    assert (found["files"], found["skipped"]) == (2, [])
-    assert (tmp_path / "back/inner/one").read_text() == "1"
-    assert (tmp_path / "back/inner/empty").is_dir()
-    assert (tmp_path / "back/run.sh").stat().st_mode & stat.S_IXUSR
+    (tree / "inner" / "link").symlink_to("../run.sh")
+    (tree / os.fsdecode(b"odd\xff")).write_text("odd")
+    (tree / ("long" * 50)).write_text("long")
+    os.mkfifo(tree / "pipe")
+    sent = json.loads(ws.run("cp", "-r", "--json", tree, ".:/srv/").stdout)
+    assert sent["skipped"] == [{"path": str(tree / "pipe"), "reason": "no regular file, folder or link"}]
+    (tree / "pipe").unlink()
+    assert sent["files"] == len([path for path in tree.rglob("*") if path.is_symlink() or path.is_file()])
+    found = ws.json("cp", "-r", ".:/srv/tree", tmp_path / "back")
+    assert (found["files"], found["bytes"], found["skipped"]) == (sent["files"], sent["bytes"], [])
+    assert tree_of(tmp_path / "back") == tree_of(tree)
+    assert ws.output("exec", ".", "sh", "-c", "cd srv && ls -A").split() == ["tree"]
+
+
+def test_a_folder_that_is_there_is_filled_up(ws: Ws, made: str, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "one").write_text("new")
+    ws.output(
+        "exec", ".", "sh", "-c", "mkdir -p srv/tree; echo old >srv/tree/one; echo kept >srv/tree/two; echo x >srv/file"
+    )
+    ws.output("cp", "-r", tmp_path / "tree", ".:/srv")
+    assert ws.output("exec", ".", "sh", "-c", "cd srv/tree && cat one two && ls -A ..").split() == [
+        "newkept",
+        "file",
+        "tree",
+    ]
+    assert "something else of this name" in ws.fails(1, "cp", "-r", tmp_path / "tree", ".:/srv/file")
+    assert ws.output("exec", ".", "cat", "srv/file") == "x\n"
+
+
+def test_a_folder_that_cannot_be_sent_whole_changes_nothing(ws: Ws, made: str, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "large").write_bytes(bytes(200 << 20))
+    ws.output("exec", ".", "mkdir", "-p", "srv")
+    process = ws.process("cp", "-r", tmp_path / "tree", f"{made}:/srv/")
+    wait_until(lambda: ".part" in ws.output("exec", ".", "ls", "-A", "srv"), 60)
+    process.send_signal(signal.SIGINT)
+    assert b"Traceback" not in process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    wait_until(lambda: ws.output("exec", ".", "ls", "-A", "srv") == "", 60)
+
+
+def test_a_file_has_the_mode_of_its_source_on_both_sides(ws: Ws, made: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "secret").chmod(0o600)
+    ws.output("cp", tmp_path / "secret", ".:/srv/secret")
+    assert ws.output("exec", ".", "stat", "-c", "%a", "srv/secret").strip() == "600"
+    ws.output("exec", ".", "sh", "-c", "echo x >srv/open; chmod 644 srv/open")
+    ws.output("cp", tmp_path / "secret", ".:/srv/open")
+    assert ws.output("exec", ".", "stat", "-c", "%a", "srv/open").strip() == "600"
+    ws.output("cp", ".:/srv/secret", tmp_path / "back")
+    assert stat.S_IMODE((tmp_path / "back").stat().st_mode) == 0o600
+    ws.output("cp", "-", ".:/srv/typed", stdin=b"typed")
+    assert ws.output("exec", ".", "stat", "-c", "%a", "srv/typed").strip() == "644"
 
 
 def test_links_and_odd_names_of_a_guest_stay_within_the_target(ws: Ws, made: str, tmp_path: Path) -> None:
@@ -134,8 +213,9 @@ def test_links_and_odd_names_of_a_guest_stay_within_the_target(ws: Ws, made: str
     (target / "t" / "sub").symlink_to(tmp_path / "outside")
     text = ws.fails(1, "cp", "-r", ".:/srv/t", target)
     assert list((tmp_path / "outside").iterdir()) == []
-    assert {path.name for path in (target / "t").iterdir()} == {"sub", "a\x1b[31mb", "..hidden"}
-    assert text.count("was left out") == 4
+    names = {path.name for path in (target / "t").iterdir()}
+    assert names == {"sub", "a\x1b[31mb", "..hidden", os.fsdecode(b"bad\xff")}
+    assert text.count("was left out") == 4  # the pipe, the link out, a folder that is a link here, and what is in it
     assert "\x1b" not in text
 
 
@@ -148,6 +228,28 @@ def test_logs_are_shown_and_followed(ws: Ws, made: str) -> None:
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert b"Traceback" not in output + errors
+
+
+def test_programs_that_last_are_workloads(ws: Ws, made: str) -> None:
+    ws.output("workload", "add", "web", made, "--restart", "never", "--", "sleep", "600")
+    name = ws.output("exec", "-d", made, "sleep", "600").strip()
+    assert {row["name"] for row in ws.json("workload", "list", made)} == {"web", name}
+    assert ws.output("workload", "rm", "web", made) == "web is removed.\n"
+    ws.output("workload", "rm", name, made)
+    assert ws.json("workload", "list", made) == []
+
+
+def test_what_an_account_has_is_shown(ws: Ws, made: str) -> None:
+    assert ws.json("whoami")["quota"]["currentSandboxes"] > 0
+    assert ws.json("show")["id"] in ws.output("list", "-q").splitlines()
+    assert ws.json("api", "GET", f"/workspace/{made}")["workspace"]["slug"] == made
+    assert ws.json("usage", made)[0]["workspace"] == made
+    assert isinstance(ws.json("images"), list)
+    assert ws.output("rename", made, "Another name") == f"{made} is named Another name.\n"
+    assert ws.output("pause", made) == f"{made} is paused.\n"
+    assert ws.output("resume", made) == f"{made} is running.\n"
+    assert "no namespace" in (text := ws.fails(4, "create", "--namespace", "nowhere", "--image", IMAGE))
+    assert "ws credits" in text
 
 
 def test_power_goes_by_names(ws: Ws, made: str) -> None:

@@ -7,7 +7,7 @@ import base64
 import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import IO, Any
 
@@ -21,10 +21,11 @@ from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import RAW, body_chunks, is_raw
 from common.watched_bodies import BodyGrant, granted_chunks, while_granted
 from vmbackend.backend import guest_pool
+from vmbackend.errors import GuestPathNotFound
 from vmbackend.guest.session import ANY_CONTENT, Entry, GuestAddress, GuestSession
 from workspaces import errors
 from workspaces.conditions import Part, Validators, exactly_sized, wanted_part
-from workspaces.files.paths import checked_path, displayed_path, query_path
+from workspaces.files.paths import checked_path, displayed_path, query_mode, query_path
 from workspaces.files.serializers import FileWritten
 from workspaces.files.upload import CHUNK, read_upload
 from workspaces.guests import call_errors, call_guest, open_file
@@ -35,6 +36,7 @@ READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with earlier
 WRITE_SECONDS = 600.0  # of a body that was received completely
 JSON = "application/json"
 Opened = Callable[[Part], Awaitable[AsyncIterator[bytes]]]
+MODE_HEADER = "X-File-Mode"
 
 
 async def read_file(request: HttpRequest, address: GuestAddress, grant: BodyGrant) -> HttpResponseBase:
@@ -82,6 +84,7 @@ async def _as_raw(request: HttpRequest, opened: Opened, path: str, entry: Entry)
         if part.partial:
             known["Content-Range"] = f"bytes {part.offset}-{part.offset + (part.length or 0) - 1}/{entry.size}"
     known["Accept-Ranges"] = "bytes"
+    known[MODE_HEADER] = f"{entry.mode & 0o7777:04o}"
     for name, value in validators.headers().items():
         known[name] = value
     return known
@@ -133,11 +136,12 @@ async def write_file(
 
 async def _write_raw(request: HttpRequest, address: GuestAddress, grant: BodyGrant, is_edited: bool) -> tuple[str, int]:
     """The body is streamed into the guest: the old file stays until the new one is complete."""
-    path = query_path(request)
+    path, mode = query_path(request), query_mode(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
     async with while_granted(grant), call_errors(address):
         # Without a deadline: each step has its own, and a slow client is allowed.
-        return path, await guest_pool().apush(address, partial(_put, path=path, is_edited=is_edited), body)
+        put = partial(_put, path=path, is_edited=is_edited, mode=mode)
+        return path, await guest_pool().apush(address, put, body)
 
 
 async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterator[bytes]:
@@ -184,8 +188,13 @@ def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Mappin
     return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields
 
 
-async def _put(session: GuestSession, chunks: AsyncIterator[bytes], *, path: str, is_edited: bool) -> int:
-    return await session.write(path, chunks, expected=ANY_CONTENT if is_edited else None)
+async def _put(
+    session: GuestSession, chunks: AsyncIterator[bytes], *, path: str, is_edited: bool, mode: int | None = None
+) -> int:
+    if mode is not None:
+        with suppress(GuestPathNotFound):
+            mode &= (await session.stat(path)).mode
+    return await session.write(path, chunks, mode=mode, expected=ANY_CONTENT if is_edited else None)
 
 
 async def _spooled(spool: IO[bytes], use: TransferUse) -> AsyncIterator[bytes]:

@@ -6,6 +6,7 @@ percent-encoded bytes, which a query accepts like any path.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qsl, quote_from_bytes
 
@@ -54,3 +55,13 @@ def displayed_path(name: str) -> str:
 def encoded_path(path: str) -> str | None:
     """The percent-encoded bytes of a path that is not UTF-8, else None."""
     return None if displayed_path(path) == path else quote_from_bytes(path.encode("utf-8", "surrogateescape"))
+
+
+def query_mode(request: HttpRequest) -> int | None:
+    """The permission bits that a query names in octal; None where it names none. Raises ValidationError."""
+    text = request.GET.get("mode")
+    if text is None:
+        return None
+    if not re.fullmatch(r"0?[0-7]{3}", text):
+        raise ValidationError(details={"mode": ["Give permission bits in octal, from 0000 to 0777."]})
+    return int(text, 8)

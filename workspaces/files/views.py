@@ -137,7 +137,8 @@ class FileContentViewSet(AsyncViewSet):
         },
     )
     async def read(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
-        """One file, streamed: base64 in JSON up to 64 MiB, or with `Accept: application/octet-stream` its raw bytes.
+        """One file, streamed: base64 in JSON up to 64 MiB, or with `Accept: application/octet-stream` its raw bytes,
+        whose header `X-File-Mode` has its permission bits in octal.
 
         A file that grows during the transfer ends at its announced size; one that shrinks breaks the response off, and
         so does the end of the credential. Virtual files of the kernel (`/proc`, `/sys`) are read at once, have no
@@ -147,7 +148,15 @@ class FileContentViewSet(AsyncViewSet):
         return await read_file(self.http_request, address, grant)
 
     @extend_schema(
-        parameters=[OpenApiParameter("path", str, description=f"With a raw body only. {PATH_TEXT}")],
+        parameters=[
+            OpenApiParameter("path", str, description=f"With a raw body only. {PATH_TEXT}"),
+            OpenApiParameter(
+                "mode",
+                str,
+                description="With a raw body only: permission bits in octal, as 0600. A new file gets them; one "
+                "that is replaced keeps those of its own that are among them. Without it a new file gets 0644.",
+            ),
+        ],
         request={"application/json": FileWrite, RAW: OpenApiTypes.BINARY},
         responses={
             200: FileWritten,

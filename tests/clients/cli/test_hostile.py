@@ -150,24 +150,6 @@ def test_a_device_is_not_replaced_by_a_file(server: Script, ws: Ws, tmp_path: Pa
     assert len(server.seen) == 1
 
 
-def test_what_changes_while_a_folder_is_copied_is_named_and_the_rest_is_copied(
-    server: Script, ws: Ws, tmp_path: Path
-) -> None:
-    (tmp_path / "to" / "taken").mkdir(parents=True)
-    names = [("gone", "file"), ("taken", "file"), ("now-a-file", "directory"), ("kept", "file")]
-    server.steps = [
-        listing(), listing(*names), refused("path_not_found"), refused("path_invalid"), file_of(b"kept", "a"),
-    ]  # fmt: skip
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "srv").symlink_to(tmp_path / "to")
-    found = ws.run("cp", "-r", "box:/srv", tmp_path / "new", "--json")
-    assert found.exit_code == 1
-    assert [each["path"] for each in json.loads(found.stdout)["skipped"]] == [
-        "/srv/gone", "/srv/taken", "/srv/now-a-file",
-    ]  # fmt: skip
-    assert (tmp_path / "to" / "kept").read_text() == "kept"
-
-
 def test_a_file_that_grows_is_copied_as_it_was(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(CONTENT)

@@ -48,7 +48,8 @@ def test_json_says_where_text_is_not_exact_and_has_the_bytes(server: Script, ws:
 def test_input_is_sent_in_parts_with_its_bytes_and_its_end(server: Script, ws: Ws) -> None:
     content, got = BYTES * 60, bytearray()
     ends: list[bool] = []
-    server.steps = [lambda request: _running_until(request, ends), *[lambda request: _take(request, got, ends)] * 9]
+    server.by_path["/exec"] = [lambda request: _running_until(request, ends)]
+    server.by_path["/input"] = [lambda request: _take(request, got, ends)] * 9
     found = ws.run("exec", "-i", "box", "sha256sum", stdin=content)
     assert (found.exit_code, found.stderr) == (0, "")
     assert bytes(got) == content
@@ -56,7 +57,6 @@ def test_input_is_sent_in_parts_with_its_bytes_and_its_end(server: Script, ws: W
 
 
 def _running_until(request: ScriptedRequest, ends: list[bool]) -> None:
-    request.rfile.read(int(request.headers["Content-Length"]))
     command_stream()(request)
     until = time.monotonic() + 60
     while not ends and time.monotonic() < until:

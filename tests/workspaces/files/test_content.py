@@ -37,6 +37,28 @@ def test_raw_bytes_both_ways(api: Caller, made: str) -> None:
     assert answer["Accept-Ranges"] == "bytes"
 
 
+@pytest.mark.parametrize(
+    ("former", "given", "mode"),
+    [(None, "0600", "0600"), (None, "755", "0755"), ("0644", "0600", "0600"), ("0600", "0644", "0600"), ("0640", None, "0640")],
+)  # fmt: skip
+def test_a_file_is_never_more_open_than_the_given_mode_and_the_former_file(
+    api: Caller, made: str, former: str | None, given: str | None, mode: str
+) -> None:
+    if former:
+        run(api, f"echo old >moded; chmod {former} moded")
+    query = f"&mode={given}" if given else ""
+    assert ask(api, "POST", f"{FILES}?path=/moded{query}", b"new", RAW)[0].status_code == 200
+    answer, body = ask(api, "GET", f"{FILES}?path=/moded", Accept=RAW)
+    assert (answer["X-File-Mode"], body) == (mode, b"new")
+    assert ask(api, "HEAD", f"{FILES}?path=/moded", Accept=RAW)[0]["X-File-Mode"] == mode
+
+
+@pytest.mark.parametrize("mode", ["", "8", "4755", "rw", "0x1ff", "-1"])
+def test_what_is_no_mode_is_refused(api: Caller, made: str, mode: str) -> None:
+    answer, _ = ask(api, "POST", f"{FILES}?path=/moded&mode={mode}", b"x", RAW)
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["mode"])
+
+
 @pytest.mark.parametrize("path", ["", "relative", "/nul%00", "/" + "x" * 5000])
 def test_an_invalid_path_is_400(api: Caller, made: str, path: str) -> None:
     for answer in (ask(api, "GET", f"{FILES}?path={path}")[0], ask(api, "POST", f"{FILES}?path={path}", b"x", RAW)[0]):

@@ -58,6 +58,7 @@ class Download:
     done: int = 0
     total: int | None = None
     tag: str = ""
+    mode: int = 0o666  # of the file there, where the service says it
 
     def headers(self) -> dict[str, str]:
         """Those of the next request: of what is missing, if the file is the same still."""
@@ -69,6 +70,8 @@ class Download:
         """Begins with an answer: a part that follows what is there, or the whole file from its first byte."""
         found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
         self.tag = headers.get("ETag", "")
+        if re.fullmatch(r"[0-7]{3,4}", found_mode := headers.get("X-File-Mode", "")):
+            self.mode = int(found_mode, 8)
         self.total = total_size(status, headers)
         if found is not None and int(found[1]) == self.done:
             return
@@ -107,7 +110,20 @@ def replaceable_file(target: str | os.PathLike[str]) -> Path:
     return found
 
 
-def keep_mode(former: Path, part: Path) -> None:
-    """Gives the part the mode of the file that it replaces: its readers stay the same."""
+def mode_of_copy(former: Path, mode: int) -> int:
+    """The mode of a copy: never wider than its source's, nor than that of the file which it replaces."""
     if former.exists():
-        part.chmod(stat.S_IMODE(former.stat().st_mode) & 0o777)
+        return stat.S_IMODE(former.stat().st_mode) & mode & 0o777
+    return mode & 0o777 & ~current_umask()
+
+
+def current_umask() -> int:
+    """What this process takes of the modes of new files."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
+
+
+def open_private(part: Path) -> BinaryIO:
+    """A new file for what may be a secret: nobody else reads it before its mode is known."""
+    return os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb")

@@ -15,7 +15,7 @@ from microvm.cli.copying import Copied, Copier, Place, parse_place
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.printable import printable, size_text
 from microvm.cli.session import Session, command
-from microvm.transfers import Progress
+from microvm.transfers import Progress, current_umask
 
 MOST_SHOWN = 20
 
@@ -37,7 +37,8 @@ def copy_files(
 ) -> int:
     """Copy files to or from a running workspace.
 
-    Of modes only "executable" is copied; symbolic links and special files are left out and named.
+    Modes and symbolic links are copied; special files, and links that lead out of a folder from a workspace, are left
+    out and named.
     """
     first, second = parse_place(source), parse_place(target)
     if not source or not target:
@@ -62,7 +63,9 @@ def _copy_stream(session: Session, source: Place, target: Place) -> Copied:
         with NamedTemporaryFile(prefix="ws-") as spool:  # its size is needed first, and memory has no room for all
             shutil.copyfileobj(sys.stdin.buffer, spool)
             spool.flush()
-            return Copied(1, session.client.files.upload(workspace, target.path, spool.name)["size"])
+            mode = 0o666 & ~current_umask()  # of a file that a shell makes
+            written = session.client.files.upload(workspace, target.path, spool.name, mode=mode)
+            return Copied(1, written["size"])
     size = session.client.files.download_to(session.workspace(source.workspace), source.path, sys.stdout.buffer)
     sys.stdout.buffer.flush()
     return Copied(1, size)
@@ -71,7 +74,8 @@ def _copy_stream(session: Session, source: Place, target: Place) -> Copied:
 def _copy_paths(session: Session, source: Place, target: Place, recursive: bool) -> Copied:
     workspace = session.workspace(source.workspace or target.workspace)
     with session.output.transfer_progress() as bars:
-        copier = Copier(session.client, workspace, lambda name, size: _bar(bars, name, size))
+        client, note = session.patient_client, session.output.show_note
+        copier = Copier(client, workspace, lambda name, size: _bar(bars, name, size), session.client, note)
         if source.workspace is None:
             copier.upload(Path(source.path), target.path, recursive=recursive)
         else:

@@ -17,7 +17,17 @@ from microvm.errors import ConnectionFailed, body_of
 from microvm.retries import Sending
 from microvm.sync.routes.files import FileRoutes
 from microvm.sync.waiting import in_thread, sleep
-from microvm.transfers import CHUNK, RAW, Download, ForwardSink, Progress, keep_mode, replaceable_file, total_size
+from microvm.transfers import (
+    CHUNK,
+    RAW,
+    Download,
+    ForwardSink,
+    Progress,
+    mode_of_copy,
+    open_private,
+    replaceable_file,
+    total_size,
+)
 from microvm.types.files import FileWritten
 
 
@@ -56,15 +66,16 @@ class Files(FileRoutes):
         """Copy a file of the workspace to `target`, and return its size in bytes.
 
         After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
-        is left as it was. Of a symbolic link the file is replaced that it leads to; the mode of a replaced file stays.
+        is left as it was. Of a symbolic link the file is replaced that it leads to. Its mode is that of the file there,
+        without what the umask takes, or a replaced file has not.
         Raises OSError also where it is a device, a pipe or a folder, which nothing replaces.
         """
         final = replaceable_file(target)
         part = final.with_name(f".{uuid4().hex}.part")
         try:
-            with part.open("wb") as sink:
-                size = self._receive(workspace, path, Download(sink, progress))
-            keep_mode(final, part)
+            with open_private(part) as sink:
+                size = self._receive(workspace, path, download := Download(sink, progress))
+            part.chmod(mode_of_copy(final, download.mode))
             part.replace(final)
         finally:
             part.unlink(missing_ok=True)
@@ -79,17 +90,36 @@ class Files(FileRoutes):
         return self._receive(workspace, path, Download(ForwardSink(sink)))
 
     def upload(
-        self, workspace: str, path: str, source: str | PathLike[str], *, progress: Progress | None = None
+        self,
+        workspace: str,
+        path: str,
+        source: str | PathLike[str],
+        *,
+        progress: Progress | None = None,
+        mode: int | None = None,
     ) -> FileWritten:
         """Copy a file to the workspace. Readers there see the old one or the whole new one.
 
+        `mode`: its permission bits, by default those of the source. A file that is replaced keeps those of its own that
+        are among them.
         After a lost connection it begins again, and so does `progress`. Of a file that grows during it what it had at
         the beginning is copied; OSError is raised for one that shrinks.
         """
         with Path(source).open("rb") as opened:
-            return self._send(workspace, path, opened, fstat(opened.fileno()).st_size, progress)
+            state = fstat(opened.fileno())
+            wanted = state.st_mode if mode is None else mode
+            return self._send(workspace, path, opened, state.st_size, progress, mode=f"{wanted & 0o777:04o}")
 
-    def _send(self, workspace: str, path: str, source: BinaryIO, size: int, progress: Progress | None) -> FileWritten:
+    def _send(
+        self,
+        workspace: str,
+        path: str,
+        source: BinaryIO,
+        size: int,
+        progress: Progress | None,
+        *,
+        mode: str | None = None,
+    ) -> FileWritten:
         def parts() -> Iterator[bytes]:
             source.seek(0)
             done = 0
@@ -102,7 +132,8 @@ class Files(FileRoutes):
                 raise OSError(EIO, f"It has {done} bytes now, and had {size}")
 
         headers = {"Content-Type": RAW, "Content-Length": str(size)}
-        sending = Sending("POST", _address(workspace), {"path": path}, None, headers, is_idempotent=True)
+        query = {"path": path, "mode": mode}
+        sending = Sending("POST", _address(workspace), query, None, headers, is_idempotent=True)
         with self._transport.opened(sending, parts) as response:
             written: FileWritten = body_of(response.status_code, response.read())  # type: ignore[assignment]
             return written
