@@ -25,6 +25,12 @@ class BackendError(Exception):
         self.message = message
 
 
+class HostNameHeld(BackendError):
+    """Another machine reports under this host's name."""
+
+    code = "host_name_held"
+
+
 class BackendUnavailable(BackendError):
     """The hypervisor cannot be reached, or a tool or file operation of the host failed."""
 

@@ -29,6 +29,8 @@ class Host(models.Model):
     disk_mb = models.PositiveBigIntegerField(default=0)
     disk_free_mb = models.PositiveBigIntegerField(default=0)
     snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
+    # Of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
+    claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
     load = models.FloatField(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")

@@ -3,40 +3,73 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
-from vmbackend.models import Host
+from vmbackend.errors import HostNameHeld
+from vmbackend.models import ALIVE_FOR, Host
 
 
-def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
-    """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host."""
-    Host.objects.update_or_create(
-        name=name,
-        defaults={
-            "subnet": subnet,
-            "arch": capacity.arch,
-            "accelerated": capacity.accelerated,
-            "cpus": capacity.cpus,
-            "memory_mb": capacity.memory_mb,
-            "memory_free_mb": capacity.memory_free_mb,
-            "disk_mb": capacity.disk_mb,
-            "disk_free_mb": capacity.disk_free_mb,
-            "snapshots": capacity.snapshots,
-            "load": round(os.getloadavg()[0], 2),
-            "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
-            "last_seen_at": timezone.now(),
-            "problem": "",
-        },
-    )
+def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) -> None:
+    """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host.
+
+    Raises HostNameHeld where another machine has reported under the name within ALIVE_FOR; nothing is stored then.
+    """
+    seen = {
+        "claim": claim,
+        "subnet": subnet,
+        "arch": capacity.arch,
+        "accelerated": capacity.accelerated,
+        "cpus": capacity.cpus,
+        "memory_mb": capacity.memory_mb,
+        "memory_free_mb": capacity.memory_free_mb,
+        "disk_mb": capacity.disk_mb,
+        "disk_free_mb": capacity.disk_free_mb,
+        "snapshots": capacity.snapshots,
+        "load": round(os.getloadavg()[0], 2),
+        "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
+        "last_seen_at": timezone.now(),
+        "problem": "",
+    }
+    if not _store(name, claim, seen) and not Host.objects.get_or_create(name=name, defaults=seen)[1]:
+        require_host_name(name=name, claim=claim)
 
 
-def record_host_problem(*, name: str, problem: str) -> None:
+def record_host_problem(*, name: str, claim: str, problem: str) -> None:
     """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason."""
-    Host.objects.filter(name=name).update(last_seen_at=timezone.now(), problem=problem)
+    _store(name, claim, {"claim": claim, "last_seen_at": timezone.now(), "problem": problem})
+
+
+def _store(name: str, claim: str, columns: dict[str, Any]) -> bool:
+    """In one statement, so that of two machines one has the name. False where another one has it, or it has no row."""
+    return bool(Host.objects.exclude(_held_by_another(claim)).filter(name=name).update(**columns))
+
+
+def _held_by_another(claim: str) -> Q:
+    return ~Q(claim__in=["", claim]) & Q(last_seen_at__gt=timezone.now() - ALIVE_FOR)
+
+
+def require_host_name(*, name: str, claim: str) -> None:
+    """Raises HostNameHeld while another machine reports under the name."""
+    seen_at = host_held_since(name=name, claim=claim)
+    if seen_at is not None:
+        raise HostNameHeld(
+            f"Another machine runs the platform as the host {name!r}, and reported "
+            f"{max(0, (timezone.now() - seen_at).seconds)} s ago. Give this one a name of its own by "
+            f"PLATFORM_HOST_NAME; if it is to replace the other one, stop that one first."
+        )
+
+
+def host_held_since(*, name: str, claim: str) -> datetime | None:
+    """When another machine last reported under the name; None: the name is free, or this machine's."""
+    held = Host.objects.filter(_held_by_another(claim), name=name)
+    return held.values_list("last_seen_at", flat=True).first()
 
 
 def record_host_boot(*, name: str, boot_id: str) -> bool:

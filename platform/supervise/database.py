@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,8 +31,11 @@ ADMIN_USER = "admin"
 INVALID_SETTINGS = 3
 # The exit code where another host has migrated for too long; likewise.
 LOCK_NOT_HAD = 4
+# The exit code where another machine has this host's name; likewise.
+HOST_NAME_HELD = 5
 # How lines of stdout begin that are progress for the operator.
 REPORT = "report: "
+POLL_SECONDS = 1.0
 
 
 def main() -> None:
@@ -47,6 +51,7 @@ def main() -> None:
     with collector_paused():  # the checks load all routes
         call_command("check", stdout=io.StringIO())
     call_command("migrate", interactive=False, verbosity=0)
+    _require_host_name()
     _collect_static()
     _write_credentials(instance)
 
@@ -78,6 +83,29 @@ def _wait_for_other_hosts(parent: int) -> None:
     except LockNotHad as error:
         print(error, file=sys.stderr)  # noqa: T201
         raise SystemExit(LOCK_NOT_HAD) from error
+
+
+def _require_host_name() -> None:
+    """End the process where another machine reports under this host's name. One that has ended, as this machine before
+    a boot that took less, is waited for: its time runs out.
+    """
+    from django.conf import settings
+
+    from vmbackend.errors import HostNameHeld
+    from vmbackend.host_claim import host_claim
+    from vmbackend.services import host_held_since, require_host_name
+
+    host = {"name": settings.ENV.host_name, "claim": host_claim(settings.STATE)}
+    first = host_held_since(**host)
+    while (seen_at := host_held_since(**host)) is not None:
+        if seen_at != first:
+            try:
+                require_host_name(**host)
+            except HostNameHeld as error:
+                print(error.message, file=sys.stderr)  # noqa: T201
+                raise SystemExit(HOST_NAME_HELD) from error
+        _report("the host's name was another machine's a moment ago: waiting whether it still is")
+        time.sleep(POLL_SECONDS)
 
 
 def _report(text: str) -> None:

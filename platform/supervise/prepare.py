@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from config.env import Env
 from supervise.configuration import process_environment
 from supervise.control import exclusive_control
-from supervise.database import INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
+from supervise.database import HOST_NAME_HELD, INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
 from vmbackend.errors import BackendError
@@ -73,7 +73,7 @@ def _prepare_database(instance: Instance, settings: Env) -> None:
     command = [sys.executable, "-m", "supervise.database", str(os.getpid())]
     with progress_of("Database") as progress:
         code, output = _run_reporting(command, environment, lambda text: progress(0, text))
-        if code in (INVALID_SETTINGS, LOCK_NOT_HAD):
+        if code in (INVALID_SETTINGS, LOCK_NOT_HAD, HOST_NAME_HELD):
             raise InstanceError(output.rstrip())
         if code != 0:
             raise InstanceError(f"The database could not be prepared:\n{output}")

@@ -23,7 +23,7 @@ PARTS = frozenset(
     {
         *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
         *("lost+found", RESTORING),
-        *("settings.env", "secrets.env", "credentials.env", CHOICES),
+        *("settings.env", "secrets.env", "credentials.env", "host.id", CHOICES),
         *("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm", "db.sqlite3-journal"),
     }
 )

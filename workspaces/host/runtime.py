@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue as queues
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,8 @@ from django.utils import timezone
 
 from vmbackend import services as hosts
 from vmbackend.driver import Driver, Event
-from vmbackend.errors import BackendError
+from vmbackend.errors import BackendError, HostNameHeld
+from vmbackend.host_claim import host_claim
 from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.guest_renewals import GuestRenewals
@@ -37,6 +40,7 @@ class HostRuntime:
 
     def __init__(self, *, name: str, subnet: str, driver: Driver, images: ImageStore) -> None:
         self.name = name
+        self.claim = host_claim(settings.STATE)
         self.subnet = subnet
         self.driver = driver
         self.images = images
@@ -73,7 +77,8 @@ class HostRuntime:
             self._claims.discard(claim)
 
     def start(self, on_event: Callable[[Event, Driver], None]) -> None:
-        """Open the driver, register the host, start the threads. Raises BackendUnavailable."""
+        """Open the driver, register the host, start the threads. Raises BackendUnavailable, HostNameHeld."""
+        hosts.require_host_name(name=self.name, claim=self.claim)
         self.driver.open(self._events.put)
         self.send_heartbeat()
         self._spawn("events", lambda: self._handle_events(on_event))
@@ -110,19 +115,28 @@ class HostRuntime:
             try:
                 close_old_connections()
                 self.send_heartbeat()
+            except HostNameHeld as exc:  # as after this machine stood still: the other one has its operations by now
+                logger.critical("vmhost ends: %s", exc.message)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
             except Exception as exc:  # the thread must survive whatever may be gone at the next heartbeat
                 logger.warning("heartbeat: %s", exc)
         connections.close_all()
 
     def send_heartbeat(self) -> None:
-        """Heartbeat of the claims and of the host; notifies again of operations that were not picked up."""
+        """Heartbeat of the claims and of the host; notifies again of operations that were not picked up.
+
+        Raises HostNameHeld.
+        """
         if claims := self.claims:
             queue.record_heartbeat(claims)
         try:
             self.driver.state(PROBE_ID)  # raises where the hypervisor is lost; the capacity would not
-            hosts.record_host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
+            capacity = self.driver.capacity()
         except BackendError as exc:
-            hosts.record_host_problem(name=self.name, problem=exc.message)
+            hosts.record_host_problem(name=self.name, claim=self.claim, problem=exc.message)
+        else:
+            hosts.record_host_seen(name=self.name, claim=self.claim, subnet=self.subnet, capacity=capacity)
         for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)
 

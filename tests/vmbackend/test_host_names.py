@@ -1,0 +1,138 @@
+"""A host name is one machine's at a time: two machines of one name would carry out each other's operations."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from supervise import database
+from tests.fakehost import FakeHost
+from tests.threads import run_at_once
+from tests.workspaces.rows import make_host
+from vmbackend import services
+from vmbackend.driver import Capacity
+from vmbackend.errors import HostNameHeld
+from vmbackend.fake.store import FakeStore
+from vmbackend.host_claim import BOOT_ID, host_claim
+from vmbackend.models import ALIVE_FOR, Host
+from workspaces.host import runtime
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def capacity(tmp_path: Path) -> Capacity:
+    return FakeStore(tmp_path / "driver").capacity()
+
+
+def report(claim: str, capacity: Capacity, subnet: str = "10.200.0.0/20") -> None:
+    services.record_host_seen(name="one", claim=claim, subnet=subnet, capacity=capacity)
+
+
+def test_a_machine_has_a_claim_of_its_own_for_each_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    claim = host_claim(first)
+    assert host_claim(first) == claim
+    assert host_claim(second) != claim
+    (second / "host.id").write_text((first / "host.id").read_text())
+    assert host_claim(second) == claim
+    boot = tmp_path / "boot_id"
+    boot.write_text("another\n")
+    monkeypatch.setattr("vmbackend.host_claim.BOOT_ID", boot)
+    assert (host_claim(first) != claim, host_claim(first).split(" ")[0]) == (True, claim.split(" ")[0])
+    assert BOOT_ID.exists()
+    # A power failure may leave an empty file.
+    (first / "host.id").write_text("")
+    assert len(host_claim(first).split(" ")[0]) == 16
+
+
+def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capacity: Capacity) -> None:
+    report("a", capacity)
+    report("a", capacity)
+    with pytest.raises(HostNameHeld, match="PLATFORM_HOST_NAME"):
+        report("b", capacity, subnet="10.99.0.0/20")
+    services.record_host_problem(name="one", claim="b", problem="of the other")
+    row = Host.objects.get()
+    assert (row.claim, row.subnet, row.problem) == ("a", "10.200.0.0/20", "")
+    Host.objects.update(last_seen_at=timezone.now() - ALIVE_FOR - timedelta(seconds=1))
+    report("b", capacity)
+    with pytest.raises(HostNameHeld):
+        report("a", capacity)
+    assert Host.objects.get().claim == "b"
+
+
+def test_a_row_of_an_earlier_version_is_taken_over(capacity: Capacity) -> None:
+    Host.objects.create(name="one", subnet="10.200.0.0/20", last_seen_at=timezone.now())
+    report("a", capacity)
+    assert Host.objects.get().claim == "a"
+
+
+def test_of_machines_that_claim_a_name_at_once_one_gets_it(capacity: Capacity) -> None:
+    outcomes = run_at_once(6, lambda number: report(f"machine {number}", capacity))
+    assert outcomes.count("done") == 1
+    assert sum("HostNameHeld" in outcome for outcome in outcomes) == 5
+
+
+def test_a_killed_vmhost_starts_again_at_once_and_that_of_another_machine_does_not(
+    vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = SimpleQueue[tuple[int, int]]()
+    monkeypatch.setattr(runtime, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(os, "kill", lambda *args: ended.put(args))
+    vmhost.restart()
+    Host.objects.update(claim="of another machine", last_seen_at=timezone.now())
+    # As after it stood still for a while, and the other one took its name.
+    assert ended.get(timeout=60) == (os.getpid(), signal.SIGTERM)
+    assert Host.objects.get().claim == "of another machine"
+    with pytest.raises(HostNameHeld, match="Another machine"):
+        vmhost.restart()
+    Host.objects.update(claim=vmhost.runtime.claim)
+    vmhost.restart()
+
+
+@pytest.fixture
+def other() -> None:
+    """Another machine of this host's name, which has just reported."""
+    make_host(settings.ENV.host_name)
+    Host.objects.update(claim="of another machine")
+
+
+def test_a_start_is_refused_while_another_machine_reports(
+    other: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            Host.objects.update(last_seen_at=timezone.now())
+
+    monkeypatch.setattr(database.time, "sleep", sleep)
+    with pytest.raises(SystemExit) as ended:
+        database._require_host_name()
+    assert (ended.value.code, len(sleeps)) == (database.HOST_NAME_HELD, 3)
+    assert f"as the host {settings.ENV.host_name!r}" in capsys.readouterr().err
+
+
+def test_a_start_waits_for_a_machine_that_reports_no_more(other: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As this machine before a boot that took less than its time."""
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> Any:
+        sleeps.append(seconds)
+        if len(sleeps) == 5:
+            monkeypatch.setattr(services, "ALIVE_FOR", timedelta(0))
+
+    monkeypatch.setattr(database.time, "sleep", sleep)
+    database._require_host_name()
+    assert len(sleeps) == 5
