@@ -111,6 +111,21 @@ def test_statistics_are_followed_by_coroutines_alike() -> None:
         assert script.seen[1][2]["last-event-id"] == "e-1"
 
 
+def test_workloads_are_followed_over_a_lost_connection() -> None:
+    def output(number: int) -> bytes:
+        return frame(number, {"data": f"line {number}", "stream": "stdout", "timestamp": None})
+
+    with scripted_server(broken_stream(output(1)), stream_of(output(2), frame(3, {"cleared": True}))) as script:
+        with client_at(script.url) as client:
+            found = [line["data"] for line in client.workloads.follow_logs("one", "web", tail_lines=7)]
+        assert found == ["line 1", "line 2"]
+        assert script.seen[0][1] == "/workspace/one/workloads/web/logs/stream?tail_lines=7"
+        assert script.seen[1][2]["last-event-id"] == "e-1"
+    stats = {"id": "web", "pid": 7, "uptime": 1, "cpu_percent": 2.5, "memory_bytes": 4096}
+    with scripted_server(stream_of(frame(1, stats))) as script, client_at(script.url) as client:
+        assert list(client.workloads.follow_stats("one")) == [stats]
+
+
 def test_the_caller_may_end_a_stream() -> None:
     with scripted_server(stream_of(line(1), line(2))) as script, client_at(script.url) as client:
         follow = client.logs.follow("one")

@@ -64,7 +64,7 @@ def test_a_token_of_staff_is_refused_by_every_other_route(api: Caller, row: Work
         assert answer.status_code == 401, path
 
 
-@pytest.mark.parametrize("path", ["stats/stream", "logs/stream/boot", "logs/stream/cmd"])
+@pytest.mark.parametrize("path", ["stats/stream", "logs/stream/boot", "logs/stream/cmd", "workloads/stats/stream"])
 def test_another_workspace_is_as_none(api: Caller, stranger: Caller, row: Workspace, token: str, path: str) -> None:
     Workspace.objects.filter(pk=row.pk).update(status="stopped", ready=False)
     own = api.client.get(f"/workspace/{row.pk}/logs/stream/cmd", headers={"Authorization": f"Bearer {token}"})

@@ -15,6 +15,7 @@ from tests.common.sse.reading import Client
 
 BOX = "/workspace/the-box"
 BOOT, CMD, STATS = f"{BOX}/logs/stream/boot", f"{BOX}/logs/stream/cmd", f"{BOX}/stats/stream"
+WORKLOADS, WEB = f"{BOX}/workloads/stats/stream", f"{BOX}/workloads/web/logs/stream"
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -19,7 +19,7 @@ from common.sse import runtime
 from tests.callers import Caller
 from tests.common.sse.reading import Client
 from tests.fakehost import FakeHost
-from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened, run
+from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, WEB, WORKLOADS, call, opened, run
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import bring
 from workspaces import grants
@@ -60,10 +60,15 @@ def test_open_streams_end_with_their_credential(
             Credential.objects.filter(pk=credential.pk).update(scope=Scope.BILLING)
 
     async def work() -> None:
-        async with opened(other, STATS) as stats, opened(other, BOOT) as boot, opened(api, STATS) as own:
+        async with (
+            opened(other, STATS) as stats,
+            opened(other, BOOT) as boot,
+            opened(other, WORKLOADS) as workloads,
+            opened(api, STATS) as own,
+        ):
             await stats.take(1)
             await call(revoke)
-            for client in (stats, boot):
+            for client in (stats, boot, workloads):
                 assert await ended(client) == ": the credential is not valid any more"
             if how != "account":
                 assert (await own.next()).kind == "message"
@@ -112,10 +117,16 @@ class Bearer(Caller):
 
 def test_streams_end_with_their_workspace(api: Caller, made: str) -> None:
     async def work() -> None:
-        async with opened(api, STATS) as stats, opened(api, BOOT) as boot, opened(api, CMD) as cmd:
+        async with (
+            opened(api, STATS) as stats,
+            opened(api, BOOT) as boot,
+            opened(api, CMD) as cmd,
+            opened(api, WORKLOADS) as workloads,
+            opened(api, WEB) as web,
+        ):
             await stats.take(1)
             assert (await call(api.delete, BOX)).status_code == 200
-            for client in (stats, boot, cmd):
+            for client in (stats, boot, cmd, workloads, web):
                 assert await ended(client) == ": the workspace does not exist any more"
 
     run(work)
@@ -124,7 +135,7 @@ def test_streams_end_with_their_workspace(api: Caller, made: str) -> None:
 def test_what_is_wrong_before_a_stream_begins_is_an_ordinary_error(
     api: Caller, vmhost: FakeHost, stranger: Caller, made: str
 ) -> None:
-    for path in (STATS, BOOT, CMD):
+    for path in (STATS, BOOT, CMD, WORKLOADS, WEB):
         assert stranger.get(path).json()["code"] == "not_found"
         answer = HttpClient().get(path)
         assert (answer.status_code, answer.json()["error"]) == (401, "Unauthorized")
@@ -133,8 +144,9 @@ def test_what_is_wrong_before_a_stream_begins_is_an_ordinary_error(
         answer = api.get(f"{BOOT}?{query}")
         assert (answer.status_code, list(answer.json()["details"])) == (400, ["tail_lines"])
     bring(api, vmhost, made, Status.STOPPED)
-    answer = api.get(CMD)
-    assert (answer.status_code, answer.json()["code"]) == (409, "vm_not_running")
+    for path in (CMD, WEB):
+        answer = api.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (409, "vm_not_running")
 
 
 @pytest.mark.parametrize("limit", ["streams_max", "streams_per_account"])
