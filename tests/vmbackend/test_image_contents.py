@@ -137,13 +137,36 @@ def test_an_access_list_is_named(store: ImageStore, tmp_path: Path) -> None:
     os.setxattr(listed / "shared", "system.posix_acl_access", allowed)
 
     layered_image(tmp_path / "oci", [lambda tar: add_file(tar, "base")], "localhost/made:latest")
-    layer = tmp_path / "acl.tar"
-    options = ["--create", "--format=posix", "--xattrs", "--xattrs-include=*", "--file", layer, "--directory", listed]
-    subprocess.run(["tar", *options, "shared"], check=True)
-    argv = ["umoci", "raw", "add-layer", "--image", f"{tmp_path / 'oci'}:localhost/made:latest", layer]
-    subprocess.run(argv, check=True, capture_output=True)
+    add_folder(tmp_path, listed, "--format=posix", "--xattrs", "--xattrs-include=*")
     image = pull(store, "localhost/made")
     assert image.changes == ("left out: the extended attribute system.posix_acl_access of 1 files: /shared",)
+
+
+def add_folder(tmp_path: Path, folder: Path, *options: str) -> None:
+    """Add a folder to the image as a layer, with options of tar."""
+    layer = tmp_path / "folder.tar"
+    subprocess.run(["tar", "--create", *options, "--file", layer, "--directory", folder, "."], check=True)
+    argv = ["umoci", "raw", "add-layer", "--image", f"{tmp_path / 'oci'}:localhost/made:latest", layer]
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def test_sparse_files_and_long_names_are_kept(store: ImageStore, tmp_path: Path) -> None:
+    """And what follows them in the archive is found. The older form of sparse files is refused, as by Docker."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    name = "n" * 200
+    with (folder / name).open("wb") as file:
+        file.truncate(1 << 20)
+        file.seek(700_000)
+        file.write(b"in the middle")
+    os.mknod(folder / "zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    layered_image(tmp_path / "oci", [lambda tar: add_file(tar, "base")], "localhost/made:latest")
+    add_folder(tmp_path, folder, "--format=posix", "--sparse", "--sort=name")
+    image = pull(store, "localhost/made")
+    out = unpack(image, tmp_path / "out")
+    assert (out / name).read_bytes() == (folder / name).read_bytes()
+    assert is_device(out / "zero")
+    assert image.changes == ()
 
 
 def test_named_pipes_and_special_modes_are_kept(store: ImageStore, tmp_path: Path) -> None:
