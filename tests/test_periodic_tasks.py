@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from celery import schedules
 
+from common.redis import redis_client, redis_key
 from config.beat import FixedScheduler
 from config.celery import app
 
@@ -22,6 +24,15 @@ class RecordingScheduler(FixedScheduler):
         self.sent.append(entry.name)
 
 
+@pytest.fixture
+def scheduler() -> Iterator[RecordingScheduler]:
+    """The only beat."""
+    redis_client().delete(redis_key("beat"))
+    made = RecordingScheduler(app)
+    yield made
+    made.close()
+
+
 def run_due(scheduler: RecordingScheduler) -> list[str]:
     """The names of all tasks that are due now."""
     scheduler.sent = []
@@ -31,8 +42,9 @@ def run_due(scheduler: RecordingScheduler) -> list[str]:
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_tasks_are_sent_in_their_intervals_when_the_clock_is_set(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = RecordingScheduler(app)
+def test_tasks_are_sent_in_their_intervals_when_the_clock_is_set(
+    scheduler: RecordingScheduler, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert set(run_due(scheduler)) == set(app.conf.beat_schedule), "after a start all are due"
     monkeypatch.setattr(app, "now", lambda: datetime.now(UTC) + timedelta(hours=hours))
     assert run_due(scheduler) == []
@@ -40,8 +52,7 @@ def test_tasks_are_sent_in_their_intervals_when_the_clock_is_set(hours: int, mon
     assert run_due(scheduler) == ["sweep-due"]
 
 
-def test_a_tick_does_not_look_at_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = RecordingScheduler(app)
+def test_a_tick_does_not_look_at_all_entries(scheduler: RecordingScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     run_due(scheduler)
     compared: list[object] = []
     monkeypatch.setattr(schedules.schedule, "__eq__", lambda *both: compared.append(both) or both[0] is both[1])
@@ -50,8 +61,7 @@ def test_a_tick_does_not_look_at_all_entries(monkeypatch: pytest.MonkeyPatch) ->
     assert compared == []
 
 
-def test_beat_sleeps_until_a_task_is_due_and_not_almost(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = RecordingScheduler(app)
+def test_beat_sleeps_until_a_task_is_due_and_not_almost(scheduler: RecordingScheduler) -> None:
     run_due(scheduler)
     ticks, ends = 0, time.monotonic() + 3.2
     while time.monotonic() < ends:

@@ -22,7 +22,7 @@ def error_form_register(prefix: str, form: ErrorForm, *, bodies_by_view: bool = 
 
 
 def is_left_to_view(request: HttpRequest, error: DomainError) -> bool:
-    """Whether the view answers for a body that was refused; it is told why then."""
+    """Whether the view answers for a body that was refused; it finds why in `refused_body` then."""
     if error_form_of(request.path) not in _by_view:
         return False
     request.refused_body = error  # type: ignore[attr-defined]

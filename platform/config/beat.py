@@ -22,14 +22,14 @@ WAITS = "another beat sends the periodic tasks; this one waits until it has ende
 
 class BeatLease:
     """The right to send the periodic tasks: of all beats of an instance one has it. One that was killed loses it within
-    LEASE_SECONDS; where Redis is away nobody has it, and nothing could be sent.
+    LEASE_SECONDS; where Redis is away none has it, and nothing could be sent.
     """
 
     def __init__(self) -> None:
         self._lock: Lock = redis_client().lock(redis_key("beat"), timeout=LEASE_SECONDS, thread_local=False)
         self._is_held = False
         self._renewed_at = 0.0
-        self._is_told = False
+        self._is_reported = False
 
     def hold(self) -> bool:
         """Take or renew it, where that was not done a moment ago. Raises nothing."""
@@ -41,9 +41,9 @@ class BeatLease:
             self._renewed_at = now
         except (RedisError, OSError) as exc:
             self._is_held = False
-            self._tell(f"the periodic tasks wait for Redis: {exc}")
+            self._report_problem(f"the periodic tasks wait for Redis: {exc}")
         else:
-            self._tell("" if self._is_held else WAITS)
+            self._report_problem("" if self._is_held else WAITS)
         return self._is_held
 
     def give_up(self) -> None:
@@ -61,11 +61,11 @@ class BeatLease:
         except LockError:
             return False
 
-    def _tell(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         """Once, and again after it was over."""
-        if problem and not self._is_told:
+        if problem and not self._is_reported:
             logger.warning("%s", problem)
-        self._is_told = bool(problem)
+        self._is_reported = bool(problem)
 
 
 class FixedScheduler(Scheduler):

@@ -17,7 +17,7 @@ from config.beat import WAITS, BeatLease, FixedScheduler
 
 
 @pytest.fixture(autouse=True)
-def nobody() -> None:
+def no_lease() -> None:
     """No beat of another test has the lease."""
     redis_client().delete(redis_key("beat"))
 
@@ -84,7 +84,7 @@ def test_a_flushed_redis_gives_the_lease_to_one(schedulers: Callable[[], Any]) -
     assert [lease.hold() for lease in reversed(leases)] == [True, False]
 
 
-def test_without_redis_nobody_sends_and_it_is_said_once(
+def test_without_redis_none_sends_and_it_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lease = BeatLease()

@@ -75,7 +75,7 @@ class WorkloadUsage:
 
 
 def _percent(cpu_ms: int, milliseconds: int) -> float:
-    """Never negative: the times of processes that nobody waited for are lost with them."""
+    """Never negative: the times of processes that no parent waited for are lost with them."""
     return round(max(cpu_ms, 0) * 100 / milliseconds, 1) if milliseconds > 0 else 0.0
 
 

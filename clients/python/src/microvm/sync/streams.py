@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import httpx
 
@@ -18,7 +18,7 @@ from microvm.sync.transport import Transport
 from microvm.sync.waiting import sleep
 from microvm.types.logs import LogEntry
 from microvm.types.metrics import Stats
-from microvm.types.workloads import WorkloadStats
+from microvm.workload_events import NamedWorkloadStats, WorkloadOutput
 
 # The service sends a comment every 15 seconds: a connection without one for that long is lost.
 SILENCE = 45.0
@@ -61,20 +61,6 @@ class Logs(LogRoutes):
                 on_gap()
             elif "cleared" in event.data and on_clear is not None:
                 on_clear()
-
-
-class WorkloadOutput(TypedDict):
-    """A line of a workload."""
-
-    data: str
-    stream: str
-    timestamp: str | None
-
-
-class NamedWorkloadStats(WorkloadStats):
-    """What a workload takes; `id` is its name."""
-
-    id: str
 
 
 class Workloads(WorkloadRoutes):
