@@ -24,7 +24,7 @@ CATALOGUE = {
     "namespace.quota.threshold": "What a namespace has used of a service passed a threshold of its quota.",
     "namespace.suspended": "A namespace was suspended, by hand or by a quota (`data.reason`).",
     "namespace.restored": "A namespace is no longer suspended by hand, or by a quota (`data.reason`).",
-    "credits.depleted": "The quota of a namespace and its overdraft are used up.",
+    "credits.depleted": "The quota of a namespace and its overdraft are used up, or have no room for a request.",
     "credits.usage": "What a workspace has used in a billing cycle.",
     "vm.stopped": "A workspace was stopped.",
     "vm.exited": "The machine of a workspace ended by itself.",
