@@ -49,6 +49,7 @@ http {
 }
 """
 APACHE = "ServerName trial\\nErrorLog /dev/stderr\\n"
+HTTPD = "#!/bin/sh\nset -e\n. /etc/apache2/envvars\nmkdir -p /var/run/apache2\nexec apache2 -DFOREGROUND\n"
 VARNISH = 'vcl 4.1;\nbackend none none;\nsub vcl_recv { return (synth(200, "from varnish")); }\n'
 REDIS_ENTRY = AS_USER.format(data="/data", user="redis", first="")
 
@@ -124,13 +125,13 @@ SERVERS = (
         "httpd",
         web(80),
         configuration(
-            ["apachectl", "-D", "FOREGROUND"],
-            env=("APACHE_RUN_DIR=/var/run/apache2",),
+            ["httpd-foreground"],
             WorkingDir="/usr/local/apache2",
             ExposedPorts={"80/tcp": {}},
             StopSignal="SIGWINCH",
         ),
         packages=("apache2",),
+        files={"/usr/local/bin/httpd-foreground": HTTPD},
         commands=f"printf '{APACHE}' >/etc/apache2/conf-enabled/trial.conf",
         ended="caught SIGWINCH, shutting down gracefully",
     ),
