@@ -1,5 +1,5 @@
-/* The two SSH servers, the control plane's and the users'. The stage itself starts and restarts them: `ready` depends on
- * the first one only, and runit takes longer to come up than both.
+/* The two SSH servers, the control plane's and the users', and the relay. The stage itself starts and restarts them: `ready`
+ * depends on the first one only, and runit takes longer to come up than both. The relay follows `ready`.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -20,7 +20,7 @@
 struct server {
 	pid_t pid; /* 0: none */
 	long long restart_at;
-	const char *pid_file;
+	const char *pid_file; /* NULL: none */
 	void (*run)(void);
 };
 
@@ -42,6 +42,7 @@ static void run_ssh(void)
 
 static struct server control = {.pid_file = CONTROL_PID, .run = run_control};
 static struct server ssh = {.pid_file = SSH_PID, .run = run_ssh};
+static struct server relay = {.run = run_relay};
 
 static void run_server(const struct server *server)
 {
@@ -49,9 +50,10 @@ static void run_server(const struct server *server)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	unlink(server->pid_file);
+	if (server->pid_file)
+		unlink(server->pid_file);
 	server->run();
-	die(EXIT_CANNOT_RUN, "cannot start dropbear: %s", strerror(errno));
+	die(EXIT_CANNOT_RUN, "cannot start a server: %s", strerror(errno));
 }
 
 static void ended(struct server *server)
@@ -80,7 +82,8 @@ static int maintain(struct server *server, bool wanted)
 
 int servers_maintain(void)
 {
-	return shorter_wait(maintain(&control, true), maintain(&ssh, !access(SSH_KEYS, F_OK)));
+	int wait = shorter_wait(maintain(&control, true), maintain(&ssh, !access(SSH_KEYS, F_OK)));
+	return shorter_wait(wait, maintain(&relay, !access(READY_FILE, F_OK)));
 }
 
 void server_ended(pid_t child)
@@ -89,6 +92,8 @@ void server_ended(pid_t child)
 		ended(&control);
 	else if (child == ssh.pid)
 		ended(&ssh);
+	else if (child == relay.pid)
+		ended(&relay);
 }
 
 bool servers_ready(void)
