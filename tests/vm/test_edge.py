@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,21 @@ def test_bodies_and_websockets_go_through(site: Site) -> None:
     assert site.visit("POST", "/echo", content=body).content == body
     with site.socket() as opened:
         assert [opened.echo(word) for word in ("one", "two")] == ["one", "two"]
+
+
+def test_a_published_port_reaches_a_program_on_loopback_and_no_other_port_does(api: Api, site: Site) -> None:
+    """Published while the program runs, before it starts, and not any more."""
+    api.execute(site.id, "mkdir /www; echo inside > /www/index.html; httpd -p 127.0.0.1:3000 -h /www")
+    public = f"/workspace/{site.id}/public-access"
+    other = replace(site, domain=api.call("POST", public, 201, json={"port": 3000})["public_port"]["domain"])
+    until(lambda: other.visit("GET", "/").text == "inside\n", 30, "the program on loopback answers")
+    later = replace(site, domain=api.call("POST", public, 201, json={"port": 3001})["public_port"]["domain"])
+    assert later.visit("GET", "/").status_code == 502, "the other port's program is not reached by this one"
+    api.execute(site.id, "httpd -p [::1]:3001 -h /www")
+    until(lambda: later.visit("GET", "/").text == "inside\n", 30, "the program on the loopback of IPv6 answers")
+    api.call("DELETE", f"{public}/3000")
+    until(lambda: other.visit("GET", "/").status_code == 404, 30, "what is not published any more is not reached")
+    assert later.visit("GET", "/").text == "inside\n"
 
 
 def test_staff_open_a_terminal_of_a_machine_that_runs(instance: TestInstance, api: Api, site: Site) -> None:

@@ -34,8 +34,14 @@ class ExecRequest(serializers.Serializer):
 
     cmd = CommandField()
     env = serializers.JSONField(required=False)
-    working_dir = StrictChar(required=False, max_length=4096)
-    user = StrictChar(required=False, max_length=64)
+    working_dir = StrictChar(
+        required=False, max_length=4096, help_text="Default: the image's working directory, else the user's home."
+    )
+    user = StrictChar(
+        required=False,
+        max_length=64,
+        help_text="A name or number, with `:group` or without. Default: the image's user, else root.",
+    )
     timeout_seconds = StrictFloat(
         min_value=1,
         max_value=STREAM_SECONDS,

@@ -14,7 +14,7 @@ from workspaces.commands.serializers import LOSSY, OUTPUT_ENCODING, EncodingFiel
 
 class SandboxCommandRequest(serializers.Serializer):
     command = ArgumentField(max_bytes=MAX_COMMAND, allow_empty=False, help_text="Run by `sh -c`.")
-    cwd = PathField(required=False, help_text="Default: the user's home directory, or `/`.")
+    cwd = PathField(required=False, help_text="Default: the image's working directory, else the user's home, or `/`.")
     env = EnvironmentField(default=dict)
     timeout = StrictInteger(min_value=1, max_value=MAX_MS, default=DEFAULT_MS, help_text="Milliseconds.")
     encoding = EncodingField(help_text=OUTPUT_ENCODING)

@@ -157,7 +157,7 @@ class WorkspaceTools:
         stdin: Annotated[
             str | None, Field(description="What it reads from standard input.", max_length=1_000_000)
         ] = None,
-        user: Annotated[str | None, Field(description="As whom it runs; else as root.")] = None,
+        user: Annotated[str | None, Field(description="As whom it runs; else as the image says.")] = None,
         timeout_seconds: Annotated[float, Field(ge=1, le=600, allow_inf_nan=False)] = 60,
     ) -> CommandResult:
         """Run a shell command in a running workspace to its end, and return its output and exit code.
