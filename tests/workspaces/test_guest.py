@@ -17,6 +17,7 @@ from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
 from vmbackend.errors import GuestBusy, GuestUnreachable
 from vmbackend.fake.guest import FakeGuestSession
+from vmbackend.guest.session import IMAGE_USER
 from vmbackend.models import Host
 from workspaces import guests
 from workspaces.models import Workspace
@@ -43,6 +44,27 @@ def test_a_command_answers_with_its_output(api: Caller, made: str) -> None:
     assert (body["exit_code"], body["stdout"], body["stderr"]) == (3, "out\n", "err\n")
     assert (body["truncated"], body["timed_out"]) == (False, False)
     assert body["duration_ms"] >= 0
+
+
+@pytest.mark.parametrize(("asked", "user", "working_dir"), [
+    ({}, IMAGE_USER, None),
+    ({"user": "root"}, "root", None),
+    ({"working_dir": "/"}, IMAGE_USER, "/"),
+])  # fmt: skip
+def test_a_command_runs_as_the_image_says_unless_it_is_asked_for_another(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], user: str, working_dir: str | None
+) -> None:
+    """`tests/vmbackend/test_image_rules.py` shows in a machine what that means."""
+    seen: list[tuple[str | None, str | None]] = []
+    begun = FakeGuestSession.execute
+
+    async def execute(*args: Any, **more: Any) -> Any:
+        seen.append((more["user"], more["working_dir"]))
+        return await begun(*args, **more)
+
+    monkeypatch.setattr(FakeGuestSession, "execute", execute)
+    run(api, ["true"], **asked)
+    assert seen == [(user, working_dir)]
 
 
 def test_a_string_is_run_by_a_shell_and_an_array_is_not(api: Caller, made: str) -> None:
