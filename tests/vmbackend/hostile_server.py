@@ -18,8 +18,8 @@ from typing import Any
 
 import asyncssh
 
-INIT, VERSION, OPEN, CLOSE, READ, LSTAT, OPENDIR, READDIR, REALPATH, STAT, READLINK, EXTENDED = (
-    1, 2, 3, 4, 5, 7, 11, 12, 16, 17, 19, 200,
+INIT, VERSION, OPEN, CLOSE, READ, LSTAT, REALPATH, STAT, EXTENDED = (
+    1, 2, 3, 4, 5, 7, 16, 17, 200,
 )  # fmt: skip
 FSTAT = 8
 STATUS, HANDLE, DATA, NAME, ATTRS, EXTENDED_REPLY = 101, 102, 103, 104, 105, 201
@@ -50,7 +50,6 @@ class Files:
 
     def __init__(self, lie: str) -> None:
         self.lie = lie
-        self.listed = 0
 
     def answer(self, kind: int, body: bytes) -> tuple[int, bytes]:
         if self.lie == "a long status" and kind == STAT:
@@ -58,13 +57,11 @@ class Files:
         if self.lie == "a relative path" and kind in (STAT, LSTAT, REALPATH):
             return self.relative_path(kind, body)
         if kind == REALPATH:
-            return NAME, names(1, b"/%d")
+            return NAME, self.real_path()
         if kind in (STAT, LSTAT, FSTAT):
             return ATTRS, self.attributes(body)
-        if kind in (OPEN, OPENDIR):
+        if kind == OPEN:
             return HANDLE, text(b"h")
-        if kind in (READDIR, READLINK):
-            return self.list_directory() if kind == READDIR else (NAME, names(1, b"\xff" * 4000 + b"%d"))
         if kind == READ:
             return self.read(body)
         if kind == EXTENDED and b"statvfs" in body:
@@ -81,28 +78,20 @@ class Files:
     def attributes(self, body: bytes) -> bytes:
         if self.lie == "extended attributes":
             return many_attributes(1000)
-        return attributes(0o40755 if body == text(b"/") or self.lie == "1,000 links" else 0o100644)
+        return attributes({text(b"/"): 0o40755, text(b"/link"): 0o120777}.get(body, 0o100644))
 
-    def list_directory(self) -> tuple[int, bytes]:
-        self.listed += 1
-        if self.lie == "1,001 names":
-            return NAME, names(1001)
+    def real_path(self) -> bytes:
+        if self.lie == "two names":
+            return names(2)
+        if self.lie == "no name":
+            return names(0)
         if self.lie == "an answer of 4 MiB":
-            return NAME, names(90_000)
-        if self.lie == "names with extended attributes":
-            return NAME, struct.pack(">I", 1) + text(b"n") + text(b"") + many_attributes(30_000)
-        if self.lie == "a directory without an end":
-            return NAME, names(1000)
-        if self.lie == "1,000 links":
-            self.listed %= 2
-            return (
-                (NAME, names(1000, b"%03d", 0o120777)) if self.listed else (STATUS, struct.pack(">I", EOF) + bytes(8))
-            )
-        if self.lie == "a name of 100 KiB":
-            return NAME, names(1, b"n" * 102_400 + b"%d")
-        if self.listed == 1:
-            return NAME, names(1000 if self.lie == "1,000 names" else 2)
-        return STATUS, struct.pack(">I", EOF) + text(b"") + text(b"")
+            return names(90_000)
+        if self.lie == "a name with extended attributes":
+            return struct.pack(">I", 1) + text(b"n") + text(b"") + many_attributes(30_000)
+        if self.lie == "a name of 8 KiB":
+            return names(1, b"/" + b"n" * 8192 + b"%d")
+        return names(1, b"/%d")
 
     def read(self, body: bytes) -> tuple[int, bytes]:
         offset, wanted = struct.unpack(">QI", body[-12:])
@@ -132,6 +121,19 @@ class Files:
         return struct.pack(">I", 3) + known + (text(b"") + text(b"")) * extensions
 
 
+async def output_of(process: asyncssh.SSHServerProcess[bytes], lie: str) -> bytes:
+    """What a command prints: a listing, where it is one."""
+    given = await process.stdin.read(int((process.command or "0").rpartition(" ")[2]))
+    if b"\0list\0" not in given:
+        return b"done\n"
+    if lie == "1,000 links":
+        after = given.rpartition(b"\0list\0")[2].split(b"\0")[1]
+        found = [b"%03d" % number for number in range(1000) if b"%03d" % number > after]
+        return b"".join(b"120777 1 1 %b\0%b\0" % (name, b"\xff" * 4000) for name in found)
+    name = {"a name with a slash": b"a/b", "a name of 1 KiB": b"n" * 1024, "no name": b""}.get(lie, b"n0")
+    return b"100644 3 1 %b\0\0" % name
+
+
 async def flood_command(process: asyncssh.SSHServerProcess[bytes], lie: str) -> None:
     """Packets without an end, as fast as the client takes them."""
     connection: Any = process.channel.get_connection()
@@ -159,7 +161,7 @@ async def handle(process: asyncssh.SSHServerProcess[bytes], lie: str) -> None:
             process.stderr.write(b"guest: no \0\x1b[2J\r such \xe2\x80\xa8 program\n")
             process.exit(127)
         else:
-            process.stdout.write(b"done\n")
+            process.stdout.write(await output_of(process, lie))
             process.exit(0)
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.host
 # As `src/main.c` of any release refuses a name that it does not have.
 EARLIER = """#!/bin/sh
 case "$1" in
-    locked | walk | workloads) echo "guest: no such applet: $1" >&2; exit 127 ;;
+    list | locked | walk | workloads) echo "guest: no such applet: $1" >&2; exit 127 ;;
     *) exec {helper} "$@" ;;
 esac
 """
@@ -45,6 +45,8 @@ def test_a_file_is_replaced_without_a_comparison(guest: Guest) -> None:
 
 
 def test_what_the_kit_cannot_do_is_said_to_need_a_restart(guest: Guest) -> None:
+    with pytest.raises(GuestKitOutdated, match="restart"):
+        guest.names()
     with pytest.raises(GuestKitOutdated, match="restart"):
         guest.call(lambda session: session.walk(guest.inside, depth=2, limit=10, ignore=()))
     with pytest.raises(GuestKitOutdated, match="restart"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from vmbackend.errors import GuestDiskFull, GuestPathInvalid, GuestPathNotFound
-from vmbackend.guest import kernel_files, listing, ssh
+from vmbackend.guest import kernel_files, ssh
 
 from .local_dropbear import LocalGuest
 from .test_guest_session import Guest, helper, local, ssh_pool
@@ -47,26 +46,17 @@ def pages(guest: Guest, limit: int, name: str = "") -> list[list[str]]:
     return found
 
 
-@pytest.fixture(params=["one pass", "names first"])
-def listing_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Directories are listed by one of two methods, depending on their size."""
-    if request.param == "names first":
-        monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
-
-
-@pytest.mark.usefixtures("listing_method")
 @pytest.mark.parametrize("limit", [1, 4, 9, 100])
 def test_pages_contain_every_name_once_and_in_order(guest: Guest, limit: int):
     for name in NAMES:
         (guest.outside / os.fsdecode(name)).write_bytes(name)
     found = pages(guest, limit)
     names = [name for page in found for name in page]
-    assert names == sorted(os.fsdecode(name) for name in NAMES)
+    assert names == [os.fsdecode(name) for name in sorted(NAMES)]
     assert all(len(page) == limit for page in found[:-1])
 
 
-@pytest.mark.usefixtures("listing_method")
-def test_both_ways_of_listing_return_the_same_entries(guest: Guest):
+def test_a_listing_has_entries_of_every_kind_as_they_are(guest: Guest):
     (guest.outside / "d").mkdir(mode=0o700)
     (guest.outside / "f").write_bytes(b"xyz")
     (guest.outside / "f").chmod(0o640)
@@ -82,7 +72,6 @@ def test_both_ways_of_listing_return_the_same_entries(guest: Guest):
     assert (entries[0].mode, entries[1].mode, entries[1].size, more) == (0o700, 0o640, 3, False)
 
 
-@pytest.mark.usefixtures("listing_method")
 def test_a_directory_is_listed_through_a_link_and_with_a_slash(guest: Guest):
     (guest.outside / "-d").mkdir()
     for name in "abcdef":
@@ -102,30 +91,23 @@ def test_a_hundred_thousand_entries_come_in_pages_of_a_bounded_size(guest: Guest
     assert (len(entries), more) == (9, False)
 
 
-def test_directories_above_the_limit_of_names_are_refused(guest: Guest, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
-    monkeypatch.setattr(kernel_files, "MAX_NAMES", 20)
-    for name in "abcdefghijkl":
+def test_names_of_the_platform_are_not_listed_nor_found(guest: Guest):
+    own = [".partial-0123456789abcdef", ".files-0123456789abcdef", ".ask-aB3dEf"]
+    for name in (*own, ".partial-mine", "a"):
         (guest.outside / name).touch()
-    with pytest.raises(GuestPathInvalid, match="more names"):
-        guest.names()
+    assert pages(guest, 10) == [[".partial-mine", "a"]]
+    walked, _ = guest.call(lambda session: session.walk(guest.inside, depth=2, limit=10))
+    assert [entry.path for entry in walked] == [".partial-mine", "a"]
+    described = guest.call(lambda session: session.describe_files(guest.inside, [*own, "a"]))
+    assert [entry.path for entry in described] == ["a"]
 
 
-def test_a_directory_removed_during_listing_is_not_found(guest: Guest, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
-    (guest.outside / "d").mkdir()
-    for name in "abcdef":
-        (guest.outside / "d" / name).touch()
-    scan = listing._scan
-
-    async def scan_and_remove(*arguments: Any) -> Any:
-        found = await scan(*arguments)
-        shutil.rmtree(guest.outside / "d")
-        return found
-
-    monkeypatch.setattr(listing, "_scan", scan_and_remove)
+def test_what_is_no_directory_is_not_listed(guest: Guest):
+    (guest.outside / "file").touch()
+    with pytest.raises(GuestPathInvalid):
+        guest.names("file")
     with pytest.raises(GuestPathNotFound):
-        guest.names("d")
+        guest.names("none")
 
 
 def test_virtual_files_are_recognized_and_read_completely(guest: Guest, local: LocalGuest):

@@ -37,6 +37,7 @@ from vmbackend.guest.commands import CANNOT_RUN, NOT_FOUND
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.output import StreamedOutput, StreamOptions
+from vmbackend.guest.own_names import is_own_name
 from vmbackend.guest.records import ssh_key_file
 from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from vmbackend.guest.terminal_contract import Terminal
@@ -148,7 +149,8 @@ class FakeGuestSession(GuestSession):
         place = self._find(path)
         if not place.is_dir():
             raise GuestPathInvalid(f"{path!r} is not a directory.")
-        names = sorted(found.name for found in place.iterdir() if found.name > after)
+        listed = (found.name for found in place.iterdir() if os.fsencode(found.name) > os.fsencode(after))
+        names = sorted((name for name in listed if not is_own_name(name)), key=os.fsencode)
         entries = [trees.entry_of(place / name, f"{path.rstrip('/')}/{name}") for name in names[:limit]]
         return entries, len(names) > limit
 
@@ -214,7 +216,11 @@ class FakeGuestSession(GuestSession):
 
     async def describe_files(self, path: str, names: Sequence[str]) -> list[TreeEntry]:
         root = self._find(path)
-        return [trees.tree_entry(root / name, name) for name in names if os.path.lexists(root / name)]
+        return [
+            trees.tree_entry(root / name, name)
+            for name in names
+            if os.path.lexists(root / name) and not is_own_name(posixpath.basename(name))
+        ]
 
     async def search_tools(self, *, again: bool = False) -> SearchTools:
         self._require_ready()

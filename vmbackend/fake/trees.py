@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from vmbackend.errors import GuestFileChanged, GuestPathExists, GuestPathInvalid, GuestPathNotFound
+from vmbackend.guest.own_names import is_own_name
 from vmbackend.guest.session import ANY_CONTENT, Entry, TreeEntry
 
 MAX_LINKS = 40
@@ -36,7 +37,9 @@ def walk_tree(root: Path, path: str, *, depth: int, limit: int, ignore: Sequence
 def _below(root: Path, before: str, depth: int, ignore: Sequence[str]) -> Iterator[TreeEntry]:
     for place in sorted((root / before).iterdir()):
         name = before + place.name
-        if any(fnmatch(place.name, pattern.rstrip("/")) or fnmatch(name, pattern) for pattern in ignore):
+        if is_own_name(place.name) or any(
+            fnmatch(place.name, pattern.rstrip("/")) or fnmatch(name, pattern) for pattern in ignore
+        ):
             continue
         yield tree_entry(place, name)
         if depth > 1 and place.is_dir() and not place.is_symlink():

@@ -207,8 +207,8 @@ class GuestSession(ABC):
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         """The first `limit` entries by name after the name `after`, and whether there are more.
 
-        Fewer, but at least one, if their paths and targets have more than 4 MiB together. Raises GuestPathNotFound,
-        GuestPathInvalid (not a directory, or names of more than 8 MiB).
+        Names are ordered by their bytes; those that the platform makes are left out. Fewer, but at least one, if their
+        paths and targets have more than 4 MiB together. Raises GuestPathNotFound, GuestPathInvalid (no directory).
         """
 
     @abstractmethod

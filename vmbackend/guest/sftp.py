@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from posixpath import basename, join
 from typing import TypeVar
@@ -24,7 +24,7 @@ from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound, 
 
 from .commands import KitPaths
 from .connection import Channel, Connection
-from .sftp_client import LimitedSFTPHandler, ListedNames, start_sftp
+from .sftp_client import start_sftp
 from .translate import UNREACHABLE, translate_errors
 
 T = TypeVar("T")
@@ -50,7 +50,6 @@ class FileChannel:
         self._waits: list[float] = []
         self._timeout = request_timeout
         self._client: asyncssh.SFTPClient | None = None
-        self._handler: LimitedSFTPHandler | None = None
         self._channel: Channel | None = None
         self._starting = asyncio.Lock()
 
@@ -114,20 +113,6 @@ class FileChannel:
             with suppress(GuestUnreachable):
                 await self.request(handle.close(), path)
 
-    async def scan(self, path: str) -> AsyncGenerator[ListedNames, None]:
-        """The entries of a directory, in the batches of the server. Use it within `aclosing`."""
-        await self.client()
-        handler = self._handler
-        if handler is None:
-            raise GuestUnreachable(UNREACHABLE)
-        handle = await self.request(handler.opendir(path.encode("utf-8", "surrogateescape")), path)
-        try:
-            while (batch := await self.request(handler.list_names(handle), path)).names:
-                yield batch
-        finally:
-            with suppress(BackendError):
-                await self.request(handler.close(handle), path)
-
     @asynccontextmanager
     async def tracked_partial(self, partial: str) -> AsyncIterator[None]:
         """Within the block the guest removes `partial` if the channel ends. Best effort: the guest may fail to."""
@@ -151,9 +136,8 @@ class FileChannel:
         try:
             with translate_errors():
                 async with asyncio.timeout(self._timeout):
-                    client, self._handler = await start_sftp(
-                        channel.connection, channel.process.stdout, channel.process.stdin
-                    )
+                    process = channel.process
+                    client = await start_sftp(channel.connection, process.stdout, process.stdin)
         except BaseException:
             channel.close()
             raise

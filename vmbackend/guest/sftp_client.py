@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import asyncssh
 from asyncssh.constants import (
@@ -26,10 +24,8 @@ from asyncssh.constants import (
     FXP_DATA,
     FXP_NAME,
     FXP_READ,
-    FXP_READDIR,
-    FXP_STATUS,
 )
-from asyncssh.packet import SSHPacket, String
+from asyncssh.packet import SSHPacket
 from asyncssh.sftp import SFTPClientHandler
 
 # SFTP version 3 is what OpenSSH's server speaks.
@@ -37,9 +33,8 @@ VERSION = 3
 MAX_PACKET = 257 * 1024  # OpenSSH's server sends at most 256 KiB
 # Every other answer: at most a path in two forms (READLINK).
 MAX_SHORT_PACKET = 16 * 1024
-MAX_NAMES = 1000  # in an answer; OpenSSH's server sends at most 100
 MAX_PATH = 4096
-_LONG_ANSWERS = ((FXP_READ, FXP_DATA), (FXP_READDIR, FXP_NAME))
+_LONG_ANSWERS = ((FXP_READ, FXP_DATA),)
 _HEADER = 5  # type and request of an answer
 _UINT32 = struct.Struct(">I")
 # Each flag's attributes in their order, and the place of the first among size, uid, gid, mode, accessed, modified.
@@ -51,7 +46,6 @@ _LAYOUT = (
 )
 # Bytes of the attributes by their flags, which are included; other flags are refused.
 _SIZES = {flags: 4 + sum(layout.size for flag, layout, _ in _LAYOUT if flags & flag) for flags in range(16)}
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 class Attributes(NamedTuple):
@@ -63,15 +57,6 @@ class Attributes(NamedTuple):
     mode: int
     modified: int
     has_owner: bool
-
-
-class ListedNames(NamedTuple):
-    """Entries of a directory: names, and for each its attributes, still encoded: a thousand objects for the garbage
-    collector to count would be made for the few that are shown.
-    """
-
-    names: list[bytes]
-    attributes: list[bytes]
 
 
 class LimitedSFTPHandler(SFTPClientHandler):
@@ -86,7 +71,6 @@ class LimitedSFTPHandler(SFTPClientHandler):
         super().__init__(loop, "replace", reader, writer, VERSION)
         self._kinds: dict[int, int | bytes] = {}
         self._max_packet = MAX_SHORT_PACKET
-        self._turn = _turns.setdefault(loop, asyncio.Lock())
 
     async def start(self) -> None:
         """Agree on the protocol's version. Raises asyncssh.SFTPError, also for another version than 3."""
@@ -119,29 +103,8 @@ class LimitedSFTPHandler(SFTPClientHandler):
         self._kinds.clear()
         await super()._cleanup(exc)
 
-    async def list_names(self, handle: bytes) -> ListedNames:
-        """The next entries of an open directory, none after the last. Raises asyncssh.SFTPError.
-
-        An answer without names counts as the last: a server could send any number of them.
-        """
-        waiter: asyncio.Future[tuple[int, SSHPacket]] = self._loop.create_future()
-        self._send_request(FXP_READDIR, [String(handle)], waiter)
-        kind, answer = await waiter
-        if kind == FXP_STATUS:
-            with suppress(asyncssh.SFTPEOFError):
-                self._process_status(answer)
-            return ListedNames([], [])
-        if kind != FXP_NAME:
-            raise asyncssh.SFTPBadMessage(f"Unexpected response type: {kind}")
-        # One long answer in each iteration of the loop, of whatever guest: several that arrive together take turns.
-        async with self._turn:
-            found = _listed_names(answer.get_full_payload())
-            await asyncio.sleep(0)
-        return found
-
     def _process_name(self, packet: SSHPacket) -> tuple[list[asyncssh.SFTPName], bool]:
-        listed = _listed_names(packet.get_full_payload())
-        return [asyncssh.SFTPName(name) for name in listed.names], False
+        return [asyncssh.SFTPName(_only_name(packet.get_full_payload()))], False
 
     def _process_attrs(self, packet: SSHPacket) -> asyncssh.SFTPAttrs:
         encoded = packet.get_remaining_payload()
@@ -160,45 +123,35 @@ class LimitedSFTPHandler(SFTPClientHandler):
 
 async def start_sftp(
     connection: asyncssh.SSHClientConnection, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]
-) -> tuple[asyncssh.SFTPClient, LimitedSFTPHandler]:
-    """A client of the server at the other end of a channel's streams, and its handler. Raises asyncssh.SFTPError."""
+) -> asyncssh.SFTPClient:
+    """A client of the server at the other end of a channel's streams. Raises asyncssh.SFTPError."""
     handler = LimitedSFTPHandler(asyncio.get_running_loop(), reader, writer)
     await handler.start()
     connection.create_task(handler.recv_packets(), handler.logger)
-    return asyncssh.SFTPClient(handler, "utf-8", "surrogateescape"), handler
+    return asyncssh.SFTPClient(handler, "utf-8", "surrogateescape")
 
 
 def _is_within_limits(asked: int | bytes | None, kind: int, payload: bytes) -> bool:
     if len(payload) > MAX_SHORT_PACKET and (asked, kind) not in _LONG_ANSWERS:
         return False
     if kind == FXP_NAME:
-        return int.from_bytes(payload[_HEADER : _HEADER + 4], "big") <= (MAX_NAMES if asked == FXP_READDIR else 1)
+        return int.from_bytes(payload[_HEADER : _HEADER + 4], "big") == 1
     return True
 
 
-def _listed_names(payload: bytes) -> ListedNames:
-    """The names of an answer: four microseconds each, of which asyncssh's own decoder takes fifteen."""
-    names: list[bytes] = []
-    attributes: list[bytes] = []
+def _only_name(payload: bytes) -> bytes:
+    """The path in the answer to READLINK or REALPATH. Directories are not listed by this protocol."""
     try:
-        (count,) = _UINT32.unpack_from(payload, _HEADER)
-        place = _HEADER + 4
-        for _ in range(count):
-            (size,) = _UINT32.unpack_from(payload, place)
-            if size > MAX_PATH:
-                raise asyncssh.SFTPBadMessage("Name too long")
-            names.append(payload[place + 4 : place + 4 + size])
-            place += 4 + size
-            (size,) = _UINT32.unpack_from(payload, place)  # of the line of `ls -l`
-            place += 4 + size
-            end = place + _attributes_size(payload, place)
-            attributes.append(payload[place:end])
-            place = end
+        (size,) = _UINT32.unpack_from(payload, _HEADER + 4)
+        name = payload[_HEADER + 8 : _HEADER + 8 + size]
+        (line,) = _UINT32.unpack_from(payload, _HEADER + 8 + size)  # of `ls -l`
+        end = _HEADER + 12 + size + line
+        end += _attributes_size(payload, end)
     except struct.error as error:
-        raise asyncssh.SFTPBadMessage("Incomplete names") from error
-    if place != len(payload):
-        raise asyncssh.SFTPBadMessage("Names and packet end at different places")
-    return ListedNames(names, attributes)
+        raise asyncssh.SFTPBadMessage("Incomplete name") from error
+    if size > MAX_PATH or end != len(payload):
+        raise asyncssh.SFTPBadMessage("Name too long, or name and packet end at different places")
+    return name
 
 
 def _attributes_size(payload: bytes, place: int) -> int:

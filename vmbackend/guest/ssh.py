@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from vmbackend.errors import GuestCommandInvalid, GuestKitOutdated, GuestPathInvalid, GuestUnreachable
 
-from . import changes, commands, kernel_files, listing, records, search, transfer, walks
+from . import changes, commands, kernel_files, records, search, transfer, walks
 from .asking import Answer
 from .commands import KitPaths, RemoteCommand
 from .communicate import BoundedBuffer, read_output
@@ -23,7 +23,7 @@ from .hold.client import HoldClient, HoldSettings
 from .hold.command import CommandStart, NotStarted
 from .hold.transport import ssh_opener
 from .left_out import MOST_BYTES
-from .listing import check_path, make_entry
+from .listing import attributes_entry, check_path
 from .output import StreamedOutput, StreamOptions
 from .replacing import move_expected
 from .running import run_answering, run_remote
@@ -40,7 +40,8 @@ TREE_SECONDS = 120.0  # to walk, hash or remove a tree
 ARCHIVE_SECONDS = 3600.0  # to archive one; its reader may be slow
 TERMINAL_BUFFER = 256 * 1024  # bytes; the guest takes as much memory as there is output
 REPLACING_SECONDS = 60.0  # to compare and rename a file, after those that have its folder's lock
-KERNEL_SECONDS = 15.0  # to list a large directory, to read a virtual file
+LIST_SECONDS = 60.0  # to list a large directory
+KERNEL_SECONDS = 15.0  # to read a virtual file
 
 
 class SSHGuestSession(GuestSession):
@@ -159,10 +160,14 @@ class SSHGuestSession(GuestSession):
         return HoldClient(opener, settings)
 
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
-        if (await self.stat(path)).type != "directory":
-            raise GuestPathInvalid(f"{path!r} is not a directory.")
-        names = partial(kernel_files.directory_names, self._platform_command, self._kit.busybox)
-        return await listing.list_directory(self._files, names, path, limit, after)
+        check_path(path)
+        run = partial(self._platform_command, timeout=LIST_SECONDS)
+        try:
+            return await walks.list_directory(run, self._kit.helper, path, limit, after)
+        except GuestCommandInvalid as error:
+            if (await self.stat(path)).type != "directory":
+                raise GuestPathInvalid(f"{path!r} is not a directory.") from error
+            raise GuestPathInvalid(f"{path!r} cannot be listed.") from error
 
     async def stat(self, path: str) -> Entry:
         check_path(path)
@@ -170,9 +175,9 @@ class SSHGuestSession(GuestSession):
         found, system = await asyncio.gather(
             self._files.request(client.stat(path), path), self._files.request(client.statvfs(path), path)
         )
-        attributes_entry = make_entry(basename(path.rstrip("/")) or "/", path, found)
+        entry = attributes_entry(basename(path.rstrip("/")) or "/", path, found)
         # File systems without blocks are virtual: proc, sysfs, cgroups, tracing.
-        return replace(attributes_entry, is_virtual=attributes_entry.type == "file" and system.blocks == 0)
+        return replace(entry, is_virtual=entry.type == "file" and system.blocks == 0)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         seen = await self.stat(path)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from posixpath import join
+from typing import TypeVar
 
 from vmbackend.errors import GuestPathInvalid, GuestUnreachable
 
 from .changes import KitCommand, require_end
-from .session import TreeEntry
+from .kernel_files import PlatformCommand
+from .listing import make_entry
+from .session import Entry, TreeEntry
 
 MAX_RECORDS = 8 << 20  # bytes of paths and targets in one walk
 MAX_NAME = 4096
+VIOLATION = "The machine's listing violates the protocol."
 HASH_SIZE = 64
 _RECORD = re.compile(rb"([df])([l-])([rs]) (\d{1,19}) (-?\d{1,15}) ", re.ASCII)
+# Of a page's paths and targets: either may have 4 KiB, of which a response has several forms.
+MAX_PAGE_BYTES = 4 << 20
+MAX_LISTED = 255  # bytes of a name: Linux's NAME_MAX
+_LISTED = re.compile(rb"([0-7]{1,6}) (\d{1,19}) (-?\d{1,15}) ", re.ASCII)
 MORE = b"+"
+T = TypeVar("T")
 
 
 async def walk_tree(
@@ -26,6 +36,38 @@ async def walk_tree(
     if done.exit_code != 0:
         raise GuestPathInvalid(f"{path!r} cannot be listed.")
     return await asyncio.to_thread(read_records, done.stdout, limit, done.truncated)
+
+
+async def list_directory(
+    run: PlatformCommand, helper: str, path: str, limit: int, after: str
+) -> tuple[list[Entry], bool]:
+    """See GuestSession.list_directory. Raises GuestCommandInvalid where there is no such directory."""
+    limit = min(limit, max(1, MAX_PAGE_BYTES // (len(path) + 1)))
+    done = require_end(await run([helper, "list", str(limit), after], MAX_RECORDS, working_dir=path))
+    if done.exit_code != 0:
+        raise GuestPathInvalid(f"{path!r} cannot be listed.")
+    return await asyncio.to_thread(read_listing, done.stdout, path, limit, done.truncated)
+
+
+def read_listing(data: bytes, path: str, limit: int, cut: bool) -> tuple[list[Entry], bool]:
+    """The entries of a directory as far as a page may have them, and whether there are more. As `read_records`."""
+    page, size = list[Entry](), 0
+    entries, more = _read(data, _LISTED, limit, cut, lambda *found: _listed_entry(path, *found))
+    for entry in entries:
+        size += len(entry.path) + len(entry.target or "")
+        if page and size > MAX_PAGE_BYTES:
+            return page, True
+        page.append(entry)
+    return page, more
+
+
+def _listed_entry(folder: str, match: re.Match[bytes], name: bytes, target: bytes) -> Entry:
+    """Raises GuestUnreachable for a name that no directory has: a hostile machine may send any."""
+    if name in (b"", b".", b"..") or b"/" in name or len(name) > MAX_LISTED:
+        raise GuestUnreachable(VIOLATION)
+    mode, size, modified = (int(field, base) for field, base in zip(match.groups(), (8, 10, 10), strict=True))
+    shown, leads_to = (each[:MAX_NAME].decode("utf-8", "surrogateescape") for each in (name, target))
+    return make_entry(shown, join(folder, shown), mode, size, modified, target=leads_to)
 
 
 async def describe_files(run: KitCommand, path: str, names: Sequence[str]) -> list[TreeEntry]:
@@ -40,18 +82,28 @@ def read_records(data: bytes, limit: int, cut: bool) -> tuple[list[TreeEntry], b
 
     Raises GuestUnreachable for anything else that is no record.
     """
-    entries: list[TreeEntry] = []
+    return _read(data, _RECORD, limit, cut, _entry)
+
+
+def _read(
+    data: bytes,
+    form: re.Pattern[bytes],
+    limit: int,
+    cut: bool,
+    make: Callable[[re.Match[bytes], bytes, bytes], T],
+) -> tuple[list[T], bool]:
+    entries: list[T] = []
     fields = _fields(data)
     for head in fields:
         if head == MORE:
             return entries, True
         target = next(fields, None)
-        match = _RECORD.match(head)
+        match = form.match(head)
         if target is None and cut:
             break
         if match is None or target is None or len(entries) >= limit:
-            raise GuestUnreachable("The machine's listing violates the protocol.")
-        entries.append(_entry(match, head[match.end() :], target))
+            raise GuestUnreachable(VIOLATION)
+        entries.append(make(match, head[match.end() :], target))
     return entries, cut
 
 

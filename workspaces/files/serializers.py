@@ -24,9 +24,12 @@ class ListingQuery(serializers.Serializer):
 
     def validate_cursor(self, value: str) -> str:
         try:
-            return base64.b64decode(value, altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
+            name = base64.b64decode(value, altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
         except (binascii.Error, ValueError) as exc:
             raise serializers.ValidationError("This is not a `next_cursor` of an earlier response.") from exc
+        if "\0" in name:
+            raise serializers.ValidationError("This is not a `next_cursor` of an earlier response.")
+        return name
 
 
 def cursor_after(name: str) -> str:

@@ -55,7 +55,7 @@ CONDITIONS = [
 
 RUNNING = {409: "`vm_not_running`"}
 PLACES = {
-    400: "`path_invalid`: what is there is no directory; its names together have more than 8 MiB",
+    400: "`path_invalid`: what is there is no directory",
     404: "`path_not_found`: also a loop of symbolic links",
     **RUNNING,
 }
@@ -78,7 +78,7 @@ class FilesViewSet(AsyncViewSet):
         If there are more, `truncated` is true, and the same request with `cursor` set to `next_cursor` continues
         after the last name; entries created or removed between the two requests are included or not by their names. A
         name that is not UTF-8 has replacement characters in `name` and `path`, and the true path, percent-encoded, in
-        `encoded_path`. A directory whose names together have more than 8 MiB is refused.
+        `encoded_path`.
         """
         path = query_path(self.http_request, default="/")
         query = validated_query(ListingQuery, request)

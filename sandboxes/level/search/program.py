@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from common.errors import ValidationError
 from sandboxes.level.search.errors import SearchFailed, SearchMemoryExceeded
+from vmbackend.guest.own_names import OWN_PATTERNS
 from vmbackend.guest.session import ExecResult
 
 LINE_LIMIT = 500  # characters of a line that are shown
@@ -54,6 +55,7 @@ class Selection:
         globs = [f"--glob={pattern}" for pattern in self.include]
         globs += [f"--glob=!{pattern}" for pattern in self.exclude]
         common = ["--no-config", "--color=never", "--no-messages", "--hidden", "--one-file-system"]
+        globs += [f"--glob=!{pattern}" for pattern in OWN_PATTERNS]  # the last one that matches decides
         return [*common, *ignored, *depth, *globs]
 
 

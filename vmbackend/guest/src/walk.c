@@ -6,6 +6,12 @@
  * or a link to one, else `s`. Links are not entered, nor are other file systems, nor what a pattern names (ignore.c). After LIMIT records comes `+ NUL NUL` if there are more.
  *
  * `guest walk - LIMIT` does the same for the NUL-separated paths on its standard input; what is gone has no record.
+ *
+ * `guest list LIMIT NAME`: the entries of the working directory after NAME, as they are, as records of
+ *
+ *     MODE SIZE MODIFIED NAME NUL TARGET NUL
+ *
+ * with the kind of the entry in MODE, in octal digits. Names that the platform makes (own_names.c) have no record.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -22,6 +28,8 @@ static long left; /* records */
 static dev_t device;
 static char *const *ignored;
 static char path[PATH_MAX];
+static const char *after = "";
+static bool with_mode;
 
 static void end_walk(bool more)
 {
@@ -30,26 +38,35 @@ static void end_walk(bool more)
 	exit(fflush(stdout) ? EXIT_CANNOT_RUN : 0);
 }
 
+static void print_kind(int folder, const char *name, const struct stat *info)
+{
+	struct stat end;
+	bool link = S_ISLNK(info->st_mode);
+	bool leads = !link || !fstatat(folder, name, &end, 0);
+	mode_t mode = !leads ? 0 : link ? end.st_mode : info->st_mode;
+	printf("%c%c%c", S_ISDIR(mode) ? 'd' : 'f', link ? 'l' : '-', S_ISREG(mode) ? 'r' : 's');
+}
+
 /* Prints the record of NAME in FOLDER, and its file information. False if it is gone, or ignored. */
 static bool print_entry(int folder, const char *name, struct stat *info)
 {
 	char target[PATH_MAX] = "";
-	struct stat end;
-	if (fstatat(folder, name, info, AT_SYMLINK_NOFOLLOW))
+	const char *slash = strrchr(name, '/');
+	if (is_own_name(slash ? slash + 1 : name) || fstatat(folder, name, info, AT_SYMLINK_NOFOLLOW))
 		return false;
-	bool link = S_ISLNK(info->st_mode);
-	bool leads = !link || !fstatat(folder, name, &end, 0);
-	mode_t mode = !leads ? 0 : link ? end.st_mode : info->st_mode;
 	if (is_ignored(ignored, path, S_ISDIR(info->st_mode)))
 		return false;
 	if (!left--)
 		end_walk(true);
-	if (link) {
+	if (S_ISLNK(info->st_mode)) {
 		ssize_t length = readlinkat(folder, name, target, sizeof target - 1);
 		target[length < 0 ? 0 : length] = 0;
 	}
-	printf("%c%c%c %lld %lld %s", S_ISDIR(mode) ? 'd' : 'f', link ? 'l' : '-', S_ISREG(mode) ? 'r' : 's',
-	       (long long)info->st_size, (long long)info->st_mtime, path);
+	if (with_mode)
+		printf("%o", info->st_mode);
+	else
+		print_kind(folder, name, info);
+	printf(" %lld %lld %s", (long long)info->st_size, (long long)info->st_mtime, path);
 	putchar(0);
 	printf("%s", target);
 	putchar(0);
@@ -68,7 +85,7 @@ static size_t read_names(DIR *folder, char ***names)
 	struct dirent *entry;
 	*names = NULL;
 	while ((entry = readdir(folder))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || strcmp(entry->d_name, after) <= 0)
 			continue;
 		if (count == capacity)
 			*names = realloc(*names, (capacity = capacity * 2 + 64) * sizeof **names);
@@ -120,20 +137,35 @@ static void print_named(void)
 	}
 }
 
-int walk_main(int argc, char **argv)
+static void walk_here(long depth)
 {
 	struct stat info;
+	int folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (folder < 0 || fstat(folder, &info))
+		die(EXIT_CANNOT_RUN, "cannot read the directory");
+	device = info.st_dev;
+	walk_folder(folder, 0, depth);
+	end_walk(false);
+}
+
+int list_main(char **argv)
+{
+	left = strtol(argv[0], NULL, 10);
+	after = argv[1];
+	ignored = argv + 2;
+	with_mode = true;
+	walk_here(1);
+	return 0;
+}
+
+int walk_main(int argc, char **argv)
+{
 	left = strtol(argv[1], NULL, 10);
 	ignored = argv + (argc < 2 ? argc : 2); /* ends with NULL, as ARGV does */
 	if (!strcmp(argv[0], "-")) {
 		print_named();
 		end_walk(false);
 	}
-	int folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (folder < 0 || fstat(folder, &info))
-		die(EXIT_CANNOT_RUN, "cannot read the directory");
-	device = info.st_dev;
-	walk_folder(folder, 0, strtol(argv[0], NULL, 10));
-	end_walk(false);
+	walk_here(strtol(argv[0], NULL, 10));
 	return 0;
 }
