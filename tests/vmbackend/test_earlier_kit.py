@@ -18,7 +18,7 @@ pytestmark = pytest.mark.host
 # As `src/main.c` of any release refuses a name that it does not have.
 EARLIER = """#!/bin/sh
 case "$1" in
-    list | locked | walk | workloads) echo "guest: no such applet: $1" >&2; exit 127 ;;
+    attributes | list | locked | walk | workloads) echo "guest: no such applet: $1" >&2; exit 127 ;;
     *) exec {helper} "$@" ;;
 esac
 """
@@ -41,6 +41,9 @@ def test_a_file_is_replaced_without_a_comparison(guest: Guest) -> None:
     place.write_bytes(b"one")
     assert guest.write("file", b"two", expected=hashlib.sha256(b"one").hexdigest()) == 3
     assert place.read_bytes() == b"two"
+    place.chmod(0o600)
+    assert guest.write("file", b"three") == 5
+    assert (place.read_bytes(), place.stat().st_mode & 0o7777) == (b"three", 0o600)
     assert [each.name for each in guest.outside.iterdir()] == ["file"], "no partial file is left"
 
 

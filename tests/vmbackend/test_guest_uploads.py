@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ import pytest
 from vmbackend.errors import GuestPathInvalid, GuestUnreachable
 from vmbackend.guest.connection import ConnectionSettings
 from vmbackend.guest.pool import GuestPool
-from vmbackend.guest.session import GuestSession
+from vmbackend.guest.session import ANY_CONTENT, GuestSession
 from vmbackend.guest.ssh import SSHGuestSession
 
 from .local_dropbear import LocalGuest
@@ -36,6 +37,46 @@ def test_owner_and_mode_of_an_existing_file_are_preserved(guest: Guest):
     found = (guest.outside / "file").stat()
     assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1234, 4321, 0o4711)
     assert (guest.outside / "other").read_bytes() == b"old"
+
+
+def access_list(user: int) -> bytes:
+    """Of a file that its owner and one other user may read and write, and nobody else; its mode says 0660."""
+    none = 0xFFFFFFFF
+    entries = [(0x01, 6, none), (0x02, 6, user), (0x04, 0, none), (0x10, 6, none), (0x20, 0, none)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+@pytest.mark.parametrize("options", [{}, {"expected": ANY_CONTENT}], ids=["by the file server", "by the kit"])
+def test_what_an_existing_file_has_beside_its_content_is_kept(guest: Guest, options: dict[str, Any]):
+    place, kept = guest.outside / "file", {"system.posix_acl_access": access_list(1234), "user.note": b"\0mine"}
+    guest.write("file", b"old")
+    for name, value in kept.items():
+        os.setxattr(place, name, value)
+    os.setxattr(place, "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+    guest.write("file", b"new", **options)
+    assert {name: os.getxattr(place, name) for name in kept} == kept
+    assert "security.capability" in os.listxattr(place)
+    assert (place.read_bytes(), place.stat().st_mode & 0o7777) == (b"new", 0o660)
+
+
+def test_a_folders_access_list_does_not_open_a_file_that_is_overwritten(guest: Guest):
+    place = guest.outside / "file"
+    guest.write("file", b"old")
+    place.chmod(0o640)
+    os.setxattr(guest.outside, "system.posix_acl_default", access_list(1234))
+    guest.write("file", b"new")
+    assert os.listxattr(place) == []
+    assert place.stat().st_mode & 0o7777 == 0o640
+
+
+def test_a_file_is_written_through_a_link_and_keeps_its_mode(guest: Guest):
+    guest.write("file", b"old")
+    (guest.outside / "file").chmod(0o600)
+    (guest.outside / "link").symlink_to("file")
+    guest.write("link", b"new")
+    assert (guest.outside / "link").is_symlink()
+    assert (guest.outside / "file").read_bytes() == b"new"
+    assert (guest.outside / "file").stat().st_mode & 0o7777 == 0o600
 
 
 async def endless(on_start: Callable[[], None]) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Replacing a file in the guest only if it is still what was read, by the kit's programs."""
+"""Replacing a file by the kit's programs: only where it is what was read, and with all that it has beside its bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .session import ANY_CONTENT
 from .translate import UnnamedFailure
 
 _CHANGED, _DIRECTORY, _LOCKED = 3, 4, 5
+_GONE = 3  # of `guest attributes`: there is no file at the target any more
 # $0: busybox, $1: the hash or "any", $2: the new file, $3: its target. Nothing of the platform replaces the target
 # between the look and the rename, as all do so with the folder's lock.
 _SCRIPT = """
@@ -20,6 +21,22 @@ if [ "$1" != any ]; then
 fi
 exec "$0" mv -f "$2" "$3"
 """
+
+
+async def keep_attributes(run: KitCommand, partial: str, target: str) -> None:
+    """Give `partial` the owner, the extended attributes and the mode of `target`, in the same folder.
+
+    An older kit has no such program: the file server has given it owner and mode. Raises UnnamedFailure.
+    """
+    arguments = ["attributes", f"./{basename(target)}", f"./{basename(partial)}"]
+    try:
+        done = require_end(await run("helper", arguments, dirname(target), b"", MAX_MESSAGE))
+    except GuestKitOutdated:
+        return
+    except GuestCommandInvalid as error:  # the folder is gone, for one
+        raise UnnamedFailure(f"The machine cannot replace {target!r}.") from error
+    if done.exit_code not in (0, _GONE):
+        raise UnnamedFailure(f"The machine cannot replace {target!r}.")
 
 
 async def move_expected(run: KitCommand, busybox: str, partial: str, target: str, expected: str) -> bool:

@@ -25,7 +25,7 @@ from .hold.transport import ssh_opener
 from .left_out import MOST_BYTES
 from .listing import attributes_entry, check_path
 from .output import StreamedOutput, StreamOptions
-from .replacing import move_expected
+from .replacing import keep_attributes, move_expected
 from .running import run_answering, run_remote
 from .session import IMAGE_USER, DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from .sftp import FileChannel
@@ -206,7 +206,8 @@ class SSHGuestSession(GuestSession):
         if path.endswith("/"):
             raise GuestPathInvalid(f"{path!r} names a directory.")
         move = None if expected is None else partial(self._move_expected, expected)
-        return await transfer.write_file(self._files, path, chunks, mode, replace=replace, move=move)
+        keep = partial(keep_attributes, self._replacing_command)
+        return await transfer.write_file(self._files, path, chunks, mode, replace=replace, keep=keep, move=move)
 
     async def _move_expected(self, expected: str, source: str, target: str) -> bool:
         return await move_expected(self._replacing_command, self._kit.busybox, source, target, expected)

@@ -30,6 +30,8 @@ BLOCK = 240 * 1024
 DEPTH = 8  # requests in flight: at most 2 MiB of data per transfer
 DEFAULT_MODE = 0o644
 PARTIAL = ".partial-"
+# Gives a partial file what its target has beside its content.
+Keep = Callable[[str, str], Awaitable[None]]
 # From a partial file to its target; False where it cannot, and nothing was renamed.
 Move = Callable[[str, str], Awaitable[bool]]
 
@@ -106,6 +108,7 @@ async def write_file(
     mode: int | None,
     *,
     replace: bool = True,
+    keep: Keep,
     move: Move | None = None,
 ) -> int:
     """Write to a partial file and rename; see GuestSession.write. `move` renames it in place of the file server.
@@ -125,6 +128,8 @@ async def write_file(
         try:
             made = await make_parents(files, client, parent)
             size = await _write_partial(files, partial, chunks, _attributes(before, mode))
+            if before is not None and mode is None:
+                await keep(partial, target)
             if move is None or not await move(partial, target):
                 # The one replaces its target atomically, the other fails if there is one, likewise.
                 rename = client.posix_rename if replace else client.rename

@@ -201,6 +201,7 @@ int login_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int walk_main(int argc, char **argv);
 int list_main(char **argv);
+int attributes_main(char **argv);
 int locked_main(char **argv);
 int agent_main(void);
 int process_main(void);

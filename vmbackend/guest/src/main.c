@@ -19,6 +19,8 @@ static int applet_main(int argc, char **argv)
 		return stage_main(argv[2]);
 	if (!strcmp(applet, "run"))
 		return run_main(argc - 1, argv + 1);
+	if (!strcmp(applet, "attributes") && argc == 4)
+		return attributes_main(argv + 2);
 	if (!strcmp(applet, "list") && argc == 4)
 		return list_main(argv + 2);
 	if (!strcmp(applet, "walk") && argc > 3)
