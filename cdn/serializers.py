@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers as s
 
 from cdn.delivery import file_url, variant_url
-from cdn.fields import CdnPolicyRequest, FilenameField, MetadataField, TagsField, TypeField, VariantsField
+from cdn.fields import CdnPolicyRequest, TagField
 from cdn.models import MAX_BYTES, File, Variant
 from cdn.states import FileStatus, Kind
 from common.fields import StrictChar, StrictInteger
@@ -58,26 +58,8 @@ class CdnPartQuery(_PartQuery):
 
 
 class CdnFilesQuery(CdnPartQuery):
+    tag = TagField(required=False, help_text="Files with exactly this tag.")
     status = s.ChoiceField(choices=FileStatus.choices, required=False, help_text="Default: all but those of the trash.")
-
-
-class UploadTokenRequest(s.Serializer):
-    namespace = StrictChar(
-        max_length=128, required=False, allow_null=True, help_text="The slug; default: the credential's own, or none."
-    )
-    filename = FilenameField(help_text="1 to 255 bytes in UTF-8.")
-    size = StrictInteger(min_value=0, max_value=MAX_BYTES, help_text="In bytes; at most as many may be sent.")
-    contentType = TypeField(allow_blank=True, help_text="A claim; the type is found from the bytes.")
-    tags = TagsField(required=False)
-    variants = VariantsField(required=False, help_text="Of pictures; at most `maxVariants`.")
-    metadata = MetadataField(required=False)
-
-
-class UploadTokenResponse(Success):
-    token = s.CharField(help_text="A part of `uploadUrl`; shown once.")
-    uploadUrl = s.CharField(help_text="PUT the bytes to it, or use it as a tus 1.0 upload. It needs no credential.")
-    expiresAt = Timestamp(help_text="When an upload must have begun.")
-    fileId = s.CharField()
 
 
 class CdnVariantObject(ResponseSerializer):
@@ -115,6 +97,22 @@ class CdnFileObject(ResponseSerializer):
     variants = CdnVariantObject(many=True)
     created_at = Timestamp()
     trashed_at = Timestamp(allow_null=True)
+    cdn_url = s.CharField(allow_null=True, help_text="As `url`.")
+    mime_type = BlankAsNull(help_text="As `content_type`.")
+    tag = s.CharField(allow_null=True, help_text="The first of `tags`.")
+    is_deleted = s.BooleanField(help_text="Whether it is in the trash.")
+
+    def read_cdn_url(self, row: File) -> str | None:
+        return self.read_url(row)
+
+    def read_mime_type(self, row: File) -> str:
+        return row.content_type
+
+    def read_tag(self, row: File) -> str | None:
+        return row.tags[0] if row.tags else None
+
+    def read_is_deleted(self, row: File) -> bool:
+        return row.status == FileStatus.TRASHED
 
     def read_namespace(self, row: File) -> str | None:
         return row.namespace.slug if row.namespace else None
@@ -128,6 +126,29 @@ class CdnFileObject(ResponseSerializer):
 
 class CdnFileResponse(Success):
     file = CdnFileObject()
+    data = CdnFileObject(source="file", help_text="The same.")  # type: ignore[assignment]
+
+
+class CdnTagsObject(ResponseSerializer):
+    namespace = s.CharField(allow_null=True)
+    tags = s.ListField(child=s.CharField(), help_text="In alphabetical order, 1,000 at most.")
+
+
+class CdnTagsResponse(Success):
+    data = CdnTagsObject()  # type: ignore[assignment]
+
+
+class CdnStatsObject(ResponseSerializer):
+    totalFiles = s.IntegerField(help_text="With the trash.")
+    totalSize = s.IntegerField(help_text="Of files and their variants.")
+    activeFiles = s.IntegerField()
+    activeSize = s.IntegerField()
+    uploadedFiles = s.IntegerField(help_text="Of `totalFiles`, those that were uploaded: all.")
+    urlFiles = s.IntegerField(help_text="Those that are fetched from elsewhere: none.")
+
+
+class CdnStatsResponse(Success):
+    data = CdnStatsObject()  # type: ignore[assignment]
 
 
 class CdnPurgedResponse(Success):

@@ -5,21 +5,26 @@ from __future__ import annotations
 from typing import Any, cast
 
 from django.conf import settings
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ViewSet
 
 from accounts.authentication import ApiRequest
 from accounts.permissions import NAMESPACE_SCOPES
 from cdn import serializers as bodies
+from cdn import upload_serializers as uploads
+from cdn import upload_tokens
 from cdn.models import File
 from cdn.pagination import FilesPagination
-from cdn.selectors import files_count, get_file, listed_files, part_of, upload_namespace
+from cdn.selectors import files_count, get_file, listed_files, part_of, tags_of, upload_namespace
 from cdn.services import files, permits
+from cdn.upload_tokens import UploadTerms
 from common.openapi import MessageResponse, refused
 from common.request_origin import request_origin
 from common.requests import validated, validated_query
 from common.responses import respond
+from edge.cdn_address import cdn_address
+from edge.cdn_site import API_PATH
 
 PERMIT_REFUSALS = {
     400: "`validation_error`; `cdn_policy_violation`: kind, size or number of variants (`details`: rule, limit, "
@@ -37,8 +42,15 @@ class UploadTokenViewSet(ViewSet):
     scopes = NAMESPACE_SCOPES
 
     @extend_schema(
-        request=bodies.UploadTokenRequest,
-        responses={201: bodies.UploadTokenResponse, **refused(PERMIT_REFUSALS)},
+        request=uploads.UploadTokenRequest,
+        responses={
+            201: PolymorphicProxySerializer(
+                component_name="UploadToken",
+                serializers=[uploads.UploadTokenResponse, uploads.UserTokenResponse],
+                resource_type_field_name=None,
+            ),
+            **refused(PERMIT_REFUSALS),
+        },
     )
     def create(self, request: ApiRequest) -> Response:
         """A permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits held.
@@ -46,28 +58,52 @@ class UploadTokenViewSet(ViewSet):
         A variant reserves 64 KiB and at most twice the file, or four bytes for each of its pixels where that is less.
         An upload must begin within 15 minutes and end within an hour of that (settings); else everything is given back.
         What the file really is and takes is checked again before it is published. A file of size 0 is complete at once.
+
+        Without `filename`, `size` and `contentType` an upload token: for a minute the bearer of uploads by form at
+        `apiUrl`, each of which makes its permit for the size that comes.
         """
-        data = validated(bodies.UploadTokenRequest, request)
+        data = validated(uploads.UploadTokenRequest, request)
+        terms = UploadTerms(
+            namespace=upload_namespace(request.user, data.get("namespace")),
+            tags=data["tags"],
+            variants=data.get("variants", {}),
+            metadata=data.get("metadata", {}),
+        )
+        if "filename" not in data:
+            return self._user_token(request, terms)
         issued = permits.permit_create(
             account=request.user.account,
             new=permits.NewFile(
-                namespace=upload_namespace(request.user, data.get("namespace")),
+                namespace=terms.namespace,
                 filename=data["filename"],
                 size=data["size"],
                 content_type=data["contentType"],
-                tags=data.get("tags", []),
-                variants=data.get("variants", {}),
-                metadata=data.get("metadata", {}),
+                tags=terms.tags,
+                variants=terms.variants,
+                metadata=terms.metadata,
             ),
             actor=request.user.label,
         )
         return respond(
-            bodies.UploadTokenResponse,
+            uploads.UploadTokenResponse,
             201,
             token=issued.token,
             uploadUrl=f"{settings.BASE_URL.rstrip('/')}/cdn/uploads/{issued.token}",
             expiresAt=issued.permit.expires_at,
             fileId=issued.file.pk,
+        )
+
+    def _user_token(self, request: ApiRequest, terms: UploadTerms) -> Response:
+        permits.require_payer(request.user.account, terms.namespace)
+        return respond(
+            uploads.UserTokenResponse,
+            201,
+            token=upload_tokens.upload_token_mint(request.user, terms),
+            scope=upload_tokens.SCOPE,
+            permissions=list(upload_tokens.PERMISSIONS),
+            namespace=terms.namespace.slug if terms.namespace else None,
+            expiresIn=upload_tokens.SHOWN_SECONDS,
+            apiUrl=cdn_address(settings.ENV.cdn_url).url(API_PATH),
         )
 
 
@@ -86,10 +122,34 @@ class FileViewSet(GenericViewSet):
         """
         query = validated_query(bodies.CdnFilesQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
-        status = query.get("status")
-        cast(FilesPagination, self.paginator).total_of = lambda: files_count(part, status)
-        page = self.paginate_queryset(listed_files(part, status))
+        status, tag = query.get("status"), query.get("tag")
+        cast(FilesPagination, self.paginator).total_of = lambda: files_count(part, status, tag)
+        page = self.paginate_queryset(listed_files(part, status, tag))
         return self.get_paginated_response(bodies.CdnFileObject(page, many=True).data)
+
+    @extend_schema(parameters=[bodies.CdnPartQuery], responses=bodies.CdnTagsResponse)
+    def tags(self, request: ApiRequest) -> Response:
+        """The tags of files that are neither rejected nor in the trash, each once, of the account or a part of it."""
+        query = validated_query(bodies.CdnPartQuery, request)
+        part = part_of(request.user, query.get("namespace"), personal="scope" in query)
+        shown = {"namespace": part.namespace.slug if part.namespace else None, "tags": tags_of(part)}
+        return respond(bodies.CdnTagsResponse, data=shown)
+
+    @extend_schema(parameters=[bodies.CdnPartQuery], responses=bodies.CdnStatsResponse)
+    def stats(self, request: ApiRequest) -> Response:
+        """How many files there are, and their bytes, of the account or a part of it."""
+        query = validated_query(bodies.CdnPartQuery, request)
+        pool = part_of(request.user, query.get("namespace"), personal="scope" in query).pool
+        total = pool.stored_files + pool.trashed_files
+        shown = {
+            "totalFiles": total,
+            "totalSize": pool.stored_bytes + pool.trashed_bytes,
+            "activeFiles": pool.stored_files,
+            "activeSize": pool.stored_bytes,
+            "uploadedFiles": total,
+            "urlFiles": 0,
+        }
+        return respond(bodies.CdnStatsResponse, data=shown)
 
     @extend_schema(responses=bodies.CdnFileResponse)
     def retrieve(self, request: ApiRequest, file_id: str) -> Response:

@@ -10,7 +10,7 @@ from tests.world import World
 from workspaces.states import Status
 
 # Named as the OpenAPI document names them.
-KINDS = ["none", "clientId", "accessToken", "apiKey", "sandboxToken", "sendToken"]
+KINDS = ["none", "clientId", "accessToken", "apiKey", "sandboxToken", "sendToken", "uploadToken"]
 
 
 def headers_by_kind(world: World) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -24,6 +24,7 @@ def headers_by_kind(world: World) -> tuple[dict[str, dict[str, str]], dict[str, 
         "apiKey": api_key_create(account=account, name="other", namespace=None, actor="test").key,
         "sandboxToken": sandbox_token,
         "sendToken": send_token(world.workspace)[1],
+        "uploadToken": world.owner.post("/cdn/token", {}).json()["token"],
     }
     headers = {kind: {"Authorization": f"Bearer {token}"} for kind, token in bearers.items()}
     ids = VALUES | world.ids | {"sandbox_id": sandbox.pk, "token": "x"}

@@ -15,7 +15,7 @@ from accounts.models import Account
 from accounts.services import account_lock
 from cdn.audit import record_event
 from cdn.delivery import links_withdraw
-from cdn.errors import CdnQuotaExceeded, RestoreWithoutRoom, UploadCancelled
+from cdn.errors import CdnQuotaExceeded, FileNotKept, RestoreWithoutRoom, UploadCancelled
 from cdn.models import File
 from cdn.policy import effective_policy
 from cdn.pools import Change, Owner, Room, pools_change, pools_claim
@@ -49,6 +49,17 @@ def file_trash(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -> 
         _move_to_trash(stored)
     record_event(stored.account_id, "trashed", stored.filename, file_id=stored.pk, actor=actor, origin=origin)
     return stored
+
+
+@transaction.atomic
+def file_cancel(file: File) -> None:
+    """Refuse a file whose upload has broken off for good, as its address is known to nobody. Idempotent."""
+    try:
+        _, stored = lock_file(file.pk, file.account_id)
+    except FileNotKept:
+        return
+    if stored.status == FileStatus.UPLOADING:
+        file_reject(stored, UploadCancelled("The upload ended before all bytes had come."))
 
 
 def _move_to_trash(stored: File) -> None:

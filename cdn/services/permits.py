@@ -62,9 +62,7 @@ def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit
     Raises CdnPolicyViolation, CdnQuotaExceeded, QuotaExceeded (credits, or a namespace that they suspend),
     NamespaceSuspended; nothing is reserved then.
     """
-    payer = new.namespace or Namespace.objects.get(account=account, is_default=True)
-    require_open(payer)
-    require_credits(payer, Service.CDN)
+    payer = require_payer(account, new.namespace)
     policy = effective_policy(account, new.namespace)
     policy.check_claim(kind=kind_of_claim(new.content_type), size=new.size, variants=len(new.variants))
     file = _new_file(account, new, actor)
@@ -79,6 +77,16 @@ def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit
             _permit_take(file, permit, policy, held)
             write_empty(file, permit)
     return IssuedPermit(file, permit, token)
+
+
+def require_payer(account: Account, namespace: Namespace | None) -> Namespace:
+    """Whose credits uploads take: of unassigned files the account's default namespace. Raises NamespaceSuspended,
+    QuotaExceeded.
+    """
+    payer = namespace or Namespace.objects.get(account=account, is_default=True)
+    require_open(payer)
+    require_credits(payer, Service.CDN)
+    return payer
 
 
 def _permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:

@@ -12,6 +12,7 @@ from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
+from rest_framework.serializers import Serializer
 
 from cdn.errors import UploadUnknown
 from cdn.serializers import CdnFileResponse
@@ -116,7 +117,8 @@ class UploadViewSet(AsyncViewSet):
         if file.status == FileStatus.REJECTED:
             raise refusal_of(file)
         is_unfinished = file.status == FileStatus.PROCESSING
-        data = await in_pool_thread(lambda: CdnFileResponse({"file": file}).data)
+        body: Serializer = CdnFileResponse({"file": file})
+        data = await in_pool_thread(lambda: body.data)
         return ShortResponse({"success": True, **data}, status=202 if is_unfinished else 201)
 
     @extend_schema(

@@ -70,7 +70,7 @@ COMMON: dict[int, Common] = {
         "Forbidden",
         "The credential's scope or kind does not allow this, or its namespace is suspended.",
         (errors.Forbidden, errors.NamespaceSuspended),
-        lambda operation, names: bool(credentials_of(operation) - {"sendToken"}),
+        lambda operation, names: bool(credentials_of(operation) - {"sendToken", "uploadToken"}),
     ),
     404: Common(
         "NotFound",

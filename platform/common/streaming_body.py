@@ -35,7 +35,7 @@ _RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 _SMALL = re.compile(r"/workspace/[^/]+/exec/[^/]+/input/?$")
 SMALL_LIMIT = 1024 * 1024
 # By any method, and of any type: each address has a limit of its own.
-_UPLOADS = re.compile(r"/cdn/uploads/[^/]+")
+_UPLOADS = re.compile(r"/cdn/uploads/[^/]+|/cdn/api")
 _UNLIMITED = 1 << 62
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"

@@ -20,6 +20,7 @@ _CREDENTIALS = {
     "apiKey": "an API key",
     "sandboxToken": "the token of the sandbox in the path",
     "sendToken": "a send token",
+    "uploadToken": "an upload token",
 }
 Operation = dict[str, Any]
 

@@ -189,6 +189,8 @@ LOGGING = {
         "httpx": {"level": "WARNING"},
         # A line for each span that is dropped (common/trace_export.py has one for all of them).
         "opentelemetry": {"level": "CRITICAL"},
+        # What is wrong with a form that somebody sends.
+        "python_multipart": {"level": "ERROR"},
         # Whole requests and answers of the ACME client, at DEBUG.
         "acme": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.

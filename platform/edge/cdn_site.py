@@ -15,6 +15,8 @@ from edge.cdn_address import CdnAddress
 _SITE = Path(__file__).with_name("Cdn.template")
 _UPLOADS = Path(__file__).with_name("CdnUploads.template")
 UPLOADS = "/cdn/uploads/"
+# Below the root of the CDN's host: uploads by token.
+API_PATH = "api"
 # A script, or anything that could load one, is saved and not shown; as a picture of a page an SVG still is.
 SAVED_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _TYPE = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+-]+(; charset=utf-8)?")
@@ -64,6 +66,8 @@ def cdn_site(settings: CdnSettings, run_dir: Path) -> str:
         store=_store_origin(settings),
         store_host=s3_host(settings) if settings.cdn_s3_bucket else "localhost",
         api=f"unix/{run_dir}/api.sock",
+        streams=f"unix/{run_dir}/streams.sock",
+        base_host=urlsplit(settings.base_url).hostname,
     )
 
 

@@ -127,6 +127,7 @@ def new_stage(env: dict[str, str]) -> Stage:
         "sandboxToken": token,
         "apiKey": api_key_create(account=account, name="stage", namespace=None, actor="test").key,
         "sendToken": send_token(Workspace.objects.get(pk=running))[1],
+        "uploadToken": owner.post("/cdn/token", {}).json()["token"],
     }
     ids = world.ids | {"workspace_id": running, "sandbox_id": sandbox.pk, "token": _upload(account)}
     return Stage(owner, ids, secrets, {"id": idle.pk, "token": idle_token})

@@ -13,6 +13,8 @@ from tests.route import Route
 FILE = "cdn/files/{file_id}"
 ROUTES = [
     Route("POST", "cdn/token", scopes=NAMESPACE_SCOPES, reads=True),
+    Route("GET", "cdn/tags", scopes=NAMESPACE_SCOPES),
+    Route("GET", "cdn/stats", scopes=NAMESPACE_SCOPES),
     Route("GET", "cdn/files", scopes=NAMESPACE_SCOPES),
     Route("GET", FILE, scopes=NAMESPACE_SCOPES),
     Route("DELETE", FILE, scopes=NAMESPACE_SCOPES),
@@ -25,8 +27,8 @@ ROUTES = [
     Route("GET", "cdn/policy", scopes=NAMESPACE_SCOPES),
     Route("GET", "cdn/usage", scopes=NAMESPACE_SCOPES | {Scope.BILLING}),
 ]
-# The address is the credential (tests/cdn/test_uploads.py).
-NOT_WALKED = {"cdn/uploads/{token}"}
+# The address, or an upload token, is the credential (tests/cdn/test_uploads.py, tests/cdn/test_form_uploads.py).
+NOT_WALKED = {"cdn/uploads/{token}", "cdn/api", "cdn/api/limits"}
 DOCUMENTED = """
 GET /cdn/quota-defaults
 PUT /cdn/quota-defaults

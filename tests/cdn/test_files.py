@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -196,3 +197,71 @@ def test_a_claim_outside_of_the_policy_is_refused(api: Caller) -> None:
     assert many.json()["details"] == {"rule": "maxVariants", "limit": 1, "actual": 2}
     # A claim of nothing is looked at when the bytes are there.
     assert api.post("/cdn/token", {**asked, "size": 9, "contentType": ""}).status_code == 201
+
+
+def test_files_are_found_by_one_of_their_tags(api: Caller) -> None:
+    namespace = Namespace.objects.get(account=api.account, is_default=True)
+    files = [
+        make_file(api.account, namespace, tags=tags)
+        for tags in (["a", "b"], ["b"], ["A"], ['x"y', "%", "\u00e4"], [], ["ab"])
+    ]
+    for tag, places in (("a", [0]), ("b", [1, 0]), ("A", [2]), ('x"y', [3]), ("%", [3]), ("\u00e4", [3]), ("c", [])):
+        for query in ({"tag": tag}, {"tag": tag, "namespace": "default", "status": "active"}):
+            data = api.get(f"/cdn/files?{urlencode(query)}").json()["data"]
+            assert [each["id"] for each in data["files"]] == [files[place].pk for place in places], tag
+            assert data["pagination"]["total"] == len(places)
+    for tag in ("", "x" * 65, " a"):
+        assert_error(api.get(f"/cdn/files?{urlencode({'tag': tag})}"), 400, "validation_error")
+
+
+def test_tags_are_those_of_files_that_are_neither_rejected_nor_in_the_trash(api: Caller) -> None:
+    namespace = Namespace.objects.get(account=api.account, is_default=True)
+    other = Namespace.objects.create(account=api.account, name="Other", slug="other")
+    make_file(api.account, namespace, tags=["b", "a"])
+    make_file(api.account, namespace, tags=["b", "B"])
+    make_file(api.account, tags=["personal"])
+    make_permit(api.account, other, tags=["uploading"])
+    for tags in (["trashed"], ["rejected"]):
+        file = make_file(api.account, namespace, tags=tags) if tags == ["trashed"] else make_permit(
+            api.account, namespace, tags=tags).file  # fmt: skip
+        assert api.delete(f"/cdn/files/{file.pk}").status_code == 200
+    wanted = {
+        "": (None, ["B", "a", "b", "personal", "uploading"]),
+        "?namespace=default": ("default", ["B", "a", "b"]),
+        "?namespace=other": ("other", ["uploading"]),
+        "?scope=personal": (None, ["personal"]),
+    }
+    for query, (slug, tags) in wanted.items():
+        assert api.get(f"/cdn/tags{query}").json() == {"success": True, "data": {"namespace": slug, "tags": tags}}
+
+
+def test_statistics_count_the_trash_in_the_total(api: Caller) -> None:
+    namespace = Namespace.objects.get(account=api.account, is_default=True)
+    make_file(api.account, namespace, size=100)
+    api.delete(f"/cdn/files/{make_file(api.account, namespace, size=20).pk}")
+    make_file(api.account, size=3)
+    make_permit(api.account, namespace, size=1000)
+
+    def stats(query: str = "") -> Any:
+        return api.get(f"/cdn/stats{query}").json()["data"]
+
+    assert stats() == {
+        "totalFiles": 3, "totalSize": 123, "activeFiles": 2, "activeSize": 103, "uploadedFiles": 3, "urlFiles": 0,
+    }  # fmt: skip
+    assert (stats("?namespace=default")["totalSize"], stats("?namespace=default")["activeSize"]) == (120, 100)
+    assert stats("?scope=personal")["totalSize"] == 3
+    assert_error(api.get("/cdn/stats?namespace=never"), 404, "not_found")
+
+
+def test_a_file_has_the_names_that_existing_clients_read(api: Caller) -> None:
+    file = make_file(api.account, tags=["one", "two"])
+    shown = api.get(f"/cdn/files/{file.pk}").json()
+    assert shown["data"] == shown["file"]
+    names = ("cdn_url", "mime_type", "tag", "is_deleted")
+    assert [shown["file"][name] for name in names] == [shown["file"]["url"], "application/octet-stream", "one", False]
+    api.delete(f"/cdn/files/{file.pk}")
+    listed = api.get("/cdn/files?status=trashed").json()["data"]["files"]
+    assert [each["is_deleted"] for each in listed] == [True]
+    restored = api.post(f"/cdn/files/{file.pk}/restore").json()
+    assert restored["data"] == restored["file"]
+    assert api.get(f"/cdn/files/{make_permit(api.account).file.pk}").json()["data"]["tag"] is None

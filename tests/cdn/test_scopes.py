@@ -35,7 +35,7 @@ def test_a_namespaces_credential_reads_its_own_files_only(api: Caller, inside: C
     own, personal = make_file(api.account, other), make_file(api.account)
     outside = make_file(api.account, Namespace.objects.get(account=api.account, is_default=True))
     assert ids(inside) == ids(inside, "?namespace=other") == {own.pk}
-    for path in ("files", "usage", "trash"):
+    for path in ("files", "usage", "tags", "stats", "trash"):
         for query in ("?namespace=default", "?scope=personal", "?namespace=nothing"):
             method = "DELETE" if path == "trash" else "GET"
             assert_error(inside.send(method, f"/cdn/{path}{query}"), 403, "forbidden")

@@ -41,8 +41,10 @@ class Upload:
         *,
         leaves: bool = False,
         length: int | None = None,
+        path: str = "",
         **headers: str,
     ) -> None:
+        path = path or f"/cdn/uploads/{token}"
         self.answer = Answer()
         self._pieces = list(pieces)
         self._leaves = leaves
@@ -51,7 +53,7 @@ class Upload:
             sent["Content-Length"] = str(length)
         self._scope: dict[str, Any] = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
-            "path": f"/cdn/uploads/{token}", "raw_path": f"/cdn/uploads/{token}".encode(), "query_string": b"",
+            "path": path, "raw_path": path.encode(), "query_string": b"",
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
             "server": ("testserver", 80),
         }  # fmt: skip

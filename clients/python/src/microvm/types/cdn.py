@@ -161,9 +161,10 @@ class UploadTokenRequest(TypedDict):
     """Body, or a part of it, of `cdn.create_upload`."""
 
     namespace: NotRequired[str | None]
-    filename: str
-    size: int
-    contentType: str
+    filename: NotRequired[str]
+    size: NotRequired[int]
+    contentType: NotRequired[str]
+    tag: NotRequired[str]
     tags: NotRequired[list[str]]
     variants: NotRequired[dict[str, VariantRequest]]
     metadata: NotRequired[dict[str, Any]]
@@ -186,6 +187,47 @@ class UploadTokenResponse(TypedDict):
     uploadUrl: str
     expiresAt: str
     fileId: str
+
+
+class UserTokenResponse(TypedDict):
+    """Answer, or a part of one, of `cdn.create_upload`."""
+
+    token: str
+    scope: str
+    permissions: list[str]
+    namespace: str | None
+    expiresIn: str
+    apiUrl: str
+
+
+class CdnTagsResponse(TypedDict):
+    """Answer, or a part of one, of `cdn.tags`."""
+
+    data: CdnTags
+
+
+class CdnTags(TypedDict):
+    """Answer, or a part of one, of `cdn.tags`."""
+
+    namespace: str | None
+    tags: list[str]
+
+
+class CdnStatsResponse(TypedDict):
+    """Answer, or a part of one, of `cdn.stats`."""
+
+    data: CdnStats
+
+
+class CdnStats(TypedDict):
+    """Answer, or a part of one, of `cdn.stats`."""
+
+    totalFiles: int
+    totalSize: int
+    activeFiles: int
+    activeSize: int
+    uploadedFiles: int
+    urlFiles: int
 
 
 class CdnFileObjectList(TypedDict):
@@ -214,6 +256,10 @@ class CdnFile(TypedDict):
     variants: list[CdnVariant]
     created_at: str
     trashed_at: str | None
+    cdn_url: str | None
+    mime_type: str | None
+    tag: str | None
+    is_deleted: bool
 
 
 class CdnFileError(TypedDict):
@@ -238,6 +284,7 @@ class CdnFileResponse(TypedDict):
     """Answer, or a part of one, of `cdn.file`."""
 
     file: CdnFile
+    data: CdnFile
 
 
 class CdnPurgedResponse(TypedDict):

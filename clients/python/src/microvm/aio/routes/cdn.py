@@ -17,11 +17,13 @@ from microvm.types.cdn import (
     CdnPolicy,
     CdnPurgedResponse,
     CdnQuota,
+    CdnStats,
     CdnUsage,
     NamespaceQuotaRequest,
     QuotaRequest,
     UploadTokenRequest,
     UploadTokenResponse,
+    UserTokenResponse,
 )
 
 
@@ -65,9 +67,23 @@ class AsyncCdnRoutes(AsyncGroup):
         )
         return answer
 
-    async def create_upload(self, **body: Unpack[UploadTokenRequest]) -> UploadTokenResponse:
+    async def create_upload(self, **body: Unpack[UploadTokenRequest]) -> UploadTokenResponse | UserTokenResponse:
         """A permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits held."""
-        answer: UploadTokenResponse = await self._call("POST", "/cdn/token", body=body)
+        answer: UploadTokenResponse | UserTokenResponse = await self._call("POST", "/cdn/token", body=body)
+        return answer
+
+    async def tags(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> list[str]:
+        """The tags of files that are neither rejected nor in the trash, each once, of the account or a part of it."""
+        answer: list[str] = await self._call(
+            "GET", "/cdn/tags", query={"namespace": namespace, "scope": scope}, part="data.tags"
+        )
+        return answer
+
+    async def stats(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> CdnStats:
+        """How many files there are, and their bytes, of the account or a part of it."""
+        answer: CdnStats = await self._call(
+            "GET", "/cdn/stats", query={"namespace": namespace, "scope": scope}, part="data"
+        )
         return answer
 
     def files(
@@ -76,13 +92,17 @@ class AsyncCdnRoutes(AsyncGroup):
         namespace: str | None = None,
         scope: Literal["personal"] | None = None,
         status: Literal["uploading", "processing", "active", "rejected", "trashed"] | None = None,
+        tag: str | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[CdnFile]:
         """Newest first; without a status all but those of the trash. A credential of a namespace lists that; one of
         the account all files, those of `namespace`, or with `scope=personal` those without a namespace.
         """
         return self._pages(
-            "/cdn/files", "data.files", {"namespace": namespace, "scope": scope, "status": status}, page_size
+            "/cdn/files",
+            "data.files",
+            {"namespace": namespace, "scope": scope, "status": status, "tag": tag},
+            page_size,
         )
 
     async def file(self, file: str) -> CdnFile:

@@ -17,11 +17,13 @@ from microvm.types.cdn import (
     CdnPolicy,
     CdnPurgedResponse,
     CdnQuota,
+    CdnStats,
     CdnUsage,
     NamespaceQuotaRequest,
     QuotaRequest,
     UploadTokenRequest,
     UploadTokenResponse,
+    UserTokenResponse,
 )
 
 
@@ -63,9 +65,21 @@ class CdnRoutes(Group):
         answer: CdnUsage = self._call("GET", "/cdn/usage", query={"namespace": namespace, "scope": scope}, part="data")
         return answer
 
-    def create_upload(self, **body: Unpack[UploadTokenRequest]) -> UploadTokenResponse:
+    def create_upload(self, **body: Unpack[UploadTokenRequest]) -> UploadTokenResponse | UserTokenResponse:
         """A permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits held."""
-        answer: UploadTokenResponse = self._call("POST", "/cdn/token", body=body)
+        answer: UploadTokenResponse | UserTokenResponse = self._call("POST", "/cdn/token", body=body)
+        return answer
+
+    def tags(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> list[str]:
+        """The tags of files that are neither rejected nor in the trash, each once, of the account or a part of it."""
+        answer: list[str] = self._call(
+            "GET", "/cdn/tags", query={"namespace": namespace, "scope": scope}, part="data.tags"
+        )
+        return answer
+
+    def stats(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> CdnStats:
+        """How many files there are, and their bytes, of the account or a part of it."""
+        answer: CdnStats = self._call("GET", "/cdn/stats", query={"namespace": namespace, "scope": scope}, part="data")
         return answer
 
     def files(
@@ -74,13 +88,17 @@ class CdnRoutes(Group):
         namespace: str | None = None,
         scope: Literal["personal"] | None = None,
         status: Literal["uploading", "processing", "active", "rejected", "trashed"] | None = None,
+        tag: str | None = None,
         page_size: int = 100,
     ) -> Iterator[CdnFile]:
         """Newest first; without a status all but those of the trash. A credential of a namespace lists that; one of
         the account all files, those of `namespace`, or with `scope=personal` those without a namespace.
         """
         return self._pages(
-            "/cdn/files", "data.files", {"namespace": namespace, "scope": scope, "status": status}, page_size
+            "/cdn/files",
+            "data.files",
+            {"namespace": namespace, "scope": scope, "status": status, "tag": tag},
+            page_size,
         )
 
     def file(self, file: str) -> CdnFile:

@@ -1,0 +1,166 @@
+"""The file of a multipart body, found while the body is received."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from rest_framework.serializers import ValidationError as FieldError
+
+from cdn.fields import FILENAME_BYTES, plain_text
+from common.errors import BodyEndedEarly, UnsupportedMediaType, ValidationError
+
+FIELD = "file"
+# Other fields and headers before the file.
+HEAD_BYTES = 64 * 1024
+# A file up to this size is received before its permit is made, so that this is for exactly its bytes.
+HELD_BYTES = 1 << 20
+_BLANK_LINE = b"\r\n\r\n"
+
+
+class FormFile:
+    """Of one request. `begin` first, then `pieces`, once."""
+
+    def __init__(self, body: AsyncIterator[bytes], content_type: str, length: int | None) -> None:
+        """`length`: of the body, if it is known. Raises UnsupportedMediaType, ValidationError."""
+        self._body, self._length = body, length
+        self._boundary = _boundary(content_type)
+        self._head_bytes = 0
+        self._disposition, self._type, self._header = b"", b"", [b"", b""]
+        self._found: list[bytes] = []
+        self._is_file = self._begun = self._part_ended = self._ended = False
+        self.filename, self.content_type = "", ""
+        self._parser = MultipartParser(self._boundary, self._callbacks())  # type: ignore[arg-type]
+
+    async def begin(self) -> int:
+        """Read up to the file, and some of it. Returns its size: of a larger file that of what follows it, of which two
+        bytes may not be the file's.
+
+        Raises ValidationError (no file, no form, no length of a large body), BodyEndedEarly, and what the body raises.
+        """
+        held = 0
+        async for piece in self._body:
+            self._feed(piece)
+            held = sum(map(len, self._found))
+            if self._part_ended or held > HELD_BYTES:
+                break
+        if self._part_ended:
+            return held
+        self._require_going_on()
+        if self._length is None:
+            raise ValidationError(details={"Content-Length": ["It is needed for a body of more than 1 MiB."]})
+        return self._length - self._head_bytes - len(b"\r\n--" + self._boundary + b"--")
+
+    def _require_going_on(self) -> None:
+        """The body has not ended with this."""
+        if not self._begun and self._ended:
+            raise _refused("Send the file as this field of the form.")
+        if not self._begun or sum(map(len, self._found)) <= HELD_BYTES:
+            raise BodyEndedEarly
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The bytes of the file, to its end. Raises BodyEndedEarly, ValidationError, and what the body raises."""
+        for piece in self._take():
+            yield piece
+        if not self._part_ended:
+            async for received in self._body:
+                self._feed(received)
+                for piece in self._take():
+                    yield piece
+                if self._part_ended:
+                    break
+        if not self._part_ended:
+            raise BodyEndedEarly
+
+    def _take(self) -> list[bytes]:
+        found, self._found = self._found, []
+        return found
+
+    def _feed(self, piece: bytes) -> None:
+        """Up to the file by blank lines, so that it is known where it begins."""
+        while not self._begun and piece:
+            end = piece.find(_BLANK_LINE)
+            end = len(piece) if end < 0 else end + len(_BLANK_LINE)
+            self._parse(piece[:end])
+            self._head_bytes += end
+            piece = piece[end:]
+            if self._head_bytes > HEAD_BYTES and not self._begun:
+                raise _refused(f"The file begins within the first {HEAD_BYTES} bytes of the form.")
+        if piece and not self._part_ended:
+            self._parse(piece)
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.write(data)
+        except FormParserError as exc:
+            raise ValidationError("The body is no multipart form.") from exc
+
+    def _callbacks(self) -> dict[str, object]:
+        return {
+            "on_part_begin": self._on_part_begin,
+            "on_header_field": lambda data, start, end: self._add_header(0, data[start:end]),
+            "on_header_value": lambda data, start, end: self._add_header(1, data[start:end]),
+            "on_header_end": self._on_header_end,
+            "on_headers_finished": self._on_headers_finished,
+            "on_part_data": self._on_part_data,
+            "on_part_end": self._on_part_end,
+            "on_end": self._on_end,
+        }
+
+    def _on_part_begin(self) -> None:
+        self._disposition, self._type = b"", b""
+
+    def _add_header(self, at: int, data: bytes) -> None:
+        self._header[at] += data
+
+    def _on_header_end(self) -> None:
+        name, value = self._header
+        self._header = [b"", b""]
+        if name.lower() == b"content-disposition":
+            self._disposition = value
+        elif name.lower() == b"content-type":
+            self._type = value
+
+    def _on_headers_finished(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        if self._begun or options.get(b"name") != FIELD.encode():
+            return
+        self.filename = _text(options.get(b"filename", b""), "A file name")
+        self.content_type = _text(self._type, "A media type") if self._type else ""
+        self._is_file = self._begun = True
+
+    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._is_file:
+            self._found.append(bytes(data[start:end]))
+
+    def _on_part_end(self) -> None:
+        self._part_ended = self._part_ended or self._is_file
+        self._is_file = False
+
+    def _on_end(self) -> None:
+        self._ended = True
+
+
+def _boundary(content_type: str) -> bytes:
+    kind, options = parse_options_header(content_type)
+    boundary = options.get(b"boundary", b"")
+    if kind != b"multipart/form-data":
+        raise UnsupportedMediaType(f"Send a form (multipart/form-data) with the field `{FIELD}`.")
+    if not boundary:
+        raise ValidationError(details={"Content-Type": ["The boundary of the form is missing."]})
+    return boundary
+
+
+def _text(value: bytes, what: str) -> str:
+    """Raises ValidationError."""
+    try:
+        return plain_text(value.decode(), FILENAME_BYTES, what)
+    except UnicodeDecodeError as exc:
+        raise _refused(f"{what} is UTF-8.") from exc
+    except FieldError as exc:
+        raise _refused(str(exc.detail[0])) from exc  # type: ignore[index]
+
+
+def _refused(sentence: str) -> ValidationError:
+    return ValidationError(details={FIELD: [sentence]})

@@ -1,0 +1,85 @@
+"""Tokens with which existing clients upload: short-lived, signed, and ended with the credential that asked for them.
+
+A token reserves nothing: each upload by it makes a permit for the size that comes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core import signing
+
+from accounts.actors import Actor
+from accounts.models import Account, Credential
+from namespaces.models import Namespace
+
+SECONDS, SHOWN_SECONDS = 60, "1m"
+SCOPE, PERMISSIONS = "user", ("upload",)
+_SALT = "cdn.upload-token"
+# What a token carries is limited by its fields; what is longer is none.
+MAX_CHARS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTerms:
+    """What is true of each file that is uploaded by a token. `namespace` None: it is unassigned."""
+
+    namespace: Namespace | None
+    tags: list[str] = field(default_factory=list)
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadHolder:
+    """Who holds a valid token. `label`: for audit entries."""
+
+    account: Account
+    terms: UploadTerms
+    label: str
+    is_authenticated: bool = True
+
+
+def upload_token_mint(actor: Actor, terms: UploadTerms) -> str:
+    """A token for a minute; one that is asked for with an access token ends with that at the latest."""
+    ends = int(time.time()) + SECONDS
+    claims = {
+        "c": actor.credential_id,
+        "e": actor.epoch,
+        "n": terms.namespace.pk if terms.namespace else "",
+        "t": terms.tags,
+        "v": terms.variants,
+        "m": terms.metadata,
+        "l": actor.label,
+        "x": min(ends, actor.expires) if actor.expires else ends,
+    }
+    return signing.dumps(claims, salt=_SALT, compress=True)
+
+
+def upload_token_holder(token: str) -> UploadHolder | None:
+    """None where a token is forged or expired, or its credential, account or namespace is not there any more."""
+    claims = _claims(token)
+    if claims is None:
+        return None
+    found = Credential.objects.filter(pk=claims["c"], epoch=claims["e"], account__is_active=True)
+    credential = found.select_related("account").first()
+    if credential is None:
+        return None
+    namespace = None
+    if claims["n"]:
+        namespace = Namespace.objects.filter(pk=claims["n"], account=credential.account, deleted_at=None).first()
+        if namespace is None:
+            return None
+    return UploadHolder(credential.account, UploadTerms(namespace, claims["t"], claims["v"], claims["m"]), claims["l"])
+
+
+def _claims(token: str) -> dict[str, Any] | None:
+    if len(token) > MAX_CHARS:
+        return None
+    try:
+        claims: dict[str, Any] = signing.loads(token, salt=_SALT)
+    except signing.BadSignature:
+        return None
+    return claims if claims["x"] > time.time() else None
