@@ -13,7 +13,7 @@ from common.async_threads import in_pool_thread
 
 async def form_receive(form: FormFile, holder: UploadHolder) -> str:
     """Receive the file, and return its id: it is looked at next. What ends before that leaves a rejected file, as
-    nobody could go on with it. To be run to its end.
+    no client could go on with it. To be run to its end.
 
     Raises what `FormFile`, `permit_create` and `body_receive` do, and UploadsAtOnce.
     """

@@ -53,7 +53,7 @@ def file_trash(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -> 
 
 @transaction.atomic
 def file_cancel(file: File) -> None:
-    """Refuse a file whose upload has broken off for good, as its address is known to nobody. Idempotent."""
+    """Refuse a file whose upload has broken off for good, as no client knows its address. Idempotent."""
     try:
         _, stored = lock_file(file.pk, file.account_id)
     except FileNotKept:

@@ -17,7 +17,6 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from common.connections import release_connection, release_thread
-from common.responses import as_domain_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +45,7 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     disconnects.
 
     `work` may outlive its request, so it uses `in_pool_thread` and not the request's thread. An error that it raises
-    then has no reader; one that nobody expects is logged.
+    then has no reader; an unexpected one is logged.
     """
     task = asyncio.ensure_future(work)
     _running.add(task)  # the loop holds tasks weakly
@@ -107,6 +106,9 @@ _render_threads = ThreadPoolExecutor(4, thread_name_prefix="render")
 def _see_error(task: asyncio.Task[Any]) -> None:
     """Of work whose caller is gone. The loop would log all of them, with tracebacks, also that a client has left."""
     if not task.cancelled() and (error := task.exception()) is not None:
+        # Not at the top: a worker loads no REST framework before something fails.
+        from common.responses import as_domain_error
+
         as_domain_error(error)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-# Of one place in a window: what is told, warnings and errors, and those of them with a traceback.
+# Of one place in a window: what is written, warnings and errors, and those of them with a traceback.
 TOLD, WARNINGS, TRACEBACKS = 600, 60, 5
 WINDOW_SECONDS = 60.0
 # Places; beyond them the oldest window ends early.
@@ -31,7 +31,7 @@ class _Window:
 
 
 class RepeatedLines(logging.Filter):
-    """Passes the first lines of a place in a minute. How many were left out is told with the next line that passes, of
+    """Passes the first lines of a place in a minute. How many were left out is written with the next line that passes, of
     whatever place. Safe in many threads.
     """
 

@@ -1,5 +1,5 @@
 """uvicorn's HTTP protocol (h11), which by itself parses all that has come in one step: of a body in chunks of one byte
-a quarter of a second, while nobody else is served. Here a step has some pieces, and the rest later turns of the loop.
+a quarter of a second, while no other client is served. Here a step has some pieces, and the rest later turns of the loop.
 
 Relies on internals of uvicorn, of which one minor version is allowed (pyproject.toml).
 """

@@ -1,4 +1,4 @@
-/* Names that the platform gives to what it keeps for a moment in the user's folders. They are told to nobody. */
+/* Names that the platform gives to what it keeps for a moment in the user's folders. They are never reported. */
 #include "guest.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Connections from outside to programs that listen on the guest's loopback only (127.0.0.1, ::1), as development servers do.
  *
- * A listener on the guest's address would be in the way of a program that binds all addresses later. So the kernel is told,
+ * A listener on the guest's address would be in the way of a program that binds all addresses later. So the kernel is asked,
  * by a small program at its lookup of sockets (relay_steer.c), to hand new connections for such a port to the one listener
  * that is here, which itself is bound to loopback. They are passed on to the program byte for byte. Who may connect from
  * outside, and to which ports, the host decides, as for programs that listen on all addresses: only it reaches the guest.
@@ -70,7 +70,7 @@ static void accept_client(int listener)
 	if (port)
 		link_open(client, port);
 	else
-		close(client); /* whoever connects to the listener itself, or a program that has just gone */
+		close(client); /* it connected to the listener itself, or the program has just gone */
 }
 
 static in_addr_t own_address(void)

@@ -125,5 +125,5 @@ def current_umask() -> int:
 
 
 def open_private(part: Path) -> BinaryIO:
-    """A new file for what may be a secret: nobody else reads it before its mode is known."""
+    """A new file for what may be a secret: no other user reads it before its mode is known."""
     return os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb")

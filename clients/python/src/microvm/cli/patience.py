@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from microvm.retries import Retries
 
 LONGEST_NAMED_WAIT = 30.0  # seconds, of a Retry-After
-TOLD_AFTER = 5  # attempts; shorter failures are nobody's business
+REPORTED_AFTER = 5  # attempts; shorter failures need no message
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,6 @@ class Patience(Retries):
         wait = super().wait_before_next(attempt, None)
         if wait is None:
             return None
-        if attempt == TOLD_AFTER:
+        if attempt == REPORTED_AFTER:
             self.say("The service does not answer; it is tried again for two minutes.")
         return max(wait, min(retry_after or 0.0, LONGEST_NAMED_WAIT))

@@ -1,6 +1,6 @@
 """A tar archive that a workspace sends, written below a folder of this machine and nowhere else.
 
-The archive may say anything. No entry is written through a link, whoever made that; a link is made only where it leads
+The archive may say anything. No entry is written through a link, no matter what made that; a link is made only where it leads
 to something in the folder.
 """
 
