@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-# Of one place in a window: what is written, warnings and errors, and those of them with a traceback.
-TOLD, WARNINGS, TRACEBACKS = 600, 60, 5
+# Of one place in a window: what only informs, warnings and errors, and those of them with a traceback.
+NOTES, WARNINGS, TRACEBACKS = 600, 60, 5
 WINDOW_SECONDS = 60.0
 # Places; beyond them the oldest window ends early.
 PLACES = 1000
@@ -31,7 +31,7 @@ class _Window:
 
 
 class RepeatedLines(logging.Filter):
-    """Passes the first lines of a place in a minute. How many were left out is written with the next line that passes, of
+    """Passes the first lines of a place in a minute. How many were left out is added to the next line that passes, of
     whatever place. Safe in many threads.
     """
 
@@ -39,7 +39,7 @@ class RepeatedLines(logging.Filter):
         super().__init__()
         self._clock = clock
         self._windows: OrderedDict[Place, _Window] = OrderedDict()  # in the order of their beginnings
-        self._untold: list[str] = []
+        self._counted: list[str] = []
         self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -51,9 +51,9 @@ class RepeatedLines(logging.Filter):
             if window.lines > _most(record):
                 window.left_out += 1
                 return False
-            untold, self._untold = self._untold, []
-        if untold:
-            record.msg, record.args = f"{record.getMessage()} [{'; '.join(untold)}]", None
+            counted, self._counted = self._counted, []
+        if counted:
+            record.msg, record.args = f"{record.getMessage()} [{'; '.join(counted)}]", None
         return True
 
     def _end_windows(self) -> None:
@@ -65,7 +65,7 @@ class RepeatedLines(logging.Filter):
                 return
             del self._windows[place]
             if window.left_out:
-                self._untold.append(f"{window.left_out} more lines of {window.place}")
+                self._counted.append(f"{window.left_out} more lines of {window.place}")
 
 
 def _place_of(record: logging.LogRecord) -> Place:
@@ -84,4 +84,4 @@ def _place_of(record: logging.LogRecord) -> Place:
 def _most(record: logging.LogRecord) -> int:
     if record.exc_info:
         return TRACEBACKS
-    return WARNINGS if record.levelno >= logging.WARNING else TOLD
+    return WARNINGS if record.levelno >= logging.WARNING else NOTES

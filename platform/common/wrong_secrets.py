@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
+from random import SystemRandom
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -18,7 +19,8 @@ from common.request_origin import request_origin
 
 FAILURE_SECONDS = 60
 # A client that does not read its 429s is answered so much later, where waiting holds no thread, and so many at a time.
-REFUSAL_SECONDS = 1.0
+# Not all after the same time: those that ask at once would come back at once.
+REFUSAL_SECONDS = (1.0, 3.0)
 MOST_WAITING = 512
 
 
@@ -46,9 +48,10 @@ class RefusalWaits:
             return
         self._waiting += 1
         try:
-            await asyncio.sleep(REFUSAL_SECONDS)
+            await asyncio.sleep(_random.uniform(*REFUSAL_SECONDS))
         finally:
             self._waiting -= 1
 
 
 refusal_waits = RefusalWaits()
+_random = SystemRandom()

@@ -1,5 +1,6 @@
 """uvicorn's HTTP protocol (h11), which by itself parses all that has come in one step: of a body in chunks of one byte
-a quarter of a second, while no other client is served. Here a step has some pieces, and the rest later turns of the loop.
+a quarter of a second, in which no other client is served. Here a step has some pieces, and later turns of the loop have
+the rest.
 
 Relies on internals of uvicorn, of which one minor version is allowed (pyproject.toml).
 """

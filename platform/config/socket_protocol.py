@@ -2,7 +2,7 @@
 
 Of uvicorn one minor version is allowed (pyproject.toml), as this overrides its internals:
 - What has come is parsed in slices, with a turn of the loop between them, and message by message as the application
-  takes them; nothing is read in that time. As it is, 256 KiB of the smallest frames are handled in one step.
+  takes them; nothing is read until then. As it is, 256 KiB of the smallest frames are handled in one step.
 - Frames that are no message are counted, and too many of them close the connection (1008).
 - Before the handshake nothing is read: it would be kept without a limit while a sandbox wakes.
 - A pong is not queued for a client that reads nothing: pings would take memory without a limit. Nor is it written to a

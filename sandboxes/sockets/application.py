@@ -3,8 +3,9 @@ sandbox; staff open plain workspaces, too, by tokens of their own.
 
 What refuses a socket is sent before the handshake, as a response with the body of any error: 401 and 403 for the token,
 404, 409 `vm_not_running`, 429, 503. Later there are close codes: 4401 once the token has ended, 1001 once the sandbox
-does not run any more, 1009 for a message that is too large. Those say also why a socket of staff is refused, except by
-429 and 503: a browser does not show a page the response, and there is no route at which it could ask by such a token.
+does not run any more, 1009 for a message that is too large, 1008 for too many frames that are no message. Those say
+also why a socket of staff is refused, except by 429 and 503: a browser does not show a page the response, and there is
+no route at which it could ask by such a token.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from common.wrong_secrets import RefusalWaits
 
 def finished_soon(waits: RefusalWaits, errors: list[Exception], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Which of these wait for nothing: the wait of the others never ends here."""
-    monkeypatch.setattr(wrong_secrets, "REFUSAL_SECONDS", 3600.0)
+    monkeypatch.setattr(wrong_secrets, "REFUSAL_SECONDS", (3600.0, 7200.0))
 
     async def run() -> list[bool]:
         tasks = [asyncio.ensure_future(waits.wait_before(error)) for error in errors]

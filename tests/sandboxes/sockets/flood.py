@@ -1,4 +1,4 @@
-"""Sends frames that are no message, or no useful one, as fast as a line of some megabits does:
+"""Sends frames that are no message, or no useful one, 0.4 MB of them a second on each socket:
 `python -m tests.sandboxes.sockets.flood SOCKET TARGET KIND SOCKETS`, until it is killed.
 
 A process of its own: what it costs is not the time of the test that measures others.
