@@ -41,7 +41,7 @@ def test_what_is_no_signal_is_not_taken_for_one(name: str) -> None:
     assert signal_number(name) is None
 
 
-def test_a_signal_that_is_not_known_is_told_in_one_line_of_limited_length() -> None:
+def test_a_signal_that_is_not_known_is_shown_in_one_line_of_limited_length() -> None:
     boot = Boot(hostname="h", stop_signal="A\nB" + "C" * 1000)
     config = GuestConfig(boot, "10.0.0.2/24", "10.0.0.1", (), b"key", "ssh-ed25519 AAAA")
     records = encode_config(config).split(b"\0")

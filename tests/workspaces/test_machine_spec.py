@@ -1,4 +1,4 @@
-"""What a machine is told of its image."""
+"""What a machine learns of its image."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
 
 
 def _stop_signal(name: str) -> list[tuple[str, str]]:
-    """One that is not known is reported in the boot log, of which it must not make two lines."""
+    """One that is not known is shown in the boot log, of which it must not make two lines."""
     number = signal_number(name)
     if number is not None:
         return [("stop_signal", str(number))]

@@ -70,7 +70,7 @@ static void accept_client(int listener)
 	if (port)
 		link_open(client, port);
 	else
-		close(client); /* it connected to the listener itself, or the program has just gone */
+		close(client); /* it was for the listener itself, or for a program that has just gone */
 }
 
 static in_addr_t own_address(void)

@@ -13,7 +13,7 @@
 struct flow {
 	size_t start, end; /* of what was read and is not written yet */
 	bool ended;        /* nothing more is read */
-	bool shut;         /* and the other side has learnt so */
+	bool shut;         /* and the end was passed on */
 	char data[BUFFER_SIZE];
 };
 
