@@ -25,6 +25,7 @@ CONFIG = ImageConfig(
     working_dir="/srv",
     user="1000:1000",
     exposed_ports=("8080/tcp",),
+    volumes=("/data",),
     labels={"k": "v"},
 )
 

@@ -13,7 +13,7 @@ import pytest
 
 from vmbackend.errors import ImageBroken
 from vmbackend.images import convert
-from vmbackend.images.image_config import parse_config
+from vmbackend.images.image_config import MAX_VOLUMES, config_changes, parse_config
 from vmbackend.images.process import CompletedTool
 from vmbackend.images.types import ImageSettings, Job, never_cancelled
 
@@ -109,11 +109,32 @@ def test_the_base_disk_is_readable_and_of_the_platform(pack: Callable[[Write], N
         '{"config": {"Labels": {"\\udfff": "x"}}}',
         '{"config": {"Cmd": ["a\\u0000"]}}',
         '{"config": {"WorkingDir": 5}}',
+        '{"config": {"Volumes": ["/data"]}}',
+        '{"config": {"Volumes": {"/\\ud800": {}}}}',
     ],
 )
 def test_a_configuration_of_other_types_or_broken_text_is_damaged(document: str) -> None:
     with pytest.raises(ImageBroken, match="configuration is damaged"):
         parse_config(json.loads(document))
+
+
+def test_what_of_a_configuration_is_not_followed_is_said() -> None:
+    volumes = {f"/{number}": {} for number in range(MAX_VOLUMES)} | {"/last": {}, "/" + "n" * 2000: {}, "": {}}
+    config = {"Healthcheck": {"Test": ["CMD", "true"]}, "Volumes": volumes, "Env": ["=x", "A=1"]}
+    assert config_changes({"config": config}) == [
+        "left out: the image's health check, which is not run",
+        f"left out: 3 of the image's {MAX_VOLUMES + 3} volumes, whose folders are not made",
+        "left out: variables of the environment without a name",
+    ]
+    parsed = parse_config({"config": config})
+    assert (parsed.volumes, parsed.env) == (tuple(volumes)[:MAX_VOLUMES], {"A": "1"})
+
+
+@pytest.mark.parametrize(
+    "config", [None, {}, {"Healthcheck": {"Test": ["NONE"]}}, {"Healthcheck": None, "Volumes": None}]
+)
+def test_of_what_is_followed_nothing_is_said(config: dict[str, Any] | None) -> None:
+    assert config_changes({"config": config}) == []
 
 
 def test_absent_parts_of_a_configuration_are_empty() -> None:
