@@ -75,6 +75,20 @@ def test_the_options_choose(box: SandboxCaller, disk: Path) -> None:
     ]
 
 
+def test_names_that_the_platform_makes_are_neither_listed_nor_found(box: SandboxCaller, disk: Path) -> None:
+    own = [".partial-0123456789abcdef", ".files-0123456789abcdef", ".ask-aB3dEf"]
+    (disk / "w").mkdir()
+    for name in (*own, ".partial-mine", "seen"):
+        (disk / "w" / name).write_text("needle\n")
+    shown = ["/w/.partial-mine", "/w/seen"]
+    for options in ({}, {"include": ["*"]}):
+        assert [row[0] for row in found(box, "needle", "/w", **options)] == shown
+        assert names(box, "partial", "/w", **options) == shown[:1]
+    for more in ({}, {"recursive": True}, {"useGitignore": True, "recursive": True}):
+        listed = box.post("files/list", {"dirPath": "/w", **more})["files"]
+        assert [entry["path"] for entry in listed] == shown
+
+
 def test_a_search_stops_at_its_number(box: SandboxCaller, disk: Path) -> None:
     write(disk, many="needle\n" * 100_000, three="other\n" * 3)
     body = box.post("search", {"query": "needle", "options": {"maxResults": 5}})
