@@ -54,6 +54,11 @@ def test_a_listing(api: Caller, made: str) -> None:
     assert api.get("/workspace/the-box/overlay?path=/d").json()["entries"] == []
 
 
+def test_names_that_the_platform_makes_are_not_listed(api: Caller, made: str) -> None:
+    run(api, "touch .partial-0123456789abcdef .files-0123456789abcdef .ask-aB3dEf .partial-mine")
+    assert [entry["name"] for entry in api.get(LISTING).json()["entries"]] == [".partial-mine"]
+
+
 def pages(api: Caller, path: str, limit: int) -> list[dict[str, Any]]:
     """Every page of a directory."""
     found, cursor = [], ""
@@ -122,7 +127,7 @@ def test_everything_is_listed_for_what_it_is(api: Caller, disk: Path) -> None:
     assert api.get(f"{LISTING}?path=/loop").status_code == 404
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=10001", "limit=x", "cursor=%21", "cursor=A"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=10001", "limit=x", "cursor=%21", "cursor=A", "cursor=AA%3D%3D"])
 def test_a_wrong_page_is_400_and_named(api: Caller, made: str, query: str) -> None:
     answer = api.get(f"{LISTING}?{query}")
     assert (answer.status_code, list(answer.json()["details"])) == (400, [query.split("=", maxsplit=1)[0]])
