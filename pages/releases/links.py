@@ -1,6 +1,6 @@
 """Links of an archive, which become the files that they name once everything is received.
 
-Only names of the archive are looked at: whatever the guest changes while this runs, nothing outside of what was received is.
+Only names of the archive are looked at: whatever the guest changes by then, nothing else is reached.
 """
 
 from __future__ import annotations

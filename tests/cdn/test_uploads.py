@@ -114,7 +114,7 @@ def test_an_empty_body_is_refused_and_the_address_stays(issued: Any) -> None:
 
 
 def test_requests_that_send_an_empty_file_find_it_complete(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its permit was complete when it was made: a client that sends its no bytes learns so, as often as it does."""
+    """A client that sends its no bytes gets the same answer, as often as it does."""
     empty = make_permit(api.account, size=0)
     head = sent("HEAD", empty.token)
     assert (head.status, head.headers["upload-offset"], head.headers["upload-length"]) == (200, "0", "0")
