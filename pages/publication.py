@@ -36,12 +36,12 @@ CONTINUE_SECONDS = 20.0
 
 def page_store() -> PageStore:
     """The files of all pages of this instance."""
-    return _store(Path(settings.STATE) / "pages")
+    return _store(Path(settings.STATE) / "pages", settings.ENV.page_retained_seconds)
 
 
 @lru_cache(maxsize=1)
-def _store(folder: Path) -> PageStore:
-    return PageStore(folder)
+def _store(folder: Path, retained_seconds: int) -> PageStore:
+    return PageStore(folder, retained_seconds)
 
 
 def publish_page(page: Page) -> bool:

@@ -119,7 +119,7 @@ class PageStore:
     def release_prepare(self, page_id: str, number: int) -> None:
         """What takes seconds of it: files of the live release are retained. The caller has the lock. Raises OSError."""
         live = self.release_live(page_id)
-        if live is not None and live != number:
+        if live is not None and live != number and self._retained_seconds:
             self._retain_files(page_id, live, number)
 
     def release_switch(self, page_id: str, number: int) -> None:

@@ -210,6 +210,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Trac
     page_file_max_bytes: int = Field(default=100 << 20, ge=1, le=1 << 50)
     page_path_max_bytes: int = Field(default=1024, ge=1, le=4096)
     page_releases: int = Field(default=10, ge=1, le=1000)
+    page_retained_seconds: int = Field(default=86400, ge=0, le=_YEAR)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
     # Domains of users

@@ -155,6 +155,25 @@ def test_equal_files_take_the_disk_once_as_they_are_counted(site: Site, store: P
     assert on_the_disk <= Page.objects.get().kept_bytes < 3 << 20
 
 
+def test_how_long_chunks_of_the_release_before_are_served_is_a_setting(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk, slugs = site.folder / "app-B1xYz9aQ.js", {0: "none", 3600: "hour"}
+    for seconds, slug in slugs.items():
+        limit_settings(monkeypatch, page_retained_seconds=seconds)
+        store = publication.page_store()
+        chunk.write_text("old")
+        assert site.create(slug=slug).status_code == 201
+        chunk.unlink()
+        assert site.deploy(slug).status_code == 200
+        page = Page.objects.get(slug=slug)
+        retained, now = store.paths.page(page.pk) / "retained" / chunk.name, store.clock.now()
+        assert retained.exists() == (seconds > 0)
+        assert not store.retained_expire(page.pk, now + seconds - 60)
+        assert store.retained_expire(page.pk, now + seconds + 60) == (seconds > 0)
+        assert not retained.exists()
+
+
 def test_what_is_retained_no_more_is_counted_no_more(site: Site, store: PageStore, monkeypatch: Any) -> None:
     site.write(index_html="one")
     (site.folder / "app-B1xYz9aQ.js").write_text("one")
