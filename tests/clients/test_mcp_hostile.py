@@ -18,6 +18,7 @@ from tests.clients.cli.test_commands import answer, workspace
 from tests.clients.scripted_server import Script, ScriptedRequest
 from tests.clients.test_transfers import CONTENT, file_of
 
+RUN_COMMAND = "workspace, command, working_dir, env, stdin, user, timeout_seconds"
 Talk = Callable[[Client], Coroutine[Any, Any, None]]
 
 
@@ -111,6 +112,23 @@ def test_a_model_cannot_ask_for_more_than_the_bounds(server: Script) -> None:
     assert server.seen == []
 
 
+def test_arguments_that_a_tool_has_not_are_refused_by_name(server: Script) -> None:
+    async def talk(client: Client) -> None:
+        text = await error_text(client, "run_command", workspace="box", command="x", timeout=5, cwd="/")
+        assert text == (
+            f"run_command has no argument timeout; it takes {RUN_COMMAND}. "
+            f"run_command has no argument cwd; it takes {RUN_COMMAND}."
+        )
+        assert await error_text(client, "run_command", command="x") == "workspace is missing."
+        text = await error_text(client, "write_file", workspace="box", path="/x", content=1)
+        assert text.startswith("content: ")
+        assert "pydantic" not in text
+        assert len(await error_text(client, "show_workspace", **{"x" * 100_000: 1}, workspace="box")) < 5000
+
+    in_memory(server, talk)
+    assert server.seen == []
+
+
 def test_sizes_that_no_machine_has_reach_no_service(server: Script) -> None:
     sizes = ("cpus", "memory_mb", "disk_size_mb", "wait_seconds")
 
@@ -186,7 +204,15 @@ def test_calls_at_once_do_not_wait_for_each_other(server: Script) -> None:
     def step(request: ScriptedRequest) -> None:
         request.rfile.read(int(request.headers["Content-Length"]))
         together.wait(30)
-        body = {"exit_code": 0, "stdout": "", "stderr": "", "duration_ms": 1, "truncated": False, "timed_out": False}
+        body = {
+            "exit_code": 0,
+            "stdout": "",
+            "stderr": "",
+            "duration_ms": 1,
+            "truncated": False,
+            "lossy": False,
+            "timed_out": False,
+        }
         content = json.dumps(body).encode()
         request.answer(200, {"Content-Length": str(len(content))}, content)
 

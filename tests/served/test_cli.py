@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
+from tests.clients.cli.trees import tree_of
 from tests.threads import wait_until
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
@@ -126,15 +126,6 @@ def test_files_go_up_and_down(ws: Ws, made: str, tmp_path: Path) -> None:
     assert "-r" in ws.fails(2, "cp", ".:/srv", tmp_path / "x")
     assert "absolute" in ws.fails(2, "cp", "box:relative", tmp_path / "x")
     assert "must be in a workspace" in ws.fails(2, "cp", source, tmp_path / "x")
-
-
-def tree_of(folder: Path) -> dict[str, Any]:
-    """What a folder has: kinds, modes, contents and targets."""
-    found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*")):
-        kind = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-        found[str(path.relative_to(folder))] = (kind, stat.S_IMODE(path.lstat().st_mode))
-    return found
 
 
 def test_folders_come_back_as_they_were_and_the_rest_is_named(ws: Ws, made: str, tmp_path: Path) -> None:

@@ -29,11 +29,11 @@ TOKEN = "a-token-of-the-test-0123456789"
 Talk = Callable[[Client], Coroutine[Any, Any, None]]
 READ_ONLY = {
     "list_workspaces", "show_workspace", "read_logs", "list_public_ports", "list_files", "read_file", "search_files",
-    "list_pages", "list_page_releases",
+    "list_pages", "list_page_releases", "list_workloads", "list_images", "show_plan", "show_usage",
 }  # fmt: skip
 DESTRUCTIVE = {
     "stop_workspace", "sleep_workspace", "delete_workspace", "withdraw_port", "restart_workspace", "run_command",
-    "write_file", "deploy_page",
+    "write_file", "deploy_page", "edit_file", "resize_workspace", "stop_workload", "remove_workload",
 }  # fmt: skip
 
 
@@ -82,6 +82,7 @@ def test_every_tool_says_what_it_does(served: TestInstance, credential: dict[str
         for name, tool in tools.items():
             assert len(tool.description or "") > 30, name
             assert tool.output_schema, name
+            assert tool.input_schema["additionalProperties"] is False, name
             for field, schema in tool.input_schema["properties"].items():
                 assert "type" in schema or "anyOf" in schema or "enum" in schema, (name, field)
 
@@ -118,6 +119,37 @@ def test_an_agent_makes_uses_and_deletes_a_workspace(served: TestInstance, crede
         assert (await answer(client, "read_logs", workspace=box, lines=5))["source"] == "boot"
         await answer(client, "delete_workspace", workspace=box)
         assert "not_found" in await refusal(client, "show_workspace", workspace=box)
+
+    in_memory(served, credential, talk)
+
+
+def test_an_agent_edits_files_and_starts_what_lasts(served: TestInstance, credential: dict[str, str], box: str) -> None:
+    async def talk(client: Client) -> None:
+        place = {"workspace": box, "path": "/edited"}
+        await answer(client, "write_file", **place, content="one two one\r\n\u00fc\n")
+        assert (await answer(client, "edit_file", **place, old="two", new=""))["replaced"] == 1
+        assert "2 times" in await refusal(client, "edit_file", **place, old="one", new="x")
+        assert (await answer(client, "edit_file", **place, old="one", new="x", everywhere=True))["replaced"] == 2
+        assert "not in the file" in await refusal(client, "edit_file", **place, old="one", new="x")
+        assert (await answer(client, "read_file", **place))["content"] == "x  x\r\n\u00fc\n"
+        ran = await answer(client, "run_command", workspace=box, command="printf 'a\\377'; echo text >&2")
+        assert (ran["stdout"], ran["stdout_encoding"]) == ("Yf8=", "base64")
+        assert (ran["stderr"], ran["stderr_encoding"]) == ("text\n", "utf-8")
+        made = await answer(
+            client, "add_workload", workspace=box, name="web", command=["sleep", "600"], restart="never", env={"A": "1"}
+        )
+        assert (made["name"], made["command"]) == ("web", ["sleep", "600"])
+        assert "remove_workload" in await refusal(client, "add_workload", workspace=box, name="web", command=["x"])
+        assert [row["name"] for row in (await answer(client, "list_workloads", workspace=box))["workloads"]] == ["web"]
+        await answer(client, "remove_workload", workspace=box, name="web")
+        assert (await answer(client, "list_workloads", workspace=box))["workloads"] == []
+        assert (await answer(client, "show_plan"))["workspaces"] > 0
+        assert (await answer(client, "show_usage", workspace=box))["cpu_seconds"] >= 0
+        assert (await answer(client, "show_usage"))["disk_read_bytes"] >= 0
+        assert "images" in await answer(client, "list_images")
+        sized = await answer(client, "resize_workspace", workspace=box, memory_mb=640)
+        assert sized["memory_mb"] == 640
+        assert "at least one" in await refusal(client, "resize_workspace", workspace=box)
 
     in_memory(served, credential, talk)
 

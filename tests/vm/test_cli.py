@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import stat
 from pathlib import Path
 
 import pytest
 
 from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
+from tests.clients.cli.trees import tree_of
 from tests.vm.client import Api, until
 from tests.vm.images import BUSYBOX
 from tests.vm.instances import TestInstance
@@ -30,7 +30,10 @@ def test_a_workspace_from_its_creation_to_its_end(ws: Ws, api: Api, tmp_path: Pa
     assert ws.output("exec", ".", "sh", "-c", "echo $COLOUR; uname -s").split() == ["blue", "Linux"]
     assert ws.run("exec", ".", "sh", "-c", "exit 9").exit_code == 9
     assert ws.output("exec", ".", "seq", "200000") == "".join(f"{n}\n" for n in range(1, 200_001))
-    assert "cannot be started" in ws.fails(125, "exec", ".", "no-such-program")
+    assert "cannot be started" in ws.fails(127, "exec", ".", "no-such-program")
+    assert "cannot be started" in ws.fails(126, "exec", ".", "/etc")
+    content = bytes(range(256)) * 8000
+    assert ws.run("exec", "-i", ".", "cat", stdin=content).stdout_bytes == content
     program = "trap 'echo ended >/dev/shm/ended; exit' TERM; echo begun; sleep 60 & wait"
     running = ws.process("exec", ".", "sh", "-c", program)
     assert running.stdout is not None
@@ -44,14 +47,23 @@ def test_a_workspace_from_its_creation_to_its_end(ws: Ws, api: Api, tmp_path: Pa
     (tree / "run.sh").write_text("#!/bin/sh\necho from the copy\n")
     (tree / "run.sh").chmod(0o755)
     (tree / "data").write_bytes(bytes(range(256)) * 400)
+    (tree / "data").chmod(0o600)
+    (tree / "link").symlink_to("run.sh")
+    (tree / ("long" * 50)).write_text("long")
+    for number in range(300):
+        (tree / "empty" / str(number)).write_text(str(number))
     ws.output("cp", "-r", tree, "typed:/srv/")
     assert ws.output("exec", ".", "/srv/tree/run.sh").strip() == "from the copy"
+    ws.output("cp", "-r", tree, "typed:/srv/")  # once more, into what is there
+    assert ws.output("exec", ".", "ls", "-A", "/srv").split() == ["tree"]
+    assert ws.output("exec", ".", "stat", "-c", "%a %u", "/srv/tree/data").strip() == "600 0"
     ws.output("exec", ".", "ln", "-s", "/etc", "/srv/tree/etc")
-    assert "symbolic link" in ws.fails(1, "cp", "-r", ".:/srv/tree", tmp_path / "back")
-    assert (tmp_path / "back/data").read_bytes() == (tree / "data").read_bytes()
-    assert (tmp_path / "back/run.sh").stat().st_mode & stat.S_IXUSR
-    assert (tmp_path / "back/empty").is_dir()
-    assert not (tmp_path / "back/etc").exists()
+    assert "leads out" in ws.fails(1, "cp", "-r", ".:/srv/tree", tmp_path / "back")
+    assert tree_of(tmp_path / "back") == tree_of(tree)
+    ws.output("cp", tree / "data", ".:/srv/alone")
+    assert ws.output("exec", ".", "stat", "-c", "%a", "/srv/alone").strip() == "600"
+    ws.output("workload", "add", "lasting", ".", "--", "sh", "-c", "echo begun; sleep 600")
+    until(lambda: "begun" in ws.output("logs", "-s", "lasting", "."), 60, "the workload writes")
 
     until(lambda: ws.output("logs", "."), 30, "the console has lines")
     follow = ws.process("logs", "-f", "--json")
@@ -79,7 +91,7 @@ def test_terminals_of_workspaces_and_sandboxes(ws: Ws) -> None:
         terminal.write("exit 5\r")
         assert terminal.wait() == 5
         assert terminal.is_restored()
-    assert ws.process("ssh", ".", "echo", "a  b").communicate(timeout=120)[0] == b"a  b\n"
+    assert ws.process("ssh", ".", "echo 'a  b'; echo c").communicate(timeout=120)[0] == b"a  b\nc\n"
 
     ws.output("create", "--wait", "--sandbox", "--name", "agent", *SIZES)
     with TerminalProcess([*PROGRAM, "terminal", "agent"], ws.environment) as terminal:

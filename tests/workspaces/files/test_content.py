@@ -40,13 +40,10 @@ def test_raw_bytes_both_ways(api: Caller, made: str) -> None:
 @pytest.mark.parametrize(
     ("former", "given", "mode"),
     [
-        (None, "0600", "0600"),
-        (None, "755", "0755"),
-        ("0644", "0600", "0600"),
-        ("0600", "0644", "0600"),
+        (None, "0600", "0600"), (None, "755", "0755"), ("0644", "0600", "0600"), ("0600", "0644", "0600"),
         ("0640", None, "0640"),
     ],
-)
+)  # fmt: skip
 def test_a_file_is_never_more_open_than_the_given_mode_and_the_former_file(
     api: Caller, made: str, former: str | None, given: str | None, mode: str
 ) -> None:

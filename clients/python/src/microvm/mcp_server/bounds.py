@@ -20,6 +20,19 @@ def bounded_text(text: str, most: int = MOST_TEXT) -> tuple[str, bool]:
     return f"{head}\n[... {len(text) - most} characters left out ...]\n{tail}", True
 
 
+def bounded_output(content: bytes, *, is_cut: bool) -> tuple[str, Literal["utf-8", "base64"], bool]:
+    """Output of a program as bounded text, its encoding, and whether something is left out.
+
+    `is_cut`: it may end within a character. What is no text is in base64, and only the beginning of it.
+    """
+    text, encoding, _ = text_of(content, has_more=is_cut)
+    if encoding == "base64":
+        most = MOST_TEXT // 4 * 3
+        return base64.b64encode(content[:most]).decode("ascii"), encoding, len(content) > most
+    found, is_short = bounded_text(text)
+    return found, encoding, is_short
+
+
 class ListRoom:
     """Room for the texts of a list, whose entries a guest may have given long names."""
 

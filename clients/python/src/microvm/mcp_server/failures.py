@@ -15,6 +15,12 @@ _HINTS = {
     "not_found": "list_workspaces and list_pages show what exists.",
     "path_not_found": "list_files shows what a directory has.",
     "path_invalid": "list_files lists directories; read_file reads regular files.",
+    "guest_disk_full": "resize_workspace gives it a larger disk.",
+    "SANDBOX_LIMIT_REACHED": "show_plan has the limits; delete_workspace removes one.",
+    "POOL_LIMIT_REACHED": "show_plan has the limits; ask for less, or delete_workspace.",
+    "RUNNING_POOL_REACHED": "show_plan has the limits; stop_workspace frees some.",
+    "RESOURCE_NOT_ALLOWED": "show_plan has the limits; ask for less.",
+    "workload_exists": "remove_workload removes that one.",
     "operation_in_progress": "Wait a few seconds, then look with show_workspace.",
     "unauthorized": "The server's own credential is not valid any more: its user must log in again.",
 }

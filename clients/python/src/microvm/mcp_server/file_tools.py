@@ -13,11 +13,12 @@ from pydantic import Field
 
 from microvm.aio.client import AsyncMicrovm
 from microvm.mcp_server.bounds import MOST_LINE, MOST_ROWS, ListRoom, bounded_text, text_of
-from microvm.mcp_server.results import Entry, FilePart, Listing, Match, Matches, Written
+from microvm.mcp_server.results import Edited, Entry, FilePart, Listing, Match, Matches, Written
 from microvm.mcp_server.tool_kinds import DESTROY, READ, ToolSet
 from microvm.mcp_server.workspace_tools import Name
 
 MOST_BYTES = 100_000
+MOST_EDITED = 3_000_000
 MOST_ENTRIES = 1000
 MOST_PER_FILE = 50
 MOST_MATCH = 500  # characters of a line
@@ -30,7 +31,7 @@ _LINE = re.compile(r"\./([^\0]*?):(\d+):(.*)")
 def add_file_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     found = FileTools(client)
     tools.add(READ, found.list_files, found.read_file, found.search_files)
-    tools.add(DESTROY, found.write_file)
+    tools.add(DESTROY, found.write_file, found.edit_file)
 
 
 class FileTools:
@@ -85,6 +86,29 @@ class FileTools:
         """Write a whole file in a running workspace. Replaces what is there; missing directories are made."""
         written = await self._client.files.write(workspace, path, _bytes_of(content, encoding))
         return Written(path=written["path"], size=written["size"])
+
+    async def edit_file(
+        self,
+        workspace: Name,
+        path: FilePath,
+        old: Annotated[str, Field(min_length=1, max_length=MOST_BYTES, description="Text that is there, exactly.")],
+        new: Annotated[str, Field(max_length=MOST_BYTES, description="What takes its place.")],
+        everywhere: Annotated[
+            bool, Field(description="Each time that it is there; else it must be there once.")
+        ] = False,
+    ) -> Edited:
+        """Replace a part of a text file in a running workspace, and leave the rest of it as it is."""
+        content, size = await self._client.files.read_part(workspace, path, length=MOST_EDITED + 1)
+        if len(content) > MOST_EDITED or (size or 0) > MOST_EDITED:
+            raise ToolError(f"The file has more than {MOST_EDITED} bytes. Edit it with a command.")
+        part, given = old.encode("utf-8", "surrogatepass"), new.encode("utf-8", "surrogatepass")
+        count = content.count(part)
+        if not count:
+            raise ToolError("The old text is not in the file. Read it with read_file: spaces and line ends count.")
+        if count > 1 and not everywhere:
+            raise ToolError(f"The old text is there {count} times. Give more of what is around it, or set everywhere.")
+        written = await self._client.files.write(workspace, path, content.replace(part, given))
+        return Edited(path=written["path"], size=written["size"], replaced=count)
 
     async def search_files(
         self,

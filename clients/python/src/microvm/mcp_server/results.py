@@ -62,9 +62,97 @@ class CommandResult(BaseModel):
     exit_code: int = Field(description="124 where it was killed at its timeout.")
     stdout: str
     stderr: str
+    stdout_encoding: Literal["utf-8", "base64"] = Field(description="base64 where the bytes are no text.")
+    stderr_encoding: Literal["utf-8", "base64"]
     duration_ms: int
     timed_out: bool
     truncated: bool = Field(description="Output was left out: write it to a file and read parts of it.")
+
+
+class WorkloadSummary(BaseModel):
+    """A program that the workspace keeps running."""
+
+    name: str
+    status: str
+    command: list[str]
+    pid: int | None
+    exit_code: int | None
+    restarts: int
+    restart_policy: str | None
+    problem: str | None = Field(None, description="Why it is saved, and not carried out in the running workspace yet.")
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], problem: str | None = None) -> WorkloadSummary:
+        names = ("name", "status", "pid", "exit_code", "restarts", "restart_policy")
+        words = [bounded_text(word, MOST_LINE)[0] for word in (row["cmd"] or [])[:50]]
+        return cls(**{name: row[name] for name in names}, command=words, problem=problem)
+
+
+class Workloads(BaseModel):
+    """The workloads of a workspace."""
+
+    workloads: list[WorkloadSummary]
+
+
+class ImageSummary(BaseModel):
+    """An image of the catalog."""
+
+    image: str
+    preset: str | None
+    label: str
+    description: str
+    memory_mb: int | None
+    disk_size_mb: int | None
+
+
+class Images(BaseModel):
+    """Images of the catalog; those of registries can be used as well."""
+
+    images: list[ImageSummary]
+    truncated: bool
+
+
+class Usage(BaseModel):
+    """What was used since the creation of a workspace, or of all."""
+
+    cpu_seconds: float
+    disk_read_bytes: int
+    disk_write_bytes: int
+    received_bytes: int
+    sent_bytes: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Usage:
+        return cls(
+            cpu_seconds=round(row["total_cpu_time_ns"] / 1e9, 3),
+            disk_read_bytes=row["total_disk_read"],
+            disk_write_bytes=row["total_disk_write"],
+            received_bytes=row["total_net_rx"],
+            sent_bytes=row["total_net_tx"],
+        )
+
+
+class Sizes(BaseModel):
+    """Sizes of workspaces."""
+
+    cpus: float
+    memory_mb: int
+    disk_size_mb: int
+
+
+class PlanSummary(BaseModel):
+    """What the account may have, and has."""
+
+    plan: str
+    workspaces: int
+    most_workspaces: int
+    can_create: bool
+    reason: str | None
+    limits_of_one: Sizes
+    limits_of_all: Sizes
+    owned: Sizes
+    limits_of_running: Sizes
+    running: Sizes
 
 
 class Entry(BaseModel):
@@ -103,6 +191,12 @@ class Written(BaseModel):
 
     path: str
     size: int
+
+
+class Edited(Written):
+    """A file of which a part was replaced."""
+
+    replaced: int = Field(description="How often the old text was there.")
 
 
 class Match(BaseModel):

@@ -6,13 +6,14 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
 from microvm.mcp_server.failures import tool_errors
+from microvm.mcp_server.strict_tools import StrictTool
 
 Result = TypeVar("Result")
-Tool = Callable[..., Awaitable[Any]]
+Function = Callable[..., Awaitable[Any]]
 
 READ = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 ADD = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
@@ -23,23 +24,25 @@ RUN = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hi
 
 
 class ToolSet:
-    """Adds tools to a server; with `read_only` only those that change nothing."""
+    """The tools of a server; with `read_only` only those that change nothing."""
 
-    def __init__(self, server: MCPServer[Any], *, read_only: bool) -> None:
-        self._server, self._read_only = server, read_only
+    def __init__(self, *, read_only: bool) -> None:
+        self._read_only = read_only
+        self.tools: list[Tool] = []
 
-    def add(self, kind: ToolAnnotations, *tools: Tool) -> None:
+    def add(self, kind: ToolAnnotations, *functions: Function) -> None:
         """Each under the name of its function; what a model reads of it is its docstring."""
         if self._read_only and not kind.read_only_hint:
             return
-        for tool in tools:
-            self._server.add_tool(_with_errors(tool), name=tool.__name__, annotations=kind)
+        for function in functions:
+            made = StrictTool.from_function(_with_errors(function), name=function.__name__, annotations=kind)
+            self.tools.append(made)
 
 
-def _with_errors(tool: Tool) -> Tool:
-    @functools.wraps(tool)
+def _with_errors(function: Function) -> Function:
+    @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
         with tool_errors():
-            return await tool(*args, **kwargs)
+            return await function(*args, **kwargs)
 
     return run

@@ -1,9 +1,8 @@
-"""Tools for workspaces: creation, power, programs, logs, public ports."""
+"""Tools for workspaces: creation, sizes, power."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from typing import Annotated, Any, cast
 
 from mcp.server.mcpserver import Context
@@ -11,31 +10,24 @@ from pydantic import Field
 
 from microvm.aio.client import AsyncMicrovm
 from microvm.errors import WaitTimeout
-from microvm.mcp_server.bounds import MOST_LINE, MOST_ROWS, bounded_text
-from microvm.mcp_server.results import (
-    CommandResult,
-    Done,
-    LogLines,
-    PublicPortResult,
-    PublicPorts,
-    WorkspaceListing,
-    WorkspaceSummary,
-)
+from microvm.mcp_server.bounds import MOST_ROWS
+from microvm.mcp_server.results import Done, WorkspaceListing, WorkspaceSummary
 from microvm.mcp_server.tool_kinds import ADD, CHANGE, DESTROY, READ, RUN, ToolSet
 from microvm.types.workspaces import CreateRequest, Provisioning
 
 MOST_MEGABYTES = 10**9
 Name = Annotated[str, Field(description="Id or slug of the workspace.", min_length=1, max_length=128)]
-PortNumber = Annotated[int, Field(ge=1, le=65535, description="The port of a program in the workspace.")]
+Cpus = Annotated[float | None, Field(gt=0, le=1000, allow_inf_nan=False)]
+Megabytes = Annotated[int | None, Field(gt=0, le=MOST_MEGABYTES)]
 
 
 def add_workspace_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     found = WorkspaceTools(client)
-    tools.add(READ, found.list_workspaces, found.show_workspace, found.read_logs, found.list_public_ports)
+    tools.add(READ, found.list_workspaces, found.show_workspace)
     tools.add(ADD, found.create_workspace)
-    tools.add(CHANGE, found.start_workspace, found.wake_workspace, found.publish_port)
-    tools.add(DESTROY, found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.withdraw_port)
-    tools.add(RUN, found.restart_workspace, found.run_command)
+    tools.add(CHANGE, found.start_workspace, found.wake_workspace)
+    tools.add(DESTROY, found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.resize_workspace)
+    tools.add(RUN, found.restart_workspace)
 
 
 class ProgressReports:
@@ -89,9 +81,9 @@ class WorkspaceTools:
         context: Context[Any, Any],
         name: Annotated[str | None, Field(description="Its name; the slug is made of it.", max_length=255)] = None,
         image: Annotated[str | None, Field(description="Image of the catalog or a registry; else the default.")] = None,
-        cpus: Annotated[float | None, Field(gt=0, le=1000, allow_inf_nan=False)] = None,
-        memory_mb: Annotated[int | None, Field(gt=0, le=MOST_MEGABYTES)] = None,
-        disk_size_mb: Annotated[int | None, Field(gt=0, le=MOST_MEGABYTES)] = None,
+        cpus: Cpus = None,
+        memory_mb: Megabytes = None,
+        disk_size_mb: Megabytes = None,
         env: Annotated[dict[str, str] | None, Field(description="Environment of its programs.")] = None,
         permanent: Annotated[
             bool, Field(description="Keep it until it is deleted; else it has a limited life.")
@@ -122,6 +114,19 @@ class WorkspaceTools:
             await reports.finish()
         return WorkspaceSummary.of(made)
 
+    async def resize_workspace(
+        self, workspace: Name, cpus: Cpus = None, memory_mb: Megabytes = None, disk_size_mb: Megabytes = None
+    ) -> WorkspaceSummary:
+        """Change the sizes of a workspace. One that runs is restarted where it must be: its programs and memory are
+        lost then. A disk never shrinks.
+        """
+        sizes = {"cpus": cpus, "memory_mb": memory_mb, "disk_size_mb": disk_size_mb}
+        given: Any = {key: value for key, value in sizes.items() if value is not None}
+        if not given:
+            raise ValueError("Give at least one of cpus, memory_mb and disk_size_mb.")
+        await self._client.resources.patch(workspace, **given)
+        return WorkspaceSummary.of(await self._client.workspaces.get(workspace))
+
     async def start_workspace(self, workspace: Name) -> WorkspaceSummary:
         """Start a stopped workspace; a paused one goes on, a sleeping one wakes."""
         return WorkspaceSummary.of(await self._client.workspaces.start(workspace))
@@ -146,72 +151,3 @@ class WorkspaceTools:
         """Delete a workspace with all its files. This cannot be undone."""
         await self._client.workspaces.delete(workspace)
         return Done(message=f"{workspace} is deleted.")
-
-    async def run_command(
-        self,
-        *,
-        workspace: Name,
-        command: Annotated[str, Field(description="Run by sh -c.", min_length=1, max_length=100_000)],
-        working_dir: Annotated[str | None, Field(description="Absolute path.")] = None,
-        env: dict[str, str] | None = None,
-        stdin: Annotated[
-            str | None, Field(description="What it reads from standard input.", max_length=1_000_000)
-        ] = None,
-        user: Annotated[str | None, Field(description="As whom it runs; else as the image says.")] = None,
-        timeout_seconds: Annotated[float, Field(ge=1, le=600, allow_inf_nan=False)] = 60,
-    ) -> CommandResult:
-        """Run a shell command in a running workspace to its end, and return its output and exit code.
-
-        What a command starts in the background ends with it at its timeout; a command whose call is cancelled goes on
-        until then. Of each stream the beginning and the end
-        are returned, 30,000 characters at most.
-        """
-        given = {"working_dir": working_dir, "env": env, "stdin": stdin, "user": user}
-        body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        result = await self._client.workspaces.exec(workspace, cmd=command, timeout_seconds=timeout_seconds, **body)
-        stdout, is_cut = bounded_text(result["stdout"])
-        stderr, is_cut_too = bounded_text(result["stderr"])
-        return CommandResult(
-            exit_code=result["exit_code"],
-            stdout=stdout,
-            stderr=stderr,
-            duration_ms=result["duration_ms"],
-            timed_out=result["timed_out"],
-            truncated=is_cut or is_cut_too or result["truncated"],
-        )
-
-    async def read_logs(
-        self,
-        workspace: Name,
-        source: Annotated[
-            str, Field(description="boot: the console; cmd: the main program; or a workload's name.")
-        ] = "boot",
-        lines: Annotated[int, Field(ge=1, le=1000, description="The last so many.")] = 100,
-    ) -> LogLines:
-        """Read the last lines of a log of a workspace."""
-        entries = await self._client.logs.list(workspace, source=source, tail_lines=lines)
-        texts = [bounded_text(entry["line"], MOST_LINE) for entry in islice(entries, lines)]
-        whole, is_cut = bounded_text("\n".join(text for text, _ in texts))
-        is_cut = is_cut or any(is_short for _, is_short in texts)
-        return LogLines(source=source, lines=whole.split("\n") if texts else [], truncated=is_cut)
-
-    async def list_public_ports(self, workspace: Name) -> PublicPorts:
-        """List the public ports of a workspace with their addresses."""
-        rows = (await self._client.ports.list(workspace))["ports"]
-        found = [PublicPortResult.of(row) for row in rows[:MOST_ROWS]]
-        return PublicPorts(ports=found, truncated=len(rows) > MOST_ROWS)
-
-    async def publish_port(
-        self,
-        workspace: Name,
-        port: PortNumber,
-        label: Annotated[str | None, Field(description="What it is for.", max_length=64)] = None,
-    ) -> PublicPortResult:
-        """Give a port of a workspace a public address, which anyone who knows it can reach."""
-        given: Any = {"label": label} if label else {}
-        return PublicPortResult.of((await self._client.ports.publish(workspace, port=port, **given))["port"])
-
-    async def withdraw_port(self, workspace: Name, port: PortNumber) -> Done:
-        """Take the public address of a port away; its open connections end."""
-        await self._client.ports.withdraw(workspace, port)
-        return Done(message=f"Port {port} of {workspace} is not public any more.")
