@@ -33,7 +33,6 @@ from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
-from vmbackend.guest.commands import CANNOT_RUN, NOT_FOUND
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.output import StreamedOutput, StreamOptions
@@ -329,19 +328,18 @@ class FakeGuestSession(GuestSession):
     async def _start(
         self, words: list[str], domain: Domain, env: Mapping[str, str], cwd: Path
     ) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
         try:
             return await asyncio.create_subprocess_exec(
                 *words,
                 cwd=cwd,
                 env={**_base_env(domain), **env},
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
         except (OSError, ValueError, TypeError) as error:
-            code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+            code = 127 if isinstance(error, FileNotFoundError) else 126
             raise GuestCommandInvalid("The command cannot be started.", code) from error
 
 

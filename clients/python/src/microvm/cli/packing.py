@@ -17,7 +17,7 @@ _BLOCK = tarfile.BLOCKSIZE
 
 @dataclass
 class FolderPacker:
-    """The archive of one folder. `skipped`: what is left out, or changed while it was read, with the reason.
+    """The archive of one folder. `skipped`: what is left out, or changed while it was copied, with the reason.
 
     Names are bytes as they are here. Owners are left out, and of modes what says more than who may read, write and
     execute. Hard links stay links within the folder.

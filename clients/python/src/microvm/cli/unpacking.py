@@ -1,7 +1,7 @@
 """A tar archive that a workspace sends, written below a folder of this machine and nowhere else.
 
-The archive may say anything. No entry is written through a link, no matter what made that; a link is made only where it leads
-to something in the folder.
+The archive may say anything. No entry is written through a link, its own or one that was here; a link is made only
+where it leads to something in the folder.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _create_sandbox(session: Session, body: dict[str, Any], seconds: float | Non
 
 @contextmanager
 def _order_that_may_be_taken(session: Session) -> Iterator[None]:
-    """Ctrl-C before the answer: it is not known whether the order arrived."""
+    """Ctrl-C before the answer: whether the order arrived is not known."""
     try:
         yield
     except KeyboardInterrupt:
