@@ -118,7 +118,7 @@ class HostRuntime:
             except HostNameHeld as exc:  # as after this machine stood still: the other one has its operations by now
                 logger.critical("vmhost ends: %s", exc.message)
                 os.kill(os.getpid(), signal.SIGTERM)
-                return
+                break
             except Exception as exc:  # the thread must survive whatever may be gone at the next heartbeat
                 logger.warning("heartbeat: %s", exc)
         connections.close_all()
