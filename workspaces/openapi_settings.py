@@ -8,7 +8,6 @@ from vmbackend.driver import WorkloadRestart
 
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
-    "OutputEncoding": "workspaces.commands.output.ENCODINGS",
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",
     "WorkloadRestart": [(policy.value, policy.value) for policy in WorkloadRestart],
 }
