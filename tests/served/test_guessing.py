@@ -114,7 +114,7 @@ def test_wrong_tokens_of_every_kind_are_counted_by_address(
 
         def guess(number: int) -> httpx.Response:
             at = path.format(guess=f"guess-{number}", workspace=box, sandbox=sandbox["sandbox"]["id"])
-            headers = {"Authorization": f"Bearer guess-{number}"} | (UPGRADE if "/ws" in at else {})
+            headers = {"Authorization": f"Bearer guess-{number}"} | (UPGRADE if "/ws?" in at else {})
             return one.request(method, at, headers=headers)
 
         with ThreadPoolExecutor(8) as pool:
