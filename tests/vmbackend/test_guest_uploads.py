@@ -40,7 +40,7 @@ def test_owner_and_mode_of_an_existing_file_are_preserved(guest: Guest):
 
 
 def access_list(user: int) -> bytes:
-    """Of a file that its owner and one other user may read and write, and no third; its mode says 0660."""
+    """Of a file that its owner and one other user may read and write, and no one else; its mode says 0660."""
     none = 0xFFFFFFFF
     entries = [(0x01, 6, none), (0x02, 6, user), (0x04, 0, none), (0x10, 6, none), (0x20, 0, none)]
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)

@@ -36,7 +36,6 @@ from vmbackend.guest.asking import Answer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.output import StreamedOutput, StreamOptions
-from vmbackend.guest.own_names import is_own_name
 from vmbackend.guest.records import ssh_key_file
 from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from vmbackend.guest.terminal_contract import Terminal
@@ -148,8 +147,7 @@ class FakeGuestSession(GuestSession):
         place = self._find(path)
         if not place.is_dir():
             raise GuestPathInvalid(f"{path!r} is not a directory.")
-        listed = (found.name for found in place.iterdir() if os.fsencode(found.name) > os.fsencode(after))
-        names = sorted((name for name in listed if not is_own_name(name)), key=os.fsencode)
+        names = trees.names_after(place, after)
         entries = [trees.entry_of(place / name, f"{path.rstrip('/')}/{name}") for name in names[:limit]]
         return entries, len(names) > limit
 
@@ -214,12 +212,7 @@ class FakeGuestSession(GuestSession):
         return trees.walk_tree(self._find(path), path, depth=depth, limit=limit, ignore=ignore)
 
     async def describe_files(self, path: str, names: Sequence[str]) -> list[TreeEntry]:
-        root = self._find(path)
-        return [
-            trees.tree_entry(root / name, name)
-            for name in names
-            if os.path.lexists(root / name) and not is_own_name(posixpath.basename(name))
-        ]
+        return trees.describe_files(self._find(path), names)
 
     async def search_tools(self, *, again: bool = False) -> SearchTools:
         self._require_ready()

@@ -46,6 +46,18 @@ def _below(root: Path, before: str, depth: int, ignore: Sequence[str]) -> Iterat
             yield from _below(root, f"{name}/", depth - 1, ignore)
 
 
+def names_after(folder: Path, after: str) -> list[str]:
+    """The names in a directory after this one, in the order of their bytes."""
+    names = (os.fsencode(found.name) for found in folder.iterdir() if not is_own_name(found.name))
+    return [os.fsdecode(name) for name in sorted(names) if name > os.fsencode(after)]
+
+
+def describe_files(root: Path, names: Sequence[str]) -> list[TreeEntry]:
+    """See GuestSession.describe_files."""
+    shown = (name for name in names if not is_own_name(Path(name).name))
+    return [tree_entry(root / name, name) for name in shown if os.path.lexists(root / name)]
+
+
 def tree_entry(place: Path, name: str) -> TreeEntry:
     """The entry of a file of this host."""
     found = place.lstat()

@@ -40,7 +40,6 @@ TREE_SECONDS = 120.0  # to walk, hash or remove a tree
 ARCHIVE_SECONDS = 3600.0  # to archive one; its reader may be slow
 TERMINAL_BUFFER = 256 * 1024  # bytes; the guest takes as much memory as there is output
 REPLACING_SECONDS = 60.0  # to compare and rename a file, after those that have its folder's lock
-LIST_SECONDS = 60.0  # to list a large directory
 KERNEL_SECONDS = 15.0  # to read a virtual file
 
 
@@ -161,13 +160,8 @@ class SSHGuestSession(GuestSession):
 
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         check_path(path)
-        run = partial(self._platform_command, timeout=LIST_SECONDS)
-        try:
-            return await walks.list_directory(run, self._kit.helper, path, limit, after)
-        except GuestCommandInvalid as error:
-            if (await self.stat(path)).type != "directory":
-                raise GuestPathInvalid(f"{path!r} is not a directory.") from error
-            raise GuestPathInvalid(f"{path!r} cannot be listed.") from error
+        run = partial(self._platform_command, timeout=TREE_SECONDS)
+        return await walks.list_directory(run, self.stat, self._kit.helper, path, limit=limit, after=after)
 
     async def stat(self, path: str) -> Entry:
         check_path(path)

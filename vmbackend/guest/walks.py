@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from posixpath import join
 from typing import TypeVar
 
-from vmbackend.errors import GuestPathInvalid, GuestUnreachable
+from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
 
 from .changes import KitCommand, require_end
 from .kernel_files import PlatformCommand
@@ -39,11 +39,21 @@ async def walk_tree(
 
 
 async def list_directory(
-    run: PlatformCommand, helper: str, path: str, limit: int, after: str
+    run: PlatformCommand,
+    look: Callable[[str], Awaitable[Entry]],
+    helper: str,
+    path: str,
+    *,
+    limit: int,
+    after: str,
 ) -> tuple[list[Entry], bool]:
-    """See GuestSession.list_directory. Raises GuestCommandInvalid where there is no such directory."""
+    """See GuestSession.list_directory. `look` is its `stat`."""
     limit = min(limit, max(1, MAX_PAGE_BYTES // (len(path) + 1)))
-    done = require_end(await run([helper, "list", str(limit), after], MAX_RECORDS, working_dir=path))
+    try:
+        done = require_end(await run([helper, "list", str(limit), after], MAX_RECORDS, working_dir=path))
+    except GuestCommandInvalid as error:
+        is_folder = (await look(path)).type == "directory"
+        raise GuestPathInvalid(f"{path!r} {'cannot be listed' if is_folder else 'is no directory'}.") from error
     if done.exit_code != 0:
         raise GuestPathInvalid(f"{path!r} cannot be listed.")
     return await asyncio.to_thread(read_listing, done.stdout, path, limit, done.truncated)

@@ -214,6 +214,7 @@ class SandboxBranchesViewSet(_GitViewSet):
 
 def _shown(found: Status) -> dict[str, Any]:
     body = asdict(found)
+    more = _more(truncated=body.pop("truncated"))
     encoded: dict[str, dict[str, None]] = {}  # sorted out by keys: a machine may name thousands alike
     for name in ("staged", "modified", "untracked", "conflicted"):
         for file in body[name]:
@@ -221,7 +222,7 @@ def _shown(found: Status) -> dict[str, Any]:
                 encoded.setdefault(displayed_path(file), {})[as_bytes] = None
         body[name] = [displayed_path(file) for file in body[name]]
     shown = {"encodedPaths": {path: list(each) for path, each in encoded.items()}} if encoded else {}
-    return body | shown | _more(truncated=body.pop("truncated"))
+    return body | shown | more
 
 
 def _more(*, truncated: bool) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-/* Names that the platform gives to what it keeps for a moment in the user's folders. They are never reported. */
+/* Names that the platform gives to what it keeps for a moment in the user's folders. They are in no event and in no listing. */
 #include "guest.h"
 
 #include <string.h>
