@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from tests.clients.cli.test_commands import answer
-from tests.clients.scripted_server import Step, command_end, command_output, command_stream
+from tests.clients.scripted_server import ScriptedRequest, Step, command_end, command_output, command_stream
 
 FOLDER = answer(200, {"entries": [], "next_cursor": None})
 NO_FOLDER = answer(404, {"code": "path_not_found", "message": "No."})
@@ -40,4 +41,9 @@ def sent(content: bytes, said: bytes = b"", code: int = 0, *, cut: bool = False)
         command_output("stdout", content[at : at + 30_000]) for at in range(0, len(content), 30_000)
     ]
     events = [*events, *([command_output("stderr", said)] if said else []), *([] if cut else [command_end(code)])]
-    return command_stream(*events, cut=cut)
+
+    def step(request: ScriptedRequest) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # its reader may have had enough
+            command_stream(*events, cut=cut)(request)
+
+    return step

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from microvm.retries import Retries
 
 LONGEST_NAMED_WAIT = 30.0  # seconds, of a Retry-After
-TOLD_AFTER = 5  # attempts; shorter failures are not told
+REPORTED_AFTER = 5  # attempts; shorter failures are not reported
 
 
 @dataclass(frozen=True)

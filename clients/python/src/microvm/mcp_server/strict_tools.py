@@ -17,7 +17,7 @@ class StrictTool(Tool):
 
     def model_post_init(self, context: Any, /) -> None:
         lax = self.fn_metadata.arg_model
-        config = ConfigDict(**{**lax.model_config, "extra": "forbid"})  # type: ignore[typeddict-item]
+        config = ConfigDict(**{**lax.model_config, "extra": "forbid"})
         strict = create_model(lax.__name__, __base__=lax)
         strict.model_config = config
         strict.model_rebuild(force=True)
