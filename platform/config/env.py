@@ -23,6 +23,7 @@ from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
 from config.env_notifications import NotificationSettings
+from config.env_pages import PageSettings
 from config.env_traces import TracesSettings
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
@@ -84,7 +85,7 @@ def _base_url(data: dict[str, Any]) -> str:
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
-class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, TracesSettings):
+class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, PageSettings, TracesSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
@@ -201,17 +202,6 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Trac
     reconcile_seconds: int = Field(default=60, ge=1, le=_YEAR)
     orphan_grace_seconds: int = Field(default=120, ge=0, le=_YEAR)
     orphan_removals_per_hour: int = Field(default=100, ge=0, le=_MANY)
-
-    # Pages
-    deploy_seconds: int = Field(default=1800, ge=10, le=_YEAR)
-    deploy_wait_seconds: int = Field(default=600, ge=0, le=3600)
-    page_max_bytes: int = Field(default=1 << 30, ge=1, le=1 << 50)
-    page_max_files: int = Field(default=20_000, ge=1, le=1 << 31)
-    page_file_max_bytes: int = Field(default=100 << 20, ge=1, le=1 << 50)
-    page_path_max_bytes: int = Field(default=1024, ge=1, le=4096)
-    page_releases: int = Field(default=10, ge=1, le=1000)
-    page_retained_seconds: int = Field(default=86400, ge=0, le=_YEAR)
-    pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
