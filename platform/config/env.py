@@ -296,10 +296,10 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
             raise ValueError("A billing cycle is at least as long as PLATFORM_METERING_SECONDS.")
         return value
 
-    @field_validator("public_url")
+    @field_validator("public_url", "sandbox_url")
     @classmethod
-    def _public_address(cls, value: str) -> str:
-        PublicAddress.of(value)
+    def _machine_address(cls, value: str, info: ValidationInfo) -> str:
+        (PublicAddress if info.field_name == "public_url" else SandboxAddress).of(value)
         return value
 
     @field_validator("pages_url")
@@ -313,12 +313,6 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     def _cdn_address(cls, value: str) -> str:
         CdnAddress.of(value)
         return value.rstrip("/")
-
-    @field_validator("sandbox_url")
-    @classmethod
-    def _sandbox_address(cls, value: str) -> str:
-        SandboxAddress.of(value)
-        return value
 
     @field_validator("allowed_hosts")
     @classmethod
