@@ -88,7 +88,7 @@ class WorkloadSummary(BaseModel):
         return cls(**{name: row[name] for name in names}, command=words, problem=problem)
 
 
-class Workloads(BaseModel):
+class WorkloadListing(BaseModel):
     """The workloads of a workspace."""
 
     workloads: list[WorkloadSummary]

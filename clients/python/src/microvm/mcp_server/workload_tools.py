@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from microvm.aio.client import AsyncMicrovm
-from microvm.mcp_server.results import Done, Workloads, WorkloadSummary
+from microvm.mcp_server.results import Done, WorkloadListing, WorkloadSummary
 from microvm.mcp_server.tool_kinds import ADD, CHANGE, DESTROY, READ, ToolSet
 from microvm.mcp_server.workspace_tools import Name
 
@@ -29,10 +29,10 @@ class WorkloadTools:
     def __init__(self, client: AsyncMicrovm) -> None:
         self._client = client
 
-    async def list_workloads(self, workspace: Name) -> Workloads:
+    async def list_workloads(self, workspace: Name) -> WorkloadListing:
         """List the programs that a workspace keeps running, with their states and exit codes."""
         rows = await self._client.workloads.list(workspace)
-        return Workloads(workloads=[WorkloadSummary.of(row) for row in rows])
+        return WorkloadListing(workloads=[WorkloadSummary.of(row) for row in rows])
 
     async def add_workload(
         self,
