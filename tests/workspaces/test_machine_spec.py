@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vmbackend.images.convert import parse_config
+from vmbackend.images.image_config import parse_config
 from vmbackend.images.types import Image
 from workspaces.host.machine_spec import machine_spec
 from workspaces.models import Workspace

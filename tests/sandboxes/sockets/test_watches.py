@@ -189,7 +189,7 @@ def test_output_has_its_turn_while_a_folder_changes(box: Box, tree: Path) -> Non
 def test_a_client_that_asks_and_does_not_read_waits(box: Box, tree: Path) -> None:
     client = box.connect()
     before = box.streams.memory()
-    for number in range(3000):
+    for number in range(2000):
         client.send(type="watch", path=f"{tree}/none", requestId=number)
     assert client.ask("terminal_list", action="terminal_list")["terminals"] == []
     assert box.streams.memory() - before < 16 * MIB
