@@ -147,7 +147,8 @@ class Unpacker:
         return ""
 
     def _write_link(self, entry: tarfile.TarInfo, place: Path) -> str:
-        if leads_out(entry.name.removeprefix("./"), entry.linkname):
+        depth = len(place.relative_to(self.target).parts) - 1
+        if leads_out(depth, entry.linkname):
             return f"a link that leads out of the folder, to {entry.linkname}"
         is_there = place.is_symlink() and os.readlink(place) == entry.linkname  # noqa: PTH115 - as it is written
         if _is_there(place) and not is_there:
@@ -183,15 +184,14 @@ class Unpacker:
             self._folders[0] = (self.target, entry.mode & 0o777 & ~current_umask())
 
 
-def leads_out(name: str, target: str) -> bool:
-    """Whether a link of this name, relative to a folder, may lead to something that is not below the folder.
+def leads_out(depth: int, target: str) -> bool:
+    """Whether a link that lies in so many folders below a folder may lead to something that is not below the folder.
 
-    The folders that it lies in are real ones. So it goes up as far as these, and nowhere up again: a link on its way
-    may lead up itself.
+    Those are real folders. So it goes up as far as these, and nowhere up again: a link on its way may lead up itself.
     """
     parts = target.split("/")
     ups = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
-    return target.startswith("/") or "\0" in target or not target or ups > name.count("/") or ".." in parts[ups:]
+    return target.startswith("/") or "\0" in target or not target or ups > depth or ".." in parts[ups:]
 
 
 def is_safe_name(name: str) -> bool:
