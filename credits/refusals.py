@@ -21,7 +21,8 @@ from namespaces.models import Namespace
 def refusals_announced() -> Iterator[None]:
     """Announce a refusal that passes through, outside of the transaction that it ends: around `transaction.atomic`.
 
-    Where the process dies before that, the next refusal is announced.
+    A caller with a transaction of its own is wrapped itself: what is announced within that is rolled back with it.
+    If the process dies before that, the next refusal is announced.
     """
     try:
         yield

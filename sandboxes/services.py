@@ -19,6 +19,7 @@ from accounts.actors import Actor
 from common.errors import Forbidden, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.secrets_at_rest import keyed_hash
+from credits.refusals import refusals_announced
 from edge.sandbox_address import PATH, sandbox_address
 from sandboxes.ids import sandbox_id_of
 from sandboxes.models import FormerToken, Sandbox, SandboxEvent, StaffToken
@@ -52,6 +53,7 @@ class CreatedSandbox:
     operation: Operation | None
 
 
+@refusals_announced()
 @transaction.atomic
 def sandbox_create(
     *,
@@ -105,6 +107,7 @@ def sandbox_restart(*, workspace: Workspace, actor: str, origin: RequestOrigin =
     return _power(workspace, "restarted", workspace_restart, actor, origin)
 
 
+@refusals_announced()
 @transaction.atomic
 def _power(
     workspace: Workspace,

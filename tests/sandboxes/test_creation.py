@@ -10,10 +10,13 @@ import pytest
 from django.db import connections
 
 from accounts.models import Plan
+from credits.models import Service
 from namespaces.models import Namespace
 from sandboxes.models import Sandbox, SandboxEvent
 from tests.callers import Caller
+from tests.credits.test_ledger import charge, set_quota
 from tests.fakehost import FakeHost
+from tests.webhooks.outbox import passed_thresholds, subscribe
 from tests.world import assert_error
 from vmbackend.driver import MachineState
 from vmbackend.errors import CapacityExceeded
@@ -82,6 +85,16 @@ def test_a_sandbox_without_a_name_is_refused(api: Caller) -> None:
     assert_error(answer, 400, "validation_error")
     assert set(answer.json()["details"]) == {"name"}
     assert not Workspace.objects.exists()
+
+
+def test_a_creation_that_a_used_up_quota_refuses_is_announced_as_that_of_a_workspace(api: Caller) -> None:
+    namespace = Namespace.objects.get(is_default=True)
+    charge(namespace, "5", Service.SANDBOX)
+    subscribe(api.account)
+    set_quota(namespace, "4", service=Service.SANDBOX, thresholds=[])
+    for _ in range(2):
+        assert_error(api.post("/sandbox", {"name": "one"}), 402, "quota_exceeded")
+    assert passed_thresholds(api.account) == ["depleted"]
 
 
 def test_without_auto_start_the_machine_is_made_and_stays_off(api: Caller, vmhost: FakeHost) -> None:
