@@ -79,11 +79,12 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
         source_workspace_id=new.workspace.pk,
         exported_path=new.path,
     )
+    deploy = queue.enqueue_deploy(page, workspace_id=new.workspace.pk, path=new.path, actor=actor.label)
+    # The ledger's locks before the namespace's, as everywhere.
+    payments.hold_begin(deploy, namespace)
     namespace_used(namespace)
     detail = f"From {new.path} of {new.workspace.pk}."
     record_event(page, "created", detail, actor=actor.label, origin=origin)
-    deploy = queue.enqueue_deploy(page, workspace_id=new.workspace.pk, path=new.path, actor=actor.label)
-    payments.hold_begin(deploy, namespace)
     return page, deploy
 
 

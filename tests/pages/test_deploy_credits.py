@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.actors import Actor
@@ -58,6 +60,19 @@ def sums() -> tuple[Decimal, Decimal]:
 @pytest.fixture
 def not_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"deploy_wait_seconds": 0}))
+
+
+def test_a_creation_takes_the_locks_of_the_ledger_before_that_of_the_namespace(vmhost: Any, site: Site) -> None:
+    """As a refusal that is announced and a quota that is set do: in another order two wait for each other."""
+    set_quota(3)
+    with CaptureQueriesContext(connection) as queries:
+        site.create()
+    statements = [query["sql"] for query in queries]
+    held, used = (
+        next(place for place, sql in enumerate(statements) if words in sql)
+        for words in ("credits_hold", 'UPDATE "namespaces_namespace"')
+    )
+    assert held < used
 
 
 def test_of_20_creations_at_once_one_goes_through_where_there_are_credits_for_one(vmhost: Any, site: Site) -> None:
