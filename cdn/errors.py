@@ -29,6 +29,10 @@ class UploadUnknown(NotFound):
     message = "There is no such upload, or it has ended."
 
 
+class UploadEnded(UploadUnknown):
+    """The address is right: it is no guess."""
+
+
 class UploadInProgress(Conflict):
     message = "Another request is sending this file; try again when it has ended."
 

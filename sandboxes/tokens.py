@@ -46,11 +46,7 @@ ACCOUNT_INACTIVE = "The account is not active."
 
 
 class TokenUnknown(Unauthorized):
-    """A token was sent that is none, or not any more."""
-
-
-class TokenEnded(Forbidden):
-    """A token was sent that another one has replaced."""
+    """A token was sent that no sandbox has or has had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +92,13 @@ def bearer_token(request: HttpRequest) -> str:
 
 @contextmanager
 def wrong_tokens_counted(request: HttpRequest) -> Iterator[None]:
-    """Within the context a wrong token counts for the address that sent it. Raises TooManyFailures in its place."""
+    """Within the context a wrong token counts for the address that sent it. Raises TooManyFailures in its place.
+
+    One that was replaced does not count: it is no guess, and its program may go on with it for a while.
+    """
     try:
         yield
-    except (TokenUnknown, TokenEnded):
+    except TokenUnknown:
         count_wrong_secret(request)
         raise
 
@@ -157,7 +156,7 @@ def require_holder(sandbox_id: str, token: str) -> TokenHolder:
     found = _by_hash(hashes) if hashes else None
     if found is None:
         if hashes and FormerToken.objects.filter(token_hash__in=hashes).exists():
-            raise TokenEnded(ENDED)
+            raise Forbidden(ENDED)
         raise TokenUnknown(UNKNOWN) if hashes else Unauthorized(UNKNOWN)
     if found.pk != sandbox_id:
         raise Forbidden(OF_ANOTHER)

@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
+from cdn.errors import OffsetConflict, UploadEnded, UploadInProgress, UploadLost, UploadUnknown
 from cdn.models import File, Permit
 from cdn.policy import effective_policy
 from cdn.services.permits import kind_of_claim
@@ -74,19 +74,22 @@ def upload_begin(token: str, *, length: int | None, offset: int | None, owner: s
 
 
 def _permit(token: str) -> Permit:
-    """That of an address which takes bytes. Raises UploadUnknown."""
-    permit = _find(token)
-    if permit is None or permit.state not in UPLOADABLE or permit.expires_at <= timezone.now():
-        raise UploadUnknown
+    """That of an address which takes bytes. Raises UploadUnknown, UploadEnded."""
+    permit = _found(token)
+    if permit.state not in UPLOADABLE or permit.expires_at <= timezone.now():
+        raise UploadEnded
     return permit
 
 
-def _find(token: str) -> Permit | None:
-    """As with other credentials, none of an inactive account."""
+def _found(token: str) -> Permit:
+    """As with other credentials, none of an inactive account. Raises UploadUnknown."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     hashes = [keyed_hash(token, key) for key in keys]
     rows = Permit.objects.select_related("file__account", "file__namespace")
-    return rows.filter(token_hash__in=hashes, file__account__is_active=True).first()
+    permit = rows.filter(token_hash__in=hashes, file__account__is_active=True).first()
+    if permit is None:
+        raise UploadUnknown
+    return permit
 
 
 def _require_policy(permit: Permit) -> None:
@@ -191,20 +194,20 @@ def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
 
 def upload_of_nothing(token: str) -> UploadStatus:
     """How far the upload of an empty file is, which was complete when its permit was made: requests that send it,
-    without bytes, change nothing. Raises UploadUnknown for any other.
+    without bytes, change nothing. Raises UploadUnknown, UploadEnded for any other.
     """
-    permit = _find(token)
-    if permit is None or permit.size or permit.expires_at <= timezone.now():
-        raise UploadUnknown
+    permit = _found(token)
+    if permit.size or permit.expires_at <= timezone.now():
+        raise UploadEnded
     return UploadStatus(0, 0, True, permit.expires_at, permit.file_id)
 
 
 def upload_status(token: str) -> UploadStatus:
-    """Raises UploadUnknown: also for one that has ended without a file."""
-    permit = _find(token)
-    if permit is None or permit.expires_at <= timezone.now():
-        raise UploadUnknown
+    """Raises UploadUnknown, UploadEnded: also for one that has ended without a file."""
+    permit = _found(token)
+    if permit.expires_at <= timezone.now():
+        raise UploadEnded
     complete = permit.state not in UPLOADABLE
     if complete and permit.file.status == FileStatus.REJECTED:
-        raise UploadUnknown
+        raise UploadEnded
     return UploadStatus(permit.received_bytes, permit.size, complete, permit.expires_at, permit.file_id)

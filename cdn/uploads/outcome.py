@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from cdn.errors import UploadUnknown
+from cdn.errors import UploadEnded
 from cdn.models import File
 from cdn.states import UNFINISHED
 from common.async_threads import in_pool_thread
@@ -15,7 +15,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 0.05, 0.5
 
 
 async def outcome_of(file_id: str, seconds: float) -> File:
-    """The file as it is when it was looked at, or after this time. Raises UploadUnknown where it is gone."""
+    """The file as it is when it was looked at, or after this time. Raises UploadEnded where it is gone."""
     until, pause = time.monotonic() + seconds, _FIRST_SECONDS
     while True:
         file = await in_pool_thread(_read, file_id)
@@ -29,5 +29,5 @@ async def outcome_of(file_id: str, seconds: float) -> File:
 def _read(file_id: str) -> File:
     found = File.objects.select_related("namespace").prefetch_related("variants").filter(pk=file_id).first()
     if found is None:
-        raise UploadUnknown
+        raise UploadEnded
     return found

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from django.db import DatabaseError, InterfaceError
 
-from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
+from cdn.errors import OffsetConflict, UploadEnded, UploadInProgress, UploadLost, UploadUnknown
 from cdn.services.uploads import (
     UploadGrant,
     UploadStatus,
@@ -133,7 +133,7 @@ class _Upload:
                 return self._status(await self._paused(), complete=False)
             await in_pool_thread(upload_complete, self._grant, self._writer.written, digest)
         except UploadLost:
-            raise UploadUnknown from None
+            raise UploadEnded from None
         except (PayloadTooLarge, ValidationError):
             await _pause(self._grant, self._grant.offset)
             raise

@@ -14,7 +14,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
-from cdn.errors import UploadUnknown
+from cdn.errors import UploadEnded, UploadUnknown
 from cdn.serializers import CdnFileResponse
 from cdn.services.uploads import UploadStatus, upload_status
 from cdn.states import FileStatus
@@ -172,6 +172,8 @@ class UploadViewSet(AsyncViewSet):
         """Within the context an unknown address counts for its client. Raises TooManyFailures in its place."""
         try:
             yield
+        except UploadEnded:
+            raise
         except UploadUnknown:
             await in_pool_thread(count_wrong_secret, self.http_request)
             raise

@@ -33,15 +33,18 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
     inner = request._request if isinstance(request, Request) else request
     if client_id is not None and secret is not None:
         actor, name = _by_secret(client_id, secret), client_id
+        is_guess = actor is None
     else:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             return None
-        actor, name = _by_token(token.strip()), ""
-    if actor is None:
-        count_wrong_secret(inner, name)
-    else:
+        claims = tokens.read_token(token.strip())
+        # One that has expired or was revoked is no guess: programs poll with it until they renew it.
+        actor, name, is_guess = _by_claims(claims), "", claims is None
+    if actor is not None:
         remember_account(inner, actor.account.pk)
+    elif is_guess:
+        count_wrong_secret(inner, name)
     return actor
 
 
@@ -63,10 +66,11 @@ def _by_secret(client_id: str, secret: str) -> Actor | None:
     )
 
 
-def _by_token(token: str) -> Actor | None:
-    claims = tokens.read_token(token)
-    credential = _credential(_BY_ID, claims.credential_id) if claims else None
-    if claims is None or credential is None or credential.epoch != claims.epoch:
+def _by_claims(claims: tokens.Claims | None) -> Actor | None:
+    if claims is None or claims.has_expired:
+        return None
+    credential = _credential(_BY_ID, claims.credential_id)
+    if credential is None or credential.epoch != claims.epoch:
         return None
     return Actor(
         account=credential.account,

@@ -27,7 +27,7 @@ class Minted:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The content of a token whose signature and expiry are valid."""
+    """The content of a token whose signature is valid. `expires`: seconds since the epoch."""
 
     credential_id: str
     epoch: int
@@ -35,6 +35,10 @@ class Claims:
     binding: ScopeBinding
     label: str
     expires: int
+
+    @property
+    def has_expired(self) -> bool:
+        return self.expires <= time.time()
 
 
 def mint_token(*, actor: Actor, scope: Scope, binding: ScopeBinding, ttl: int, label: str) -> Minted:
@@ -56,12 +60,10 @@ def mint_token(*, actor: Actor, scope: Scope, binding: ScopeBinding, ttl: int, l
 
 
 def read_token(token: str) -> Claims | None:
-    """The token's claims; None where its signature is invalid or it has expired."""
+    """Return the claims of a token that was signed here, also of one that has expired; None for any other."""
     try:
         claims: dict[str, Any] = signing.loads(token, salt=_SALT)
     except signing.BadSignature:
-        return None
-    if claims["x"] <= time.time():
         return None
     binding = ScopeBinding(namespace_id=claims["n"], namespace_slug=claims["ns"], workspace_id=claims["w"])
     return Claims(claims["c"], claims["e"], Scope(claims["s"]), binding, claims["l"], claims["x"])

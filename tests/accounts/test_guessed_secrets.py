@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
 
+from accounts.models import Credential
 from common import wrong_secrets
 from common.attempts import AttemptLimits, FailureLimit, Remembered, network_of
 from tests.callers import Caller
@@ -71,6 +73,25 @@ def test_wrong_access_tokens_count_with_wrong_secrets(api: Caller, failures: Fai
     assert [by_token(f"wrong{number}") for number in range(4)] == [401] * 2 + [429] * 2
     assert by_token(minted) == 200
     assert api.client.get("/workspace").status_code == 401
+
+
+def test_a_token_that_has_expired_or_was_revoked_is_no_guess(
+    api: Caller, failures: FailureLimit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs poll with one until they renew it, behind one address with many others."""
+    expired, revoked = (api.post("/tokens", {"scope": "account", "ttl": ttl}).json()["token"] for ttl in (60, 3600))
+
+    def by_token(token: str) -> int:
+        return int(api.client.get("/workspace", headers={"Authorization": f"Bearer {token}"}).status_code)
+
+    now = time.time() + 61
+    monkeypatch.setattr("accounts.tokens.time.time", lambda: now)
+    assert [by_token(expired) for _ in range(8)] == [401] * 8
+    assert by_token(revoked) == 200
+    credential = Credential.objects.get(client_id=api.client_id)
+    Credential.objects.filter(pk=credential.pk).update(epoch=credential.epoch + 1)
+    assert [by_token(revoked) for _ in range(8)] == [401] * 8
+    assert by_token("guessed") == 401
 
 
 def test_a_refused_address_costs_no_call_of_redis(

@@ -107,6 +107,18 @@ def test_a_smaller_body_is_the_whole_file(issued: Any) -> None:
     assert (answer.headers["upload-offset"], answer.headers["upload-length"]) == ("5", "5")
 
 
+def test_an_upload_that_has_ended_is_no_guess(issued: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[object] = []
+    monkeypatch.setattr("cdn.uploads.views.count_wrong_secret", counted.append)
+    assert sent("PUT", issued.token, DATA).status == 202
+    assert sent("PUT", issued.token, DATA).status == 404
+    Permit.objects.update(expires_at=timezone.now())
+    assert offset_of(issued.token) is None
+    assert counted == []
+    assert sent("PUT", "guessed" * 6, DATA).status == 404
+    assert len(counted) == 1
+
+
 def test_an_empty_body_is_refused_and_the_address_stays(issued: Any) -> None:
     assert_error(sent("PUT", issued.token, length=0), 400, "validation_error")
     assert offset_of(issued.token) == 0

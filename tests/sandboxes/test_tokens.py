@@ -99,6 +99,16 @@ def test_a_token_is_replaced_at_once(api: Caller, stopped: Holder) -> None:
     assert body["token"] not in api.get(f"/sandbox/{stopped.id}").content.decode()
 
 
+def test_a_token_that_was_replaced_is_no_guess(api: Caller, stopped: Holder, monkeypatch: Any) -> None:
+    counted: list[object] = []
+    monkeypatch.setattr("sandboxes.tokens.count_wrong_secret", counted.append)
+    api.post(f"/sandbox/{stopped.id}/regenerate-token")
+    assert_refused(stopped.call(), 403)
+    assert counted == []
+    assert_refused(stopped.call(token="sbt_guessed"), 401)
+    assert len(counted) == 1
+
+
 def test_of_former_tokens_the_last_hundred_are_forbidden(api: Caller, stopped: Holder, monkeypatch: Any) -> None:
     monkeypatch.setattr(services, "FORMER_TOKENS", 2)
     tokens = [stopped.token]
