@@ -75,6 +75,7 @@ def test_a_published_port_reaches_a_program_on_loopback_and_no_other_port_does(a
     api.call("DELETE", f"{public}/3000")
     until(lambda: other.visit("GET", "/").status_code == 404, 30, "what is not published any more is not reached")
     assert later.visit("GET", "/").text == "inside\n"
+    api.call("DELETE", f"{public}/3001")
 
 
 def test_staff_open_a_terminal_of_a_machine_that_runs(instance: TestInstance, api: Api, site: Site) -> None:
