@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
@@ -21,7 +22,7 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
 
     Raises HostNameHeld where another machine has reported under the name within ALIVE_FOR; nothing is stored then.
     """
-    seen = {
+    seen: dict[str, Any] = {
         "claim": claim,
         "subnet": subnet,
         "arch": capacity.arch,
@@ -34,7 +35,7 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
         "snapshots": capacity.snapshots,
         "load": round(os.getloadavg()[0], 2),
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
-        "last_seen_at": timezone.now(),
+        "last_seen_at": Now(),
         "problem": "",
     }
     if not _store(name, claim, seen) and not Host.objects.get_or_create(name=name, defaults=seen)[1]:
@@ -43,7 +44,7 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
 
 def record_host_problem(*, name: str, claim: str, problem: str) -> None:
     """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason."""
-    _store(name, claim, {"claim": claim, "last_seen_at": timezone.now(), "problem": problem})
+    _store(name, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem})
 
 
 def _store(name: str, claim: str, columns: dict[str, Any]) -> bool:
@@ -52,7 +53,11 @@ def _store(name: str, claim: str, columns: dict[str, Any]) -> bool:
 
 
 def _held_by_another(claim: str) -> Q:
-    return ~Q(claim__in=["", claim]) & Q(last_seen_at__gt=timezone.now() - ALIVE_FOR)
+    """By the database's clock, which wrote the times: by their own, two machines whose clocks differ would both have
+    the name. A time to come is one of a clock that was ahead until a boot, and holds nothing.
+    """
+    seen_lately = Q(last_seen_at__gt=Now() - ALIVE_FOR, last_seen_at__lt=Now() + ALIVE_FOR)
+    return ~Q(claim__in=["", claim]) & seen_lately
 
 
 def require_host_name(*, name: str, claim: str) -> None:
@@ -61,7 +66,7 @@ def require_host_name(*, name: str, claim: str) -> None:
     if seen_at is not None:
         raise HostNameHeld(
             f"Another machine runs the platform as the host {name!r}, and reported "
-            f"{max(0, (timezone.now() - seen_at).seconds)} s ago. Give this one a name of its own by "
+            f"{max(0, int((timezone.now() - seen_at).total_seconds()))} s ago. Give this one a name of its own by "
             f"PLATFORM_HOST_NAME; if it is to replace the other one, stop that one first."
         )
 

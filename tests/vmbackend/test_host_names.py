@@ -71,6 +71,36 @@ def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capac
     assert Host.objects.get().claim == "b"
 
 
+def test_what_a_clock_that_was_ahead_has_written_holds_no_name(
+    capacity: Capacity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of this machine before it was booted, which has another claim since."""
+    make_host(settings.ENV.host_name)
+    name = settings.ENV.host_name
+    Host.objects.update(claim="before the boot", last_seen_at=timezone.now() + timedelta(hours=1))
+    monkeypatch.setattr(database.time, "sleep", lambda seconds: pytest.fail("the start waits for the clock"))
+    database._require_host_name()
+    services.require_host_name(name=name, claim="since")
+    services.record_host_seen(name=name, claim="since", subnet="10.200.0.0/20", capacity=capacity)
+    row = Host.objects.get()
+    assert (row.claim, row.is_alive) == ("since", True)
+    assert row.last_seen_at is not None
+    assert row.last_seen_at < timezone.now() + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("off_by", [timedelta(hours=-1), timedelta(hours=1)])
+def test_a_machine_whose_clock_is_wrong_does_not_take_a_name(
+    capacity: Capacity, monkeypatch: pytest.MonkeyPatch, off_by: timedelta
+) -> None:
+    report("a", capacity)
+    real = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: real() + off_by)
+    with pytest.raises(HostNameHeld):
+        report("b", capacity)
+    monkeypatch.undo()
+    report("a", capacity)
+
+
 def test_a_row_of_an_earlier_version_is_taken_over(capacity: Capacity) -> None:
     Host.objects.create(name="one", subnet="10.200.0.0/20", last_seen_at=timezone.now())
     report("a", capacity)
