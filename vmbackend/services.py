@@ -43,8 +43,12 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
 
 
 def record_host_problem(*, name: str, claim: str, problem: str) -> None:
-    """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason."""
-    _store(name, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem})
+    """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason.
+
+    Raises HostNameHeld as `record_host_seen`. A host that has no row yet gets none.
+    """
+    if not _store(name, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem}):
+        require_host_name(name=name, claim=claim)
 
 
 def _store(name: str, claim: str, columns: dict[str, Any]) -> bool:

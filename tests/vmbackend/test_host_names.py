@@ -19,7 +19,7 @@ from tests.threads import run_at_once
 from tests.workspaces.rows import make_host
 from vmbackend import services
 from vmbackend.driver import Capacity
-from vmbackend.errors import HostNameHeld
+from vmbackend.errors import BackendUnavailable, HostNameHeld
 from vmbackend.fake.store import FakeStore
 from vmbackend.host_claim import BOOT_ID, host_claim
 from vmbackend.models import ALIVE_FOR, Host
@@ -61,7 +61,8 @@ def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capac
     report("a", capacity)
     with pytest.raises(HostNameHeld, match="PLATFORM_HOST_NAME"):
         report("b", capacity, subnet="10.99.0.0/20")
-    services.record_host_problem(name="one", claim="b", problem="of the other")
+    with pytest.raises(HostNameHeld, match="PLATFORM_HOST_NAME"):
+        services.record_host_problem(name="one", claim="b", problem="of the other")
     row = Host.objects.get()
     assert (row.claim, row.subnet, row.problem) == ("a", "10.200.0.0/20", "")
     Host.objects.update(last_seen_at=timezone.now() - ALIVE_FOR - timedelta(seconds=1))
@@ -128,6 +129,21 @@ def test_a_killed_vmhost_starts_again_at_once_and_that_of_another_machine_does_n
         vmhost.restart()
     Host.objects.update(claim=vmhost.runtime.claim)
     vmhost.restart()
+
+
+def test_a_machine_without_its_hypervisor_ends_too_where_another_one_has_its_name(
+    vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would keep the claims of operations that the other one is to carry out."""
+    ended = SimpleQueue[tuple[int, int]]()
+    monkeypatch.setattr(runtime, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(os, "kill", lambda *args: ended.put(args))
+    vmhost.restart()
+    vmhost.driver.fail_next("state", BackendUnavailable("libvirt is away"), times=1000)
+    Host.objects.update(claim="of another machine", last_seen_at=timezone.now(), problem="")
+    assert ended.get(timeout=60) == (os.getpid(), signal.SIGTERM)
+    row = Host.objects.get()
+    assert (row.claim, row.problem) == ("of another machine", "")
 
 
 @pytest.fixture

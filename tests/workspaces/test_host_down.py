@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
+from vmbackend.models import Host
 from workspaces.host import process as vmhost_process
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Workspace
@@ -88,6 +90,21 @@ def test_a_death_while_the_host_goes_down_changes_nothing_of_that(
     monkeypatch.setattr(vmhost.driver, "shutdown", shutdown)
     vmhost.restart()
     assert restarted(vmhost, row).status == "running"
+
+
+def test_a_machine_that_lost_its_name_stops_nothing_of_the_one_that_has_it(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = machine(restart_policy=ALWAYS)
+    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
+    monkeypatch.setattr(os, "kill", lambda *args: None)  # a heartbeat may come first
+    Host.objects.update(claim="of another machine", last_seen_at=timezone.now())
+    vmhost_process.close_host()
+    row.refresh_from_db()
+    assert (row.status, row.last_exit_reason, row.started_at is not None) == ("running", "", True)
+    assert vmhost.driver.state(row.pk) is MachineState.RUNNING
+    Host.objects.update(claim=vmhost.runtime.claim)
+    vmhost.start()
 
 
 @pytest.mark.parametrize("failure", [BackendUnavailable("libvirt is away"), OperationalError("database is locked")])

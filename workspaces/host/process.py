@@ -70,13 +70,16 @@ def _sweep_images(runtime: HostRuntime) -> None:
 
 
 def close_host() -> None:
-    """Disconnect. Machines continue to run, or are stopped with PLATFORM_STOP_VMS_ON_DOWN."""
+    """Disconnect. Machines continue to run, or are stopped with PLATFORM_STOP_VMS_ON_DOWN.
+
+    Not where another machine has the host's name by now: the rows are those of its machines.
+    """
     global _runtime, _sampler  # noqa: PLW0603
     if _sampler is not None:
         _sampler.stop()
         _sampler = None
     if _runtime is not None:
-        if settings.ENV.stop_vms_on_down:
+        if settings.ENV.stop_vms_on_down and hosts.host_held_since(name=_runtime.name, claim=_runtime.claim) is None:
             stop_all_machines(_runtime.name, _runtime.driver, settings.ENV.stop_grace_seconds + GUEST_END_SECONDS)
         _runtime.stop()
         _runtime = None
