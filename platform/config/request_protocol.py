@@ -13,6 +13,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from config.next_turn import handle_next_turn
+
 # Of a body, in one turn of the loop: some tenths of a millisecond.
 PIECES_AT_ONCE = 64
 
@@ -49,9 +51,23 @@ class RequestProtocol(H11Protocol):
             return
         if not self._sliced.left:
             self.transport.pause_reading()
-            self._next_slice = self.loop.call_soon(self._handle_slice)
+            self._next_slice = handle_next_turn(self.loop, self.transport, self._handle_slice)
         elif waited is not None and not self.flow.read_paused:
             self.transport.resume_reading()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a malformed request; the rest of one that has been answered before it was complete just ends here."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Begin the end of the connection. Never raises: the server's stop would end with it."""
+        try:
+            super().shutdown()
+        except h11.LocalProtocolError:  # an answer that broke, of which the client has not read all
+            self.transport.close()
 
     def _handle_slice(self) -> None:
         if not self.transport.is_closing():

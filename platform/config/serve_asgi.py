@@ -39,9 +39,10 @@ class StreamsServer(uvicorn.Server):
         for server in self.servers:
             server.close()
         await asyncio.sleep(DRAIN_SECONDS)
-        await super().shutdown(sockets)
-        # The process ends right after this, by the signal.
-        await cancel_tasks(STORE_SECONDS)
+        try:
+            await super().shutdown(sockets)
+        finally:  # the process ends right after this, by the signal
+            await cancel_tasks(STORE_SECONDS)
 
 
 def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:

@@ -21,6 +21,9 @@ import wsproto
 from uvicorn._types import WebSocketEvent
 from uvicorn.protocols.websockets.wsproto_impl import FrameTooLargeError, WSProtocol
 from wsproto import events
+from wsproto.utilities import LocalProtocolError
+
+from config.next_turn import handle_next_turn
 
 TOO_LARGE, TOO_MANY = 1009, 1008
 # Events of the parser in one turn of the loop: some tenths of a millisecond.
@@ -130,9 +133,16 @@ class SocketProtocol(WSProtocol):
         await super().run_asgi()
         self._abort_later()
 
+    def shutdown(self) -> None:
+        """Begin the end of the connection. Never raises: the server's stop would end with it."""
+        try:
+            super().shutdown()
+        except LocalProtocolError:  # it ends already, or is being refused
+            self.transport.close()
+
     def _handle_soon(self) -> None:
         if self._next_slice is None:
-            self._next_slice = self.loop.call_soon(self.handle_events)
+            self._next_slice = handle_next_turn(self.loop, self.transport, self.handle_events)
 
     def _handle_event(self, event: events.Event) -> None:
         if self._frames.is_exceeded(event, self.loop.time()):
