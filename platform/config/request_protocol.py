@@ -47,7 +47,8 @@ class RequestProtocol(H11Protocol):
             waited.cancel()
         self._sliced.left = PIECES_AT_ONCE
         super().handle_events()
-        if self.transport.is_closing():
+        # After an upgrade the other protocol decides what is read.
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
         if not self._sliced.left:
             self.transport.pause_reading()

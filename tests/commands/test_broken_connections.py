@@ -215,3 +215,37 @@ def test_a_failure_in_a_later_slice_ends_the_connection(
             assert not server.server_state.connections
 
     asyncio.run(exchange())
+
+
+def test_an_upgrade_behind_an_answered_body_reads_nothing_before_its_handshake(tmp_path: Path) -> None:
+    """Otherwise what the client sends would be kept without a limit while a sandbox wakes."""
+
+    async def exchange() -> None:
+        wakes, woken = asyncio.Event(), asyncio.Event()
+
+        async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await answer(send, 200)
+                return
+            wakes.set()
+            await woken.wait()
+            await send({"type": "websocket.accept"})
+            while (message := await receive())["type"] != "websocket.disconnect":
+                if message["type"] == "websocket.receive":
+                    await send({**message, "type": "websocket.send"})
+
+        async with serving(tmp_path / "s", application) as server:
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+            writer.write(CHUNKED + CHUNK * PIECES_AT_ONCE * 3 + b"0\r\n\r\n" + UPGRADE + b"\r\n")
+            await wakes.wait()
+            [connection] = server.server_state.connections
+            assert isinstance(connection, SocketProtocol)
+            assert not connection.transport.is_reading()
+            woken.set()
+            await reader.readuntil(b"HTTP/1.1 101 ")
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"\x82\x81\0\0\0\0z")
+            assert await reader.readexactly(3) == b"\x82\x01z"
+            writer.close()
+
+    asyncio.run(exchange())
