@@ -79,7 +79,7 @@ class SocketProtocol(WSProtocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._drops:
-            super().data_received(data)
+            self._receive(data)
             return
         self._dropped += len(data)
         if self._dropped > DROPPED_BYTES:
@@ -138,6 +138,13 @@ class SocketProtocol(WSProtocol):
         try:
             super().shutdown()
         except LocalProtocolError:  # it ends already, or is being refused
+            self.transport.close()
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except UnicodeError:  # in a header of the handshake
+            self.transport.write(self.conn.send(events.RejectConnection()))
             self.transport.close()
 
     def _handle_soon(self) -> None:

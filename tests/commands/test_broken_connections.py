@@ -249,3 +249,22 @@ def test_an_upgrade_behind_an_answered_body_reads_nothing_before_its_handshake(t
             writer.close()
 
     asyncio.run(exchange())
+
+
+@pytest.mark.parametrize("header", [b"Sec-WebSocket-Protocol: \xff", b"Connection: \xff, upgrade", b"Host: xn--\xff"])
+def test_an_upgrade_with_a_header_that_is_no_text_is_refused(tmp_path: Path, header: bytes) -> None:
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        pytest.fail("called")
+
+    async def exchange() -> bytes:
+        async with serving(tmp_path / "s", application) as server:
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+            name = header.partition(b":")[0]
+            rest = b"".join(line for line in UPGRADE.splitlines(keepends=True) if not line.startswith(name))
+            writer.write(rest + header + b"\r\n\r\n")
+            got = await reader.read()  # the server closes
+            writer.close()
+            assert not server.server_state.connections
+        return got
+
+    assert asyncio.run(exchange()).startswith(b"HTTP/1.1 400 ")
