@@ -3,6 +3,7 @@
 #include "relay.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -40,6 +41,17 @@ static void reset(int client)
 	close(client);
 }
 
+static void set_option(int fd, int level, int option, int value)
+{
+	setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* Both ends write as they see fit: what is passed on must not wait until what came before it is acknowledged, 40 ms later. */
+static void send_at_once(int fd)
+{
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
 static int connect_program(const struct local_port *target)
 {
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((in_port_t)target->port), .sin_addr = {target->address}};
@@ -62,6 +74,8 @@ void link_open(int client, const struct local_port *target)
 		reset(client);
 		return;
 	}
+	send_at_once(client);
+	send_at_once(program);
 	link->sockets[0] = client;
 	link->sockets[1] = program;
 	links[link_count++] = link;
