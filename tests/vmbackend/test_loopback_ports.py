@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import pytest
 
+from tests.free_ports import free_port
 from tests.vmbackend import vm_harness as harness
 from tests.vmbackend.test_guest_kit import run
 from tests.vmbackend.test_guest_ssh import kit, wait_ready
+from tests.vmbackend.test_relay_links import MAX_PORT_LINKS
 from vmbackend.driver import Boot
 from vmbackend.guest.kit import Kit
 
@@ -131,6 +135,24 @@ def test_connections_that_say_nothing_are_no_burden_for_others(guest: harness.Ma
     assert answers == [FROM_INSIDE] * 8
     for client in silent:
         client.close()
+
+
+def test_a_port_with_more_silent_connections_than_it_may_have_is_no_burden_for_another(guest: harness.Machine) -> None:
+    serve(guest, "127.0.0.1")
+    ask_until(guest, FROM_INSIDE)
+    other = replace(guest, web_port=free_port())
+    forward = f"hostfwd_add tcp:127.0.0.1:{other.web_port}-:{PORT + 1}"
+    guest.qmp("human-monitor-command", **{"command-line": forward})
+    # Stopped, it has no process for each of them, and ends none after a minute.
+    assert run(guest, f"{KIT} killall -STOP httpd && httpd -p 127.0.0.1:{PORT + 1} -h /www")[0][0] == 0
+    with ExitStack() as silent:
+        silent.callback(run, guest, f"{KIT} killall -CONT httpd")
+        ask_until(other, FROM_INSIDE)
+        address = ("127.0.0.1", guest.web_port)
+        clients = [silent.enter_context(socket.create_connection(address)) for _ in range(MAX_PORT_LINKS + 1)]
+        assert len(select.select(clients, [], [], PATIENCE)[0]) == 1, "the last one is refused"
+        assert ask(other, "/cgi-bin/who") == FROM_INSIDE
+    stop(guest)
 
 
 def test_a_relay_that_was_killed_is_started_again(guest: harness.Machine) -> None:

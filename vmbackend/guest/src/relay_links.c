@@ -10,17 +10,22 @@
 #include <unistd.h>
 
 #define BUFFER_SIZE 32768
+/* Seconds of silence until a client is asked whether it still is there, between the questions, and how many there are. */
+#define ALIVE_IDLE 30
+#define ALIVE_INTERVAL 10
+#define ALIVE_QUESTIONS 3
 
 struct flow {
 	size_t start, end; /* of what was read and is not written yet */
 	bool ended;        /* nothing more is read */
 	bool shut;         /* and the end was passed on */
-	char data[BUFFER_SIZE];
+	char *data;        /* BUFFER_SIZE, while there is such */
 };
 
 /* Flow 0 is from the client to the program, flow 1 back: flow I is read from socket I. */
 struct link {
 	int sockets[2];
+	unsigned port;
 	bool connected;
 	struct flow flows[2];
 };
@@ -52,6 +57,23 @@ static void send_at_once(int fd)
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
+/* A client that ended while the machine was paused or asleep, or without its network, has said so to nobody. */
+static void notice_death(int client)
+{
+	set_option(client, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_option(client, IPPROTO_TCP, TCP_KEEPIDLE, ALIVE_IDLE);
+	set_option(client, IPPROTO_TCP, TCP_KEEPINTVL, ALIVE_INTERVAL);
+	set_option(client, IPPROTO_TCP, TCP_KEEPCNT, ALIVE_QUESTIONS);
+}
+
+static bool port_full(unsigned port)
+{
+	size_t count = 0;
+	for (size_t place = 0; place < link_count; place++)
+		count += links[place]->port == port;
+	return count >= MAX_PORT_LINKS;
+}
+
 static int connect_program(const struct local_port *target)
 {
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((in_port_t)target->port), .sin_addr = {target->address}};
@@ -67,8 +89,9 @@ static int connect_program(const struct local_port *target)
 
 void link_open(int client, const struct local_port *target)
 {
-	int program = connect_program(target);
-	struct link *link = program >= 0 && !links_full() ? calloc(1, sizeof *link) : NULL;
+	bool full = links_full() || port_full(target->port);
+	int program = full ? -1 : connect_program(target);
+	struct link *link = program >= 0 ? calloc(1, sizeof *link) : NULL;
 	if (!link) {
 		close(program);
 		reset(client);
@@ -76,8 +99,10 @@ void link_open(int client, const struct local_port *target)
 	}
 	send_at_once(client);
 	send_at_once(program);
+	notice_death(client);
 	link->sockets[0] = client;
 	link->sockets[1] = program;
+	link->port = target->port;
 	links[link_count++] = link;
 }
 
@@ -89,6 +114,8 @@ static void close_link(size_t place, bool failed)
 	else
 		close(link->sockets[0]);
 	close(link->sockets[1]);
+	for (int i = 0; i < 2; i++)
+		free(link->flows[i].data);
 	free(link);
 	links[place] = links[--link_count];
 }
@@ -122,7 +149,9 @@ static bool is_temporary(void)
 /* False where the connection is broken. */
 static bool read_flow(struct flow *flow, int from)
 {
-	ssize_t got = recv(from, flow->data, sizeof flow->data, 0);
+	if (!flow->data && !(flow->data = malloc(BUFFER_SIZE)))
+		return false;
+	ssize_t got = recv(from, flow->data, BUFFER_SIZE, 0);
 	if (got < 0)
 		return is_temporary();
 	flow->start = 0;
@@ -131,6 +160,7 @@ static bool read_flow(struct flow *flow, int from)
 	return true;
 }
 
+/* A flow in which nothing is on its way has no buffer: most connections are silent most of the time. */
 static bool write_flow(struct flow *flow, int to)
 {
 	if (flow->start < flow->end) {
@@ -138,6 +168,10 @@ static bool write_flow(struct flow *flow, int to)
 		if (sent < 0)
 			return is_temporary();
 		flow->start += (size_t)sent;
+	}
+	if (flow->start == flow->end) {
+		free(flow->data);
+		flow->data = NULL;
 	}
 	if (flow->ended && flow->start == flow->end && !flow->shut) {
 		flow->shut = true;
