@@ -92,14 +92,14 @@ def test_a_hundred_thousand_entries_come_in_pages_of_a_bounded_size(guest: Guest
 
 
 def test_names_of_the_platform_are_not_listed_nor_found(guest: Guest):
-    own = [".partial-0123456789abcdef", ".files-0123456789abcdef", ".ask-aB3dEf"]
-    for name in (*own, ".partial-mine", "a"):
+    own = [".partial-0123456789abcdef", ".files-0123456789abcdef", ".ask-0123456789abcdef"]
+    for name in (*own, ".ask-config", ".partial-mine", "a"):
         (guest.outside / name).touch()
-    assert pages(guest, 10) == [[".partial-mine", "a"]]
+    assert pages(guest, 10) == [[".ask-config", ".partial-mine", "a"]]
     walked, _ = guest.call(lambda session: session.walk(guest.inside, depth=2, limit=10))
-    assert [entry.path for entry in walked] == [".partial-mine", "a"]
-    described = guest.call(lambda session: session.describe_files(guest.inside, [*own, "a"]))
-    assert [entry.path for entry in described] == ["a"]
+    assert [entry.path for entry in walked] == [".ask-config", ".partial-mine", "a"]
+    described = guest.call(lambda session: session.describe_files(guest.inside, [*own, ".ask-config", "a"]))
+    assert [entry.path for entry in described] == [".ask-config", "a"]
 
 
 def test_what_is_no_directory_is_not_listed(guest: Guest):

@@ -147,12 +147,13 @@ def test_names_of_the_platform_are_never_told(tree: Path, watch: Start) -> None:
         own.rename(tree / name)
     assert kinds(seen.read_all()) == [(CHANGED, b"there"), (ADDED, b"new")]
     (tree / ".files-0123456789abcdef/link").mkdir(parents=True)
-    (tree / ".ask-aB3dEf").mkdir()
+    (tree / ".ask-0123456789abcdef").mkdir()
     (tree / ".partial-0123456789abcdef").touch()
     (tree / ".partial-0123456789abcdef").unlink()
     assert seen.read_all() == []
-    (tree / ".partial-of-mine").touch()
-    assert kinds(seen.read_all()) == [(ADDED, b".partial-of-mine")]
+    for name in (".ask-agents", ".ask-config", ".partial-of-mine"):
+        (tree / name).touch()
+        assert kinds(seen.read_all()) == [(ADDED, name.encode())]
 
 
 @pytest.mark.parametrize("kinds", ["ff", "fd", "df", "dd"])

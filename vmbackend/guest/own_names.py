@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-_OWN = re.compile(r"\.(partial|files)-[0-9a-f]{16}|\.ask-[0-9A-Za-z]{6}", re.ASCII)
+_PREFIXES = ("partial", "files", "ask")
+_DIGITS = 16  # with fewer a user's own name would be hidden
+_OWN = re.compile(rf"\.({'|'.join(_PREFIXES)})-[0-9a-f]{{{_DIGITS}}}", re.ASCII)
 # The same in the syntax of gitignore.
-OWN_PATTERNS = (f".partial-{'[0-9a-f]' * 16}", f".files-{'[0-9a-f]' * 16}", f".ask-{'[0-9A-Za-z]' * 6}")
+OWN_PATTERNS = tuple(f".{prefix}-{'[0-9a-f]' * _DIGITS}" for prefix in _PREFIXES)
 
 
 def is_own_name(name: str) -> bool:

@@ -76,14 +76,14 @@ def test_the_options_choose(box: SandboxCaller, disk: Path) -> None:
 
 
 def test_names_that_the_platform_makes_are_neither_listed_nor_found(box: SandboxCaller, disk: Path) -> None:
-    own = [".partial-0123456789abcdef", ".files-0123456789abcdef", ".ask-aB3dEf"]
+    own = [".partial-0123456789abcdef", ".files-0123456789abcdef", ".ask-0123456789abcdef"]
     (disk / "w").mkdir()
-    for name in (*own, ".partial-mine", "seen"):
+    for name in (*own, ".ask-config", ".partial-mine", "seen"):
         (disk / "w" / name).write_text("needle\n")
-    shown = ["/w/.partial-mine", "/w/seen"]
+    shown = ["/w/.ask-config", "/w/.partial-mine", "/w/seen"]
     for options in ({}, {"include": ["*"]}):
         assert [row[0] for row in found(box, "needle", "/w", **options)] == shown
-        assert names(box, "partial", "/w", **options) == shown[:1]
+        assert names(box, "-", "/w", **options) == shown[:2]
     for more in ({}, {"recursive": True}, {"useGitignore": True, "recursive": True}):
         listed = box.post("files/list", {"dirPath": "/w", **more})["files"]
         assert [entry["path"] for entry in listed] == shown

@@ -55,8 +55,8 @@ def test_a_listing(api: Caller, made: str) -> None:
 
 
 def test_names_that_the_platform_makes_are_not_listed(api: Caller, made: str) -> None:
-    run(api, "touch .partial-0123456789abcdef .files-0123456789abcdef .ask-aB3dEf .partial-mine")
-    assert [entry["name"] for entry in api.get(LISTING).json()["entries"]] == [".partial-mine"]
+    run(api, "touch .partial-0123456789abcdef .files-0123456789abcdef .ask-0123456789abcdef .ask-config .partial-mine")
+    assert [entry["name"] for entry in api.get(LISTING).json()["entries"]] == [".ask-config", ".partial-mine"]
 
 
 def pages(api: Caller, path: str, limit: int) -> list[dict[str, Any]]:

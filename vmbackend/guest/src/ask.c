@@ -11,13 +11,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,8 +27,6 @@
 #define MAX_BODY 8192 /* with ASK_PROGRAMS less than a pipe holds, so that a question never blocks */
 #define NUMBER 4
 #define SOCKET_VARIABLE "SSH_AUTH_SOCK"
-#define FOLDER ".ask-"
-#define RANDOM "XXXXXX"
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define SOCKET "s"
 #define ATTEMPTS 10
@@ -91,8 +90,7 @@ static void remove_former(const char *folder)
 	struct dirent *entry;
 	DIR *entries = opendir(folder);
 	while (entries && (entry = readdir(entries))) {
-		bool named = !strncmp(entry->d_name, FOLDER, strlen(FOLDER)) && strlen(entry->d_name) == strlen(FOLDER RANDOM);
-		int former = named ? openat(dirfd(entries), entry->d_name, FOLDER_FLAGS) : -1;
+		int former = is_ask_folder(entry->d_name) ? openat(dirfd(entries), entry->d_name, FOLDER_FLAGS) : -1;
 		if (former < 0)
 			continue;
 		if (!flock(former, LOCK_EX | LOCK_NB)) {
@@ -105,13 +103,24 @@ static void remove_former(const char *folder)
 		closedir(entries);
 }
 
+static bool make_named(const char *folder)
+{
+	uint64_t name;
+	if (getrandom(&name, sizeof name, 0) != sizeof name)
+		return false;
+	int size = snprintf(address.sun_path, sizeof address.sun_path, "%s/" ASK_PREFIX "%016" PRIx64, folder, name);
+	if (size + sizeof "/" SOCKET <= sizeof address.sun_path)
+		return !mkdir(address.sun_path, 0700);
+	errno = ENAMETOOLONG;
+	return false;
+}
+
 /* Another process may remove it before it is locked: then it is made again. */
 static bool make_folder(const char *folder)
 {
 	struct stat info;
 	for (int left = ATTEMPTS; left > 0; left--) {
-		int size = snprintf(address.sun_path, sizeof address.sun_path, "%s/" FOLDER RANDOM, folder);
-		if (size + sizeof "/" SOCKET > sizeof address.sun_path || !mkdtemp(address.sun_path))
+		if (!make_named(folder))
 			break;
 		lock = open(address.sun_path, FOLDER_FLAGS);
 		if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB) && !fstat(lock, &info) && info.st_nlink) {

@@ -170,7 +170,9 @@ void log_name(const char *path, int age, char *name); /* of the file rotated AGE
 /* Whole records, or any output. What cannot be written (disk full, directory removed) is dropped; the program continues. */
 void log_append(struct log_file *log, const char *data, size_t size);
 /* own_names.c */
+#define ASK_PREFIX ".ask-"
 bool is_partial(const char *name);
+bool is_ask_folder(const char *name);
 bool is_own_name(const char *name);
 
 /* partials.c */

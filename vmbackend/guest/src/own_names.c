@@ -4,22 +4,28 @@
 #include <string.h>
 
 #define HEX "0123456789abcdef"
-#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+#define DIGITS 16 /* with fewer a user's own name would be hidden */
 
-static bool has_form(const char *name, const char *prefix, const char *letters, size_t count)
+static bool has_form(const char *name, const char *prefix)
 {
 	size_t size = strlen(prefix);
-	return !strncmp(name, prefix, size) && strlen(name + size) == count && strspn(name + size, letters) == count;
+	return !strncmp(name, prefix, size) && strlen(name + size) == DIGITS && strspn(name + size, HEX) == DIGITS;
 }
 
 /* transfer.py */
 bool is_partial(const char *name)
 {
-	return has_form(name, ".partial-", HEX, 16);
+	return has_form(name, ".partial-");
 }
 
-/* Also those of sftp.py and ask.c, which are in /dev/shm. */
+/* ask.c, in /dev/shm */
+bool is_ask_folder(const char *name)
+{
+	return has_form(name, ASK_PREFIX);
+}
+
+/* Also those of sftp.py, which are in /dev/shm. */
 bool is_own_name(const char *name)
 {
-	return is_partial(name) || has_form(name, ".files-", HEX, 16) || has_form(name, ".ask-", LETTERS, 6);
+	return is_partial(name) || is_ask_folder(name) || has_form(name, ".files-");
 }
