@@ -23,6 +23,8 @@ __all__ = ["kit", "shell_image", "start"]
         ("SIGWINCH", 28),
         ("9", 9),
         ("64", 64),
+        ("00015", 15),
+        ("000015", 15),
         ("RTMIN", 34),
         ("SIGRTMIN+3", 37),
         ("rtmin+15", 49),
@@ -36,7 +38,9 @@ def test_a_signal_is_read_by_name_or_number(name: str, number: int) -> None:
     assert signal_number(name) == number
 
 
-@pytest.mark.parametrize("name", ["", "0", "65", "-1", "9999999999", "SIGSIGINT", "RTMIN+16", "RTMAX-15", "NOPE", "²"])
+@pytest.mark.parametrize(
+    "name", ["", "0", "000000", "00065", "65", "-1", "9999999999", "SIGSIGINT", "RTMIN+16", "RTMAX-15", "NOPE", "²"]
+)
 def test_what_is_no_signal_is_not_taken_for_one(name: str) -> None:
     assert signal_number(name) is None
 

@@ -22,6 +22,6 @@ def signal_number(name: str) -> int | None:
     """The number of `QUIT`, `SIGQUIT`, `RTMIN+3` or `3`, in any case; None where there is no such signal."""
     name = name.strip()
     if name.isascii() and name.isdecimal():
-        number = int(name[:4])
+        number = int(name.lstrip("0")[:4] or "0")
         return number if 1 <= number <= RTMAX else None
     return _NUMBERS.get(name.upper().removeprefix("SIG"))
