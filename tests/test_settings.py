@@ -143,7 +143,7 @@ CONTRADICTIONS = [
     {"PLATFORM_BASE_URL": "http://["},
     {"PLATFORM_REDIS_URL": "garbage"},
     {"PLATFORM_SECRET_KEY": "short"},
-    {"PLATFORM_STOP_GRACE_SECONDS": "300"},
+    {"PLATFORM_STOP_GRACE_SECONDS": "290"},
     {"PLATFORM_DATABASE_URL": "mysql://host/name"},
 ]
 

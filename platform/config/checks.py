@@ -10,6 +10,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 
 from edge.address import PublicAddress
 from edge.sandbox_address import SandboxAddress
+from vmbackend.power import GUEST_END_SECONDS
 
 SOCKET_PATH_MAX = 107
 
@@ -48,8 +49,10 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
                 id="platform.E007",
             )
         )
-    if env.stop_grace_seconds >= env.power_seconds:
-        found.append(Error("PLATFORM_STOP_GRACE_SECONDS must be below PLATFORM_POWER_SECONDS.", id="platform.E006"))
+    if env.stop_grace_seconds + GUEST_END_SECONDS >= env.power_seconds:
+        least = f"PLATFORM_POWER_SECONDS must be more than {GUEST_END_SECONDS} s above PLATFORM_STOP_GRACE_SECONDS."
+        hint = "A machine takes so long to end after the grace time of its programs."
+        found.append(Error(least, hint=hint, id="platform.E006"))
     return found
 
 
