@@ -14,6 +14,7 @@ from pathlib import Path
 from config.env import Env
 from supervise.instance import Instance
 from supervise.launcher import LISTENER_FD
+from vmbackend.power import GUEST_END_SECONDS
 
 TOOLS = Path(sys.executable).parent
 
@@ -158,8 +159,9 @@ def _media(settings: Env) -> Process:
 def _vmhost(settings: Env) -> Process:
     pool = ("--pool", "threads", "-c", str(settings.vmhost_threads))
     command = _celery_worker("vmhost", f"host.{settings.host_name}", *pool)
-    # A save of a large machine's memory or a clean shutdown of all machines must fit in.
-    return Process("vmhost", command, stop_seconds=90, start_seconds=4)
+    # A save of a large machine's memory or a clean shutdown of all machines, many at a time, must fit in.
+    stop_seconds = 60 + settings.stop_grace_seconds + GUEST_END_SECONDS
+    return Process("vmhost", command, stop_seconds=stop_seconds, start_seconds=4)
 
 
 def _beat() -> Process:

@@ -207,6 +207,14 @@ def test_a_foreign_redis_is_not_started(make_instance: Make) -> None:
     assert "redis" not in [process.name for process in processes(instance, settings)]
 
 
+def test_vmhost_has_time_to_stop_machines_whatever_their_grace_time_is(make_instance: Make) -> None:
+    instance = make_instance()
+    for grace in (20, 200):
+        settings = instance.settings({"PLATFORM_STOP_GRACE_SECONDS": str(grace)})
+        vmhost = next(one for one in processes(instance, settings) if one.name == "vmhost")
+        assert vmhost.stop_seconds == grace + 70
+
+
 def test_beat_logs_warnings_only() -> None:
     assert logging.getLogger("celery.beat").getEffectiveLevel() == logging.WARNING
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 
 import pytest
 from django.conf import settings
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from tests.callers import Caller
@@ -105,6 +106,23 @@ def test_a_machine_that_lost_its_name_stops_nothing_of_the_one_that_has_it(
     assert vmhost.driver.state(row.pk) is MachineState.RUNNING
     Host.objects.update(claim=vmhost.runtime.claim)
     vmhost.start()
+
+
+def test_machines_are_stopped_many_at_a_time(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may take its whole grace time, and what stops them has not much more. None holds a connection while it waits."""
+    rows = [machine() for _ in range(12)]
+    together, shutdown = threading.Barrier(len(rows), timeout=60), vmhost.driver.shutdown
+
+    def waiting(machine_id: str, grace: float) -> bool:
+        assert connection.connection is None
+        together.wait()
+        return shutdown(machine_id, grace)
+
+    monkeypatch.setattr(vmhost.driver, "shutdown", waiting)
+    host_goes_down(vmhost, monkeypatch)
+    assert {Workspace.objects.get(pk=row.pk).status for row in rows} == {"stopped"}
 
 
 @pytest.mark.parametrize("failure", [BackendUnavailable("libvirt is away"), OperationalError("database is locked")])

@@ -17,7 +17,8 @@ from workspaces.transitions import TransitionLost, transition
 
 logger = logging.getLogger(__name__)
 
-CONCURRENCY = 8
+# Each waits for its machine; vmhost has 60 s more than the time of one of them (`supervise.processes`).
+CONCURRENCY = 64
 UP = frozenset({Status.RUNNING, Status.PAUSED})
 
 
@@ -36,6 +37,7 @@ def _stop(row: Workspace, *, driver: Driver, grace: float) -> bool:
     try:
         # With the reason in the same write: also after a death here the machine is restarted with the host.
         transition(row, Status.STOPPING, leaving=UP, last_exit_reason=HOST_DOWN)
+        connections.close_all()  # a database has fewer connections than this has threads
         driver.shutdown(row.pk, grace)
         with transaction.atomic():
             transition(row, Status.STOPPED, leaving=frozenset({Status.STOPPING}), started_at=None)
