@@ -11,7 +11,7 @@ import pytest
 
 from tests.vmbackend import vm_harness as harness
 from tests.vmbackend.hold_factory import read_until
-from tests.vmbackend.test_guest_kit import Start, over_ssh, shell_image
+from tests.vmbackend.test_guest_kit import Start, over_ssh, shell_image, wait_for_output
 from tests.vmbackend.test_guest_ssh import kit, start, wait_ready
 from tests.vmbackend.test_hold_machine import in_guest
 from vmbackend.driver import Boot, Workload, WorkloadRestart
@@ -140,6 +140,26 @@ def test_without_a_working_directory_of_the_image_commands_start_at_home(start: 
         assert (await guest.execute("pwd", user=IMAGE_USER)).stdout == b"/home/dev\n"
         assert (await guest.execute("pwd", user="root")).stdout == b"/root\n"
         assert (await guest.execute_held("pwd")).stdout == b"/home/dev\n"
+
+    in_guest(machine, work)
+
+
+def test_a_working_directory_is_entered_behind_a_folder_that_its_user_may_not_search(start: Start) -> None:
+    """As containers have it, for the main program, workloads, commands and terminals alike."""
+    say = ("sh", "-c", "echo $(id -u) $(pwd); sleep 1000")
+    folder = {"working_dir": "/root/app", "directories": ("/root/app",)}
+    workload = Workload("w", say, restart=WorkloadRestart.NEVER)
+    machine = wait_ready(start(user="1000", **folder, entrypoint=say, workloads=(workload,), wait_for_init=True))
+    for name in ("cmd", "w"):
+        wait_for_output(machine, harness.log_text(name), "1000 /root/app\n")
+
+    async def work(guest: SSHGuestSession) -> None:
+        where = "echo $(id -u) $(pwd)"
+        assert (await guest.execute(where, user=IMAGE_USER)).stdout == b"1000 /root/app\n"
+        assert (await guest.execute(where, user="dev", working_dir="/root")).stdout == b"1000 /root\n"
+        assert (await guest.execute_held(where)).stdout == b"1000 /root/app\n"
+        with pytest.raises(GuestCommandInvalid, match="cannot enter /root/none: No such"):
+            await guest.execute(where, user=IMAGE_USER, working_dir="/root/none")
 
     in_guest(machine, work)
 

@@ -89,9 +89,10 @@ bool handle_requests(int fd);
 /* tcp.c */
 bool process_listens(pid_t pid, unsigned port);
 /* user.c */
-int become_user(const char *spec); /* 0, or -1 after a line on stderr; sets HOME, USER and LOGNAME where unset */
+/* Also enters a directory, without a requested one USUAL, HOME or /. 0, or -1 after a line on stderr; sets HOME, USER and
+ * LOGNAME where unset. */
+int become_user_in(const char *spec, const char *requested, const char *usual);
 const char *image_user(void);      /* its USER, else root */
-void enter_directory(const char *requested, const char *usual); /* without a requested one: USUAL, HOME or / */
 void base_environment(void);       /* environ = PATH, the machine's configured environment and HOSTNAME */
 void exec_command(char **argv) __attribute__((noreturn));
 void exec_shell(const struct passwd *user, const char *command); /* returns if the image has no shell */

@@ -51,9 +51,9 @@ static void enter_user(const struct start *start, const char *terminal_type)
 	enter_guest();
 	restore_dev_null();
 	set_environment(start->environment, terminal_type);
-	if (become_user(*start->user ? start->user : image_user()))
+	const char *user = *start->user ? start->user : image_user(), *directory = *start->directory ? start->directory : NULL;
+	if (become_user_in(user, directory, config_get("cwd")))
 		_exit(EXIT_CANNOT_RUN);
-	enter_directory(*start->directory ? start->directory : NULL, config_get("cwd"));
 }
 
 /* What fails until the program runs is written to REPORT, which its start closes. */

@@ -70,11 +70,8 @@ static int start_program(const struct program *program)
 	dup2(input, STDIN_FILENO);
 	base_environment();
 	add_environment(program->environment);
-	if (become_user(program->user))
+	if (become_user_in(program->user, *program->directory ? program->directory : "/", ""))
 		return EXIT_CANNOT_RUN;
-	const char *directory = *program->directory ? program->directory : "/";
-	if (chdir(directory))
-		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
 	exec_command(program->argv);
 }
 

@@ -120,9 +120,8 @@ static void start_command(const struct request *request, const sigset_t *origina
 	sigprocmask(SIG_SETMASK, original, NULL);
 	/* The platform's own commands name no user: they are root's, in root's home. */
 	const char *user = request->user ? request->user : "root";
-	if (become_user(*user ? user : image_user()))
+	if (become_user_in(*user ? user : image_user(), request->directory, request->user ? config_get("cwd") : ""))
 		_exit(EXIT_CANNOT_RUN);
-	enter_directory(request->directory, request->user ? config_get("cwd") : "");
 	if (request->ask)
 		ask_detach();
 	if (request->terminal)

@@ -60,7 +60,7 @@ static void own_stdio(uid_t uid)
 			(void)!fchown(fd, uid, (gid_t)-1);
 }
 
-int become_user(const char *spec)
+static int become_user(const char *spec)
 {
 	char name[256];
 	snprintf(name, sizeof name, "%s", *spec ? spec : "root");
@@ -104,18 +104,23 @@ const char *image_user(void)
 	return *user ? user : "root";
 }
 
-/* A requested directory must exist. That of the image may be gone, and the home of its user often never was. */
-void enter_directory(const char *requested, const char *usual)
+/* A requested directory must exist. That of the image may be gone, and the home of its user often never was.
+ *
+ * As with container runtimes root enters it: the user may work in it, and still not search what is above it. Where root is
+ * refused, by a file system of its user's, the user tries. */
+int become_user_in(const char *spec, const char *requested, const char *usual)
 {
-	if (requested) {
-		if (chdir(requested))
-			die(EXIT_CANNOT_RUN, "cannot enter %s: %s", requested, strerror(errno));
-		return;
-	}
-	if (*usual && !chdir(usual))
-		return;
-	if (chdir(getenv("HOME")) && chdir("/"))
+	const char *wanted = requested ? requested : usual;
+	int error = chdir(wanted) ? errno : 0;
+	if (become_user(spec))
+		return -1;
+	if (error == EACCES || error == EPERM)
+		error = chdir(wanted) ? errno : 0;
+	if (error && requested)
+		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", requested, strerror(error));
+	if (error && chdir(getenv("HOME")) && chdir("/"))
 		die(EXIT_CANNOT_RUN, "cannot enter /: %s", strerror(errno));
+	return 0;
 }
 
 void exec_command(char **argv)
