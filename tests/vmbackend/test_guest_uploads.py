@@ -59,6 +59,33 @@ def test_what_an_existing_file_has_beside_its_content_is_kept(guest: Guest, opti
     assert (place.read_bytes(), place.stat().st_mode & 0o7777) == (b"new", 0o660)
 
 
+def state(path: Path) -> tuple[int, int, int, list[str]]:
+    found = path.stat()
+    return found.st_uid, found.st_gid, found.st_mode & 0o7777, os.listxattr(path)
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["of another owner", "a hard link"])
+def test_a_file_that_was_put_in_the_place_of_the_new_one_stays_as_it_is(
+    hold_program: Path, tmp_path: Path, linked: bool
+) -> None:
+    """By a user of the machine, whose folder it is: root's commands give no file of another's away."""
+    kept, put = tmp_path / "file", tmp_path / "put"
+    for path in (kept, put):
+        path.write_bytes(b"")
+        path.chmod(0o600)
+        os.chown(path, 1234, 4321)
+    kept.chmod(0o4755)
+    os.setxattr(kept, "user.note", b"mine")
+    os.setxattr(put, "user.other", b"its own")
+    if linked:
+        os.link(put, tmp_path / "linked")
+    else:
+        os.chown(put, 0, 4321)
+    before = state(put)
+    done = subprocess.run([hold_program, "attributes", kept, put], capture_output=True, timeout=60)
+    assert (done.returncode, state(put)) == (1, before)
+
+
 def test_a_folders_access_list_does_not_open_a_file_that_is_overwritten(guest: Guest):
     place = guest.outside / "file"
     guest.write("file", b"old")

@@ -164,6 +164,19 @@ def test_a_working_directory_is_entered_behind_a_folder_that_its_user_may_not_se
     in_guest(machine, work)
 
 
+def test_links_in_a_folder_for_everybody_lead_nobody_astray(of_dev: harness.Machine) -> None:
+    """Neither to another user's file by a hard link, nor root by a symbolic one."""
+
+    async def work(guest: SSHGuestSession) -> None:
+        await guest.execute("echo of root > /tmp/file", user="root")
+        link = "/run/kit/bin/busybox ln"
+        assert (await guest.execute(f"{link} /tmp/file /tmp/hard", user="dev")).exit_code == 1
+        assert (await guest.execute(f"{link} -s /tmp/file /tmp/soft && cat /tmp/file", user="dev")).exit_code == 0
+        assert (await guest.execute("cat /tmp/soft", user="root")).exit_code == 1
+
+    in_guest(of_dev, work)
+
+
 def test_folders_of_the_image_are_renamed_and_files_keep_their_inode_numbers(
     tmp_path: Path, kit: Kit, image: Path
 ) -> None:

@@ -1,5 +1,7 @@
-/* `guest attributes FROM TO`: TO, a file that is to replace FROM in its folder, gets its owner, its extended attributes (access
- * lists and capabilities are among them) and its mode. What FROM restricts TO restricts, so what cannot be copied is an error. */
+/* `guest attributes FROM TO`: TO, a file that is to replace FROM in its folder, gets its extended attributes (access lists and
+ * capabilities are among them) and its mode. The owner it has: the file server gave it, at the file that it had made, while here
+ * a user of the folder may have put another file in its place. What FROM restricts TO restricts, so what cannot be copied is an
+ * error. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -48,6 +50,12 @@ static bool copy_attributes(int from, int to)
 	return true;
 }
 
+static void require_own(const struct stat *kept, const struct stat *made)
+{
+	if (made->st_nlink != 1 || made->st_uid != kept->st_uid || made->st_gid != kept->st_gid)
+		die(1, "not a file that was made to replace this one");
+}
+
 int attributes_main(char **argv)
 {
 	struct stat kept, made;
@@ -55,9 +63,11 @@ int attributes_main(char **argv)
 	if (from < 0)
 		return EXIT_GONE;
 	int to = open_regular(argv[1], &made);
-	remove_others(from, to);
-	/* A change of owner takes capabilities and some bits of the mode away. */
-	if (to < 0 || fchown(to, kept.st_uid, kept.st_gid) || !copy_attributes(from, to) || fchmod(to, kept.st_mode & 07777))
+	if (to >= 0) {
+		require_own(&kept, &made);
+		remove_others(from, to);
+	}
+	if (to < 0 || !copy_attributes(from, to) || fchmod(to, kept.st_mode & 07777))
 		die(1, "cannot keep the file's attributes: %s", strerror(errno));
 	return 0;
 }

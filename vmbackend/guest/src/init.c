@@ -92,6 +92,14 @@ static void set_container_settings(void)
 	write_value("/proc/sys/vm/max_map_count", "262144");
 }
 
+/* Systems set these at their start, in place of which the kit is: in /tmp and the like, no user makes another one's file theirs
+ * by a link, nor leads root's programs through one. */
+static void protect_links(void)
+{
+	write_value("/proc/sys/fs/protected_hardlinks", "1");
+	write_value("/proc/sys/fs/protected_symlinks", "1");
+}
+
 static void read_config(void)
 {
 	size_t size = 0;
@@ -233,6 +241,7 @@ int init_main(void)
 	raise_watch_limits();
 	raise_process_limits();
 	set_container_settings();
+	protect_links();
 	kit_devices();
 	load_modules();
 	seed_random();
