@@ -11,6 +11,8 @@ make them, so the tree has empty files in their places, which are removed here. 
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import posixpath
@@ -28,7 +30,7 @@ MAX_DEVICES = 4096
 MAX_KINDS = 8
 MAX_PATHS = 1000  # of a kind
 _SHOWN = 5
-_READ_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
 _XATTR = "SCHILY.xattr."
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 # What mksquashfs takes without quoting, in names of devices.
@@ -94,9 +96,8 @@ class LayerReader:
 
     def read_layer(self, path: Path) -> None:
         own = Found()
-        with tarfile.open(path, "r|*", bufsize=_READ_BYTES) as tar:
-            while (member := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # the module keeps all of them otherwise
+        with _unpacked(path) as stream:
+            for member in _members(stream):
                 self._read_member(member, own)
         for name, device in own.devices.items():
             self.found.add_device(name, device)
@@ -131,6 +132,30 @@ class LayerReader:
         device = own.devices.get(target) or self.found.devices.get(target)
         if device:
             own.add_device(path, device)
+
+
+def _unpacked(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a layer, gzip or not compressed. GzipFile unpacks a few KiB at a step, and all members of the file."""
+    file = path.open("rb")
+    if file.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
+        return file
+    file.close()
+    return gzip.open(path)
+
+
+def _members(stream: io.BufferedReader | gzip.GzipFile) -> Iterator[tarfile.TarInfo]:
+    """The entries of a layer.
+
+    Not by one of tarfile's own streams: they unpack a whole buffer of any size at once, and copy it at each read.
+    """
+    with tarfile.open(fileobj=stream, mode="r:") as tar:
+        offset = 0
+        while (member := tar.next()) is not None:
+            if tar.offset <= offset:  # to go back is to unpack from the beginning
+                raise tarfile.ReadError("an entry ends before its beginning")
+            offset = tar.offset
+            tar.members.clear()  # type: ignore[attr-defined]  # the module keeps all of them otherwise
+            yield member
 
 
 def _normal(name: str) -> str:
