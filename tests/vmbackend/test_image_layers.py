@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import subprocess
@@ -81,3 +82,25 @@ def test_a_layer_of_several_gzip_members_is_read_to_its_end(tmp_path: Path) -> N
 
 def test_a_layer_that_is_not_compressed_is_read(tmp_path: Path) -> None:
     assert devices(examine(tmp_path, header("etc/") + device("null") + END)) == ["/null"]
+
+
+@pytest.mark.parametrize("empty", [b"", gzip.compress(b""), END, gzip.compress(END)])
+def test_an_empty_layer_has_no_entries(tmp_path: Path, empty: bytes) -> None:
+    report = examine(tmp_path, empty, gzip.compress(device("null") + END), empty)
+    assert (devices(report), report["changes"]) == (["/null"], [])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"no archive, and not gzip either",
+        gzip.compress(device("other") + END)[:60],
+        bz2.compress(device("other") + END),
+        header("file", 1 << 30) + b"and nothing more",
+        header("file", -4096) + END,
+    ],
+)
+def test_a_layer_that_cannot_be_read_is_named_and_the_others_are_examined(tmp_path: Path, broken: bytes) -> None:
+    report = examine(tmp_path, device("null") + END, broken)
+    assert devices(report) == ["/null"]
+    assert report["changes"] == ["what the base disk lacks of layer 2 is not known: it could not be read a second time"]

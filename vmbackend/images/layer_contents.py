@@ -43,6 +43,7 @@ _WHITEOUT_DEVICE = ("left out: ", " device nodes 0:0, with which an overlay mark
 _TOO_MANY = ("left out: ", f" device nodes beyond the first {MAX_DEVICES}")
 _OTHERS = ("left out: further extended attributes of ", " files")
 _TIMES = ("changed: the times of ", " files, which are before 1970 or after 2106")
+_UNREAD = "what the base disk lacks of layer {} is not known: it could not be read a second time"
 
 Device = tuple[str, int, int, int, int, int]  # c or b, mode, uid, gid, major, minor
 
@@ -144,10 +145,12 @@ def _unpacked(path: Path) -> io.BufferedReader | gzip.GzipFile:
 
 
 def _members(stream: io.BufferedReader | gzip.GzipFile) -> Iterator[tarfile.TarInfo]:
-    """The entries of a layer.
+    """The entries of a layer; none where there is no byte of an archive, as some builders write an empty layer.
 
     Not by one of tarfile's own streams: they unpack a whole buffer of any size at once, and copy it at each read.
     """
+    if not stream.peek(1):
+        return
     with tarfile.open(fileobj=stream, mode="r:") as tar:
         offset = 0
         while (member := tar.next()) is not None:
@@ -243,13 +246,19 @@ def _shown(name: str) -> str:
 
 
 def main(layout: str, root: str) -> None:
-    reader = LayerReader()
-    for layer in layers(Path(layout)):
-        reader.read_layer(layer)
+    reader, unread = LayerReader(), []
+    for number, layer in enumerate(layers(Path(layout)), 1):
+        try:
+            reader.read_layer(layer)
+        except Exception as error:
+            # Anything: what tarfile makes of an archive that anybody wrote. The other layers can be examined.
+            sys.stderr.write(f"layer {number}: {error!r:.200}\n")
+            unread.append(number)
     os.chroot(root)
     os.chdir("/")
     devices = clear_places(reader.found)
-    report = {"devices": [[path, *device] for path, device in devices], "changes": sentences(reader.found)}
+    changes = [*map(_UNREAD.format, unread[:_SHOWN]), *sentences(reader.found)]
+    report = {"devices": [[path, *device] for path, device in devices], "changes": changes}
     sys.stdout.write(json.dumps(report))
 
 
