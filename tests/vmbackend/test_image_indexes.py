@@ -113,6 +113,13 @@ def test_what_is_no_image_is_passed_over_in_an_index_and_named_alone(made: Regis
         made.find(chart)
 
 
+@pytest.mark.parametrize("kind", ["application/octet-stream", "application/json", "text/html", ""])
+def test_images_whose_configuration_has_an_old_type_are_images(made: Registry, kind: str) -> None:
+    image = made.image("a", mediaType=kind)
+    assert made.find(image) == image
+    assert made.find(made.index(entry(image, None))) == image
+
+
 @pytest.mark.parametrize("variant", [{}, {"variant": ""}, {"variant": "v1"}])
 def test_the_first_variant_is_preferred(made: Registry, variant: dict[str, str]) -> None:
     new, plain = made.image("a"), made.image("b")

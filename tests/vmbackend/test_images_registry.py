@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.free_ports import free_port
@@ -140,6 +141,20 @@ def save_manifest(registry: str, tag: str, oci: Path) -> None:
     argv = ["curl", "-sf", "-H", f"Accept: {INDEX}", f"http://{registry}/v2/app/manifests/{tag}"]
     content = subprocess.run(argv, check=True, capture_output=True).stdout
     (oci / "blobs/sha256" / hashlib.sha256(content).hexdigest()).write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "application/json", "text/html", ""])
+def test_an_old_image_whose_configuration_has_another_type_is_pulled(
+    store: ImageStore, registry: str, rootfs: Path, tmp_path: Path, kind: str
+) -> None:
+    add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
+    push(tmp_path / "oci", "localhost/tiny:latest", f"{registry}/app:1", "--format=v2s2")
+    manifests, docker = f"http://{registry}/v2/app/manifests/", "application/vnd.docker.distribution.manifest.v2+json"
+    manifest = httpx.get(f"{manifests}1", headers={"Accept": docker}, trust_env=False).raise_for_status().json()
+    manifest["config"]["mediaType"] = kind
+    body, headers = json.dumps(manifest), {"Content-Type": docker}
+    httpx.put(f"{manifests}old", content=body, headers=headers, trust_env=False).raise_for_status()
+    assert pull(insecure_store(store, tmp_path, registry), f"{registry}/app:old").config == CONFIG
 
 
 def test_a_missing_image_raises_image_not_found(store: ImageStore, registry: str, tmp_path: Path) -> None:

@@ -15,7 +15,15 @@ MAX_DOCUMENTS = 24
 # Without a variant an entry runs on every machine of its architecture, as do those of the first one.
 _FIRST_VARIANTS = ("", "v1", "v8")
 _ATTESTATION = "vnd.docker.reference.type"
-_CONFIG_TYPES = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
+# The last four: of images that old builders and registries have written, which Docker takes as images too.
+_CONFIG_TYPES = (
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+    "application/octet-stream",
+    "application/json",
+    "text/html",
+    "",
+)
 
 Document = dict[str, Any]
 
