@@ -175,6 +175,7 @@ def _config_options(config: ImageConfig) -> list[str]:
     options += [f"--config.exposedports={port}" for port in config.exposed_ports]
     options += [f"--config.volume={path}" for path in config.volumes]
     options += [f"--config.workingdir={config.working_dir}"] if config.working_dir else []
+    options += [f"--config.stopsignal={config.stop_signal}"] if config.stop_signal else []
     return options + ([f"--config.user={config.user}"] if config.user else [])
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import builtins
 import json
+import logging
 import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from vmbackend.errors import ImageNotFound
+from vmbackend.errors import BackendError, ImageNotFound
 from vmbackend.images.convert import convert_image, write_entry
 from vmbackend.images.image_config import config_changes, parse_config
 from vmbackend.images.indexes import PlatformSearch
@@ -31,6 +32,7 @@ from vmbackend.images.registry import (
     checked_digest,
     fetch_config,
     fetch_manifest,
+    fetch_own_config,
     fetch_pinned_manifest,
     registry_source,
 )
@@ -40,6 +42,8 @@ from vmbackend.orphaned_tools import kill_orphaned_tools
 from vmbackend.trees import remove_tree
 
 __all__ = ["Image", "ImageConfig", "ImageSettings", "ImageStore"]
+log = logging.getLogger(__name__)
+_CONFIG_FIELDS = frozenset(field.name for field in fields(ImageConfig))
 
 
 class ImageStore:
@@ -48,6 +52,7 @@ class ImageStore:
     def __init__(self, root: Path, settings: ImageSettings) -> None:
         self.settings = settings
         self._images, self._scratch, self._locks = (root / name for name in ("images", "scratch", "locks"))
+        self._completed: set[str] = set()  # or tried; for each process
         for directory in (self._images, self._scratch, self._locks):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -68,12 +73,12 @@ class ImageStore:
         job = Job(progress, deadline, cancelled)
         named = parse_reference(reference)
         job.check_cancelled()
-        if named.digest and (image := self.get(named.digest)):
-            job.report_progress(100, "The image is ready.")
-            return image
-        job.report_progress(0, "Resolving the image.")
-        digest = self._resolve(named, job)
-        image = self.get(digest) or self._pull(named, digest, job)
+        image = self.get(named.digest) if named.digest else None
+        if image is None:
+            job.report_progress(0, "Resolving the image.")
+            digest = self._resolve(named, job)
+            image = self.get(digest) or self._pull(named, digest, job)
+        image = self._complete(named, image, job)
         job.report_progress(100, "The image is ready.")
         return image
 
@@ -180,6 +185,45 @@ class ImageStore:
         found, manifest = search.find(digest)
         return self._source(reference, found, scratch), manifest
 
+    def _complete(self, reference: Reference, image: Image, job: Job) -> Image:
+        """Add to an entry of an earlier version what it lacks of the configuration; the same image where that fails.
+
+        Once for each process, so that a registry without an answer does not delay every machine.
+        """
+        if image.digest in self._completed:
+            return image
+        self._completed.add(image.digest)
+        try:
+            self._add_missing(reference, image, job)
+        except (BackendError, OSError, ValueError) as error:
+            log.warning("%s keeps the configuration that an earlier version stored: %s", image.digest, error)
+        return self.get(image.digest) or image
+
+    def _add_missing(self, reference: Reference, image: Image, job: Job) -> None:
+        hexed = image.digest.partition(":")[2]
+        if self._metadata(hexed)["config"].keys() >= _CONFIG_FIELDS:
+            return
+        until = min(job.deadline, time.monotonic() + self.settings.registry_timeout)
+        with try_lock(self._locks / hexed, shared=True) as free:
+            if not free:
+                return
+            scratch = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))
+            try:
+                self._rewrite(reference, image, scratch, Job(lambda *_: None, until, job.cancelled))
+            finally:
+                remove_tree(scratch)
+
+    def _rewrite(self, reference: Reference, image: Image, scratch: Path, job: Job) -> None:
+        """Replace the entry's metadata, and nothing else."""
+        source, _ = self._pinned(reference, image.digest, scratch, job)
+        config = fetch_own_config(source, self.settings, job)
+        hexed = image.digest.partition(":")[2]
+        changes = [*dict.fromkeys((*image.changes, *config_changes(config)))]
+        metadata = {**self._metadata(hexed), "config": asdict(parse_config(config)), "changes": changes}
+        write_entry(scratch, metadata)
+        (scratch / "image.json").rename(self._images / hexed / "image.json")
+        sync_directory(self._images / hexed)
+
     def _source(self, reference: Reference, digest: str, scratch: Path) -> Source:
         if not reference.is_local or self.settings.local_store is None:
             return registry_source(reference, self.settings, digest)
@@ -201,7 +245,7 @@ class ImageStore:
     def _load(self, hexed: str, *, touch: bool) -> Image | None:
         directory = self._images / hexed
         try:
-            metadata = json.loads((directory / "image.json").read_bytes())
+            metadata = self._metadata(hexed)
             size = (directory / "rootfs.squashfs").stat().st_size
             if touch:
                 os.utime(directory / "image.json")
@@ -209,11 +253,17 @@ class ImageStore:
             return None
         if metadata["arch"] != self.settings.arch:
             return None
-        config = metadata["config"]
+        # Of a later version, which shares the cache, there may be more.
+        config = {name: value for name, value in metadata["config"].items() if name in _CONFIG_FIELDS}
         for name in ("entrypoint", "cmd", "exposed_ports", "volumes"):
             config[name] = tuple(config.get(name, ()))  # an entry of an earlier version lacks some
         changes = tuple(metadata.get("changes", ()))
         return Image(metadata["digest"], directory / "rootfs.squashfs", size, ImageConfig(**config), changes)
+
+    def _metadata(self, hexed: str) -> dict[str, Any]:
+        """Raises OSError and ValueError."""
+        metadata: dict[str, Any] = json.loads((self._images / hexed / "image.json").read_bytes())
+        return metadata
 
     def _last_used(self, hexed: str) -> float:
         with suppress(OSError):
