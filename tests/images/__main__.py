@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -41,6 +42,8 @@ def main() -> int:
     if unknown := set(given.name) - set(RECIPES):
         parser.error(f"no such image: {', '.join(sorted(unknown))}")
     recipes = [RECIPES[name] for name in given.name or RECIPES]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing stays behind
     folder = Path(tempfile.mkdtemp(prefix="mvi-images-"))
     try:
         results = run_trials(recipes, folder, given.logs)

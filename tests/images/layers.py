@@ -17,6 +17,9 @@ from tests.vm.images import build_web
 from vmbackend.images.build import SUITE, _host_sources
 from vmbackend.locks import wait_lock
 
+# With the run all of its processes end, and what they have mounted, however the run ends.
+CONFINED = ("setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--propagation", "private")
+CONFINED += ("--pid", "--fork", "--kill-child", "--")
 # In mounts of its own, which end with the script: $1 root, $2 lower folders, $3 upper, $4 work, $5 apt's folder; the
 # script for the image comes on the standard input.
 IN_IMAGE = """set -e
@@ -58,7 +61,7 @@ class DebianLayers:
             return
         shutil.rmtree(self.base, ignore_errors=True)
         options = ["--quiet", "--mode=root", "--variant=apt", '--aptopt=Apt::Install-Recommends "false"']
-        subprocess.run(["mmdebstrap", *options, SUITE, str(self.base), *_host_sources()], check=True)
+        subprocess.run([*CONFINED, "mmdebstrap", *options, SUITE, str(self.base), *_host_sources()], check=True)
         (self.base / "usr/sbin/policy-rc.d").write_text(NO_SERVICES)
         (self.base / "usr/sbin/policy-rc.d").chmod(0o755)
         (self.base / "etc/resolv.conf").write_text("")
@@ -82,7 +85,7 @@ class DebianLayers:
         for folder in (upper, root, work):
             folder.mkdir(parents=True, exist_ok=True)
         places = [str(root), ":".join(map(str, lower)), str(upper), str(work), str(self._apt)]
-        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_IMAGE, "sh", *places]
+        argv = [*CONFINED, "sh", "-c", IN_IMAGE, "sh", *places]
         environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             argv,

@@ -6,7 +6,8 @@ import re
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tests.images.recipe import Probe, Recipe
@@ -17,6 +18,13 @@ from vmbackend.libvirt.record import MachineDir
 
 LOG = "/upper/var/log/workspace/cmd.log"
 ANSWER_SECONDS = 5.0
+# Every process of the machine as `arguments|stat`, by nothing but the shell of the guest kit: an image may have none.
+PROCESSES = 'for p in /proc/[0-9]*; do a= s=; read -r a <$p/cmdline; read -r s <$p/stat; echo "$a|$s"; done 2>/dev/null'
+SHELL = "/run/kit/bin/busybox"
+# A program that has failed is started again after as long; its log's process runs from the beginning.
+RESTART_SECONDS = 5.0
+TICKS = 100  # of a process's start, a second
+START_FIELD = 19  # after the name, in `stat`
 
 
 @dataclass
@@ -36,7 +44,7 @@ def run_trial(instance: TestInstance, api: Api, recipe: Recipe, image: str) -> R
     """Never raises for what the image or the platform does."""
     result, begun = Result(recipe.name), time.monotonic()
     workspace_id = ""
-    try:
+    with noted(result):
         sizes = {
             "memory_mb": recipe.memory_mb,
             "disk_size_mb": recipe.disk_mb,
@@ -46,19 +54,55 @@ def run_trial(instance: TestInstance, api: Api, recipe: Recipe, image: str) -> R
         workspace_id = made["id"]
         result.create_seconds = time.monotonic() - begun
         result.answer_seconds = wait_for_answer(made["ip"], recipe)
+        check_first_start(api, workspace_id)
         begun = time.monotonic()
         api.power(workspace_id, "stop")
         api.reaches(workspace_id, "stopped")
         result.stop_seconds = time.monotonic() - begun
-    except AssertionError as error:
-        result.faults.append(str(error)[:600])
-        with suppress(AssertionError):
-            if workspace_id:
-                api.power(workspace_id, "stop")
-    if workspace_id:
+    if not workspace_id:
+        return result
+    if result.faults:
+        with suppress(Exception):
+            api.power(workspace_id, "stop")
+    with noted(result):
         look_at_end(instance, recipe, workspace_id, result)
+    with noted(result):
         api.delete(workspace_id)
     return result
+
+
+@contextmanager
+def noted(result: Result) -> Iterator[None]:
+    """Whatever goes wrong in the block is a fault of this image, and the next one is tried."""
+    try:
+        yield
+    except Exception as error:
+        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+        result.faults.append(f"{kind}{error}"[:600])
+
+
+def check_first_start(api: Api, workspace_id: str) -> None:
+    """Raises AssertionError where the main program does not run, or was started again after it had failed."""
+    listed = api.output(workspace_id, [SHELL, "sh", "-c", PROCESSES], user="root")
+    gap = start_gap(listed)
+    assert gap is not None, f"the main program does not run while its port answers: {listed[-300:]}"
+    assert gap < RESTART_SECONDS, f"the main program was started again {gap:.0f} s after its log"
+
+
+def start_gap(listed: str) -> float | None:
+    """Seconds between the starts of the main program's log and of the program, in what `PROCESSES` prints."""
+    processes = []  # arguments, id, parent's id, start
+    for line in listed.splitlines():
+        arguments, _, status = line.rpartition("|")
+        fields = status.rpartition(")")[2].split()
+        if len(fields) > START_FIELD:
+            processes.append((arguments, status.split(" ", 1)[0], fields[1], int(fields[START_FIELD]) / TICKS))
+    supervisor = next((pid for arguments, pid, *_ in processes if arguments == "runsvmain"), None)
+    children = [(arguments, begun) for arguments, _, parent, begun in processes if parent == supervisor]
+    if len(children) < len(("the log", "the program")) or any("finish" in arguments for arguments, _ in children):
+        return None
+    begun = [start for _, start in children]
+    return max(begun) - min(begun)
 
 
 def wait_for_answer(ip: str, recipe: Recipe) -> float:
