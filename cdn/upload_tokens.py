@@ -42,6 +42,10 @@ class UploadHolder:
     is_authenticated: bool = True
 
 
+class UploadTokenForged(Exception):
+    """The platform has not signed this token."""
+
+
 def upload_token_mint(actor: Actor, terms: UploadTerms) -> str:
     """A token for a minute; one that is asked for with an access token ends with that at the latest."""
     ends = int(time.time()) + SECONDS
@@ -59,9 +63,12 @@ def upload_token_mint(actor: Actor, terms: UploadTerms) -> str:
 
 
 def upload_token_holder(token: str) -> UploadHolder | None:
-    """None where a token is forged or expired, or its credential, account or namespace is not there any more."""
+    """None where a token has expired, or its credential, account or namespace is not there any more.
+
+    Raises UploadTokenForged.
+    """
     claims = _claims(token)
-    if claims is None:
+    if claims["x"] <= time.time():
         return None
     found = Credential.objects.filter(pk=claims["c"], epoch=claims["e"], account__is_active=True)
     credential = found.select_related("account").first()
@@ -75,11 +82,12 @@ def upload_token_holder(token: str) -> UploadHolder | None:
     return UploadHolder(credential.account, UploadTerms(namespace, claims["t"], claims["v"], claims["m"]), claims["l"])
 
 
-def _claims(token: str) -> dict[str, Any] | None:
+def _claims(token: str) -> dict[str, Any]:
+    """Raises UploadTokenForged."""
     if len(token) > MAX_CHARS:
-        return None
+        raise UploadTokenForged
     try:
         claims: dict[str, Any] = signing.loads(token, salt=_SALT)
-    except signing.BadSignature:
-        return None
-    return claims if claims["x"] > time.time() else None
+    except signing.BadSignature as exc:
+        raise UploadTokenForged from exc
+    return claims

@@ -9,9 +9,10 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from cdn.upload_tokens import UploadHolder, upload_token_holder
+from cdn.upload_tokens import UploadHolder, UploadTokenForged, upload_token_holder
 from common.caller_places import remember_account
 from common.errors import Unauthorized
+from common.wrong_secrets import count_wrong_secret
 
 UNKNOWN = "The upload token is missing, unknown or expired; ask for another one at POST /cdn/token."
 
@@ -21,7 +22,7 @@ class UploadTokenAuthentication(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[UploadHolder, None] | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        holder = upload_token_holder(token.strip()) if scheme.lower() == "bearer" else None
+        holder = _holder(request, token.strip()) if scheme.lower() == "bearer" else None
         if holder is None:
             return None
         remember_account(request._request, holder.account.pk)
@@ -29,6 +30,16 @@ class UploadTokenAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="cdn"'
+
+
+def _holder(request: Request, token: str) -> UploadHolder | None:
+    """A token that has ended was right once, and is not counted. Raises TooManyFailures."""
+    try:
+        return upload_token_holder(token)
+    except UploadTokenForged:
+        if token:
+            count_wrong_secret(request._request)
+        return None
 
 
 class UploadTokenPermission(BasePermission):

@@ -31,7 +31,7 @@ REFUSALS = {
     402: "`cdn_quota_exceeded`: no room (`details`); `quota_exceeded`: the credits of the service `cdn`",
     408: "`request_timeout`: the body stalled for 60 seconds",
     413: "`payload_too_large`: more bytes than the body's length says",
-    429: "`rate_limited`: this account sends too many files at once",
+    429: "`rate_limited`: this account sends too many files at once, or this client tries too many wrong tokens",
 }
 
 

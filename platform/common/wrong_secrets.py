@@ -1,5 +1,5 @@
 """Wrong secrets and tokens of any kind, counted by the address that they come from: client secrets, access tokens,
-those of sandboxes, API keys, send tokens, upload addresses.
+those of sandboxes, API keys, send tokens, upload addresses and tokens.
 
 A secret is looked at first, and counted when it is wrong: a right one from an address that guesses goes on, as others
 may share the address. What is looked up is random and stored as a plain keyed hash, so that a look costs a query.

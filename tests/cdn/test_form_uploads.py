@@ -18,6 +18,8 @@ from accounts.services import account_switch
 from cdn import hooks, upload_tokens
 from cdn.media.pipeline import file_process
 from cdn.models import File, Pool
+from common import wrong_secrets
+from common.attempts import AttemptLimits, FailureLimit
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.cdn import hostile
@@ -214,6 +216,25 @@ def test_without_a_valid_token_nothing_is_taken(api: Caller, monkeypatch: pytest
         for answer in (uploaded(token, b"one"), limits(token)):
             assert (answer.status, answer.json()["code"]) == (401, "unauthorized"), token
     assert File.objects.count() == 0
+
+
+def test_tokens_that_nobody_signed_count_as_wrong_secrets_and_expired_ones_do_not(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = FailureLimit(AttemptLimits(f"secret-{os.urandom(4).hex()}", 3, 3, 60))
+    monkeypatch.setattr(wrong_secrets, "_failures", lambda: failures)
+    monkeypatch.setattr(wrong_secrets, "REFUSAL_SECONDS", (0.0, 0.0))
+    good = token_of(api)
+    monkeypatch.setattr(upload_tokens, "SECONDS", -1)
+    expired = token_of(api)
+    assert [uploaded(token, b"one").status for token in ("", expired) * 4] == [401] * 8
+    forged = signing.dumps({"c": "x", "x": 1 << 40}, salt="cdn.upload-token", key="another")
+    assert [uploaded(token, b"one").status for token in ("x", forged, "x" * 100_000)] == [401] * 3
+    for refused in (uploaded(good[:-1], b"one"), limits("x")):
+        assert (refused.status, refused.json()["code"]) == (429, "rate_limited")
+        assert int(refused.headers["retry-after"]) >= 1
+    # A right one from the same address goes on, and one that has expired is told so.
+    assert (uploaded(good, b"one").status, uploaded(expired, b"one").status) == (201, 401)
 
 
 def limits(token: str) -> Answer:

@@ -97,6 +97,7 @@ KINDS = {
     "API key": ("POST", "/v1/blurs/generate", 401),
     "send token": ("POST", "/notifications/send", 401),
     "upload address": ("HEAD", "/cdn/uploads/{guess}", 404),
+    "upload token": ("POST", "/cdn/api", 401),
     "token of metrics": ("GET", "/metrics", 401),
 }
 UPGRADE = {
