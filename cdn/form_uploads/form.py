@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from python_multipart.exceptions import FormParserError
@@ -14,6 +15,8 @@ from common.errors import BodyEndedEarly, UnsupportedMediaType, ValidationError
 FIELD = "file"
 # Other fields and headers before the file.
 HEAD_BYTES = 64 * 1024
+# What is parsed at a time: before the file, or after its end, few bytes may cost much (blank lines, parts).
+STEP_BYTES = 4096
 # A file up to this size is received before its permit is made, so that this is for exactly its bytes.
 HELD_BYTES = 1 << 20
 _BLANK_LINE = b"\r\n\r\n"
@@ -27,6 +30,8 @@ class FormFile:
         self._body, self._length = body, length
         self._boundary = _boundary(content_type)
         self._head_bytes = 0
+        # The last bytes of the head: a blank line may begin in them.
+        self._line_begun = b""
         self._disposition, self._type, self._header = b"", b"", [b"", b""]
         self._found: list[bytes] = []
         self._is_file = self._begun = self._part_ended = self._ended = False
@@ -41,7 +46,7 @@ class FormFile:
         """
         held = 0
         async for piece in self._body:
-            self._feed(piece)
+            await self._feed(piece)
             held = sum(map(len, self._found))
             if self._part_ended or held > HELD_BYTES:
                 break
@@ -65,7 +70,7 @@ class FormFile:
             yield piece
         if not self._part_ended:
             async for received in self._body:
-                self._feed(received)
+                await self._feed(received)
                 for piece in self._take():
                     yield piece
                 if self._part_ended:
@@ -77,18 +82,39 @@ class FormFile:
         found, self._found = self._found, []
         return found
 
-    def _feed(self, piece: bytes) -> None:
-        """Up to the file by blank lines, so that it is known where it begins."""
-        while not self._begun and piece:
-            end = piece.find(_BLANK_LINE)
-            end = len(piece) if end < 0 else end + len(_BLANK_LINE)
-            self._parse(piece[:end])
-            self._head_bytes += end
-            piece = piece[end:]
-            if self._head_bytes > HEAD_BYTES and not self._begun:
-                raise _refused(f"The file begins within the first {HEAD_BYTES} bytes of the form.")
-        if piece and not self._part_ended:
-            self._parse(piece)
+    async def _feed(self, piece: bytes) -> None:
+        """By steps, each with a turn of the loop up to the file. What follows the file is not parsed."""
+        at = 0
+        while at < len(piece) and not self._part_ended:
+            end = min(at + STEP_BYTES, len(piece))
+            if self._begun:
+                self._parse(piece[at:end])
+                at = end
+            else:
+                at = self._feed_head(piece, at, end)
+                await asyncio.sleep(0)
+
+    def _feed_head(self, piece: bytes, at: int, end: int) -> int:
+        """Up to `end` or to the file, by blank lines, so that it is known where the file begins. Returns how far."""
+        while at < end and not self._begun:
+            line_end = self._blank_line_end(piece, at, end)
+            self._parse(piece[at:line_end])
+            self._head_bytes += line_end - at
+            at = line_end
+        if self._head_bytes > HEAD_BYTES:
+            raise _refused(f"The file begins within the first {HEAD_BYTES} bytes of the form.")
+        return at
+
+    def _blank_line_end(self, piece: bytes, at: int, end: int) -> int:
+        """Where the next blank line ends, also one that began before `at`; `end` where there is none."""
+        sought = self._line_begun + piece[at:end]
+        found = sought.find(_BLANK_LINE)
+        if found < 0:
+            self._line_begun = sought[1 - len(_BLANK_LINE) :]
+            return end
+        line_end = at + found + len(_BLANK_LINE) - len(self._line_begun)
+        self._line_begun = b""
+        return line_end
 
     def _parse(self, data: bytes) -> None:
         try:
