@@ -5,21 +5,30 @@ A token reserves nothing: each upload by it makes a permit for the size that com
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.core import signing
+from django.db import DatabaseError
+from django.db.models import QuerySet
 
 from accounts.actors import Actor
 from accounts.models import Account, Credential
+from common.batches import batched
 from namespaces.models import Namespace
+
+logger = logging.getLogger(__name__)
 
 SECONDS, SHOWN_SECONDS = 60, "1m"
 SCOPE, PERMISSIONS = "user", ("upload",)
 _SALT = "cdn.upload-token"
 # What a token carries is limited by its fields; what is longer is none.
 MAX_CHARS = 64 * 1024
+# Below the number of variables that every SQLite accepts.
+CHECKED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +42,21 @@ class UploadTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenGrant:
+    """The credential that a token was asked for with, as it was then."""
+
+    credential_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class UploadHolder:
     """Who holds a valid token. `label`: for audit entries."""
 
     account: Account
     terms: UploadTerms
     label: str
+    grant: TokenGrant
     is_authenticated: bool = True
 
 
@@ -70,7 +88,8 @@ def upload_token_holder(token: str) -> UploadHolder | None:
     claims = _claims(token)
     if claims["x"] <= time.time():
         return None
-    found = Credential.objects.filter(pk=claims["c"], epoch=claims["e"], account__is_active=True)
+    grant = TokenGrant(claims["c"], claims["e"])
+    found = _active_credentials([grant]).filter(epoch=grant.epoch)
     credential = found.select_related("account").first()
     if credential is None:
         return None
@@ -79,7 +98,27 @@ def upload_token_holder(token: str) -> UploadHolder | None:
         namespace = Namespace.objects.filter(pk=claims["n"], account=credential.account, deleted_at=None).first()
         if namespace is None:
             return None
-    return UploadHolder(credential.account, UploadTerms(namespace, claims["t"], claims["v"], claims["m"]), claims["l"])
+    terms = UploadTerms(namespace, claims["t"], claims["v"], claims["m"])
+    return UploadHolder(credential.account, terms, claims["l"], grant)
+
+
+def ended_grants(grants: Sequence[TokenGrant]) -> dict[TokenGrant, str]:
+    """Those whose credential is not valid any more, each with a reason. While the database does not answer, none is."""
+    try:
+        valid = {
+            TokenGrant(*row)
+            for some in batched(grants, CHECKED_AT_ONCE)
+            for row in _active_credentials(some).values_list("pk", "epoch")
+        }
+    except DatabaseError as error:
+        logger.warning("the credentials of uploads by token cannot be checked: %s", error)
+        return {}
+    return {grant: "the credential is not valid any more" for grant in grants if grant not in valid}
+
+
+def _active_credentials(grants: Sequence[TokenGrant]) -> QuerySet[Credential]:
+    ids = [grant.credential_id for grant in grants]
+    return Credential.objects.filter(pk__in=ids, account__is_active=True)
 
 
 def _claims(token: str) -> dict[str, Any]:

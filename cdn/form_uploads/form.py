@@ -17,8 +17,9 @@ FIELD = "file"
 HEAD_BYTES = 64 * 1024
 # What is parsed at a time: before the file, or after its end, few bytes may cost much (blank lines, parts).
 STEP_BYTES = 4096
-# A file up to this size is received before its permit is made, so that this is for exactly its bytes.
-HELD_BYTES = 1 << 20
+# A file up to this size is received before its permit is made, so that this is for exactly its bytes. In memory, of
+# each upload: outside what the process reserves for bodies.
+HELD_BYTES = 64 * 1024
 _BLANK_LINE = b"\r\n\r\n"
 
 
@@ -33,7 +34,7 @@ class FormFile:
         # The last bytes of the head: a blank line may begin in them.
         self._line_begun = b""
         self._disposition, self._type, self._header = b"", b"", [b"", b""]
-        self._found: list[bytes] = []
+        self._found = bytearray()  # one buffer: the parser may hand over two bytes at a time
         self._is_file = self._begun = self._part_ended = self._ended = False
         self.filename, self.content_type = "", ""
         self._parser = MultipartParser(self._boundary, self._callbacks())  # type: ignore[arg-type]
@@ -44,42 +45,43 @@ class FormFile:
 
         Raises ValidationError (no file, no form, no length of a large body), BodyEndedEarly, and what the body raises.
         """
-        held = 0
         async for piece in self._body:
             await self._feed(piece)
-            held = sum(map(len, self._found))
-            if self._part_ended or held > HELD_BYTES:
+            del piece  # a body that stalls holds no more than is needed
+            if self._part_ended or len(self._found) > HELD_BYTES:
                 break
         if self._part_ended:
-            return held
+            return len(self._found)
         self._require_going_on()
         if self._length is None:
-            raise ValidationError(details={"Content-Length": ["It is needed for a body of more than 1 MiB."]})
+            raise ValidationError(
+                details={"Content-Length": [f"It is needed for a file of more than {HELD_BYTES} bytes."]}
+            )
         return self._length - self._head_bytes - len(b"\r\n--" + self._boundary + b"--")
 
     def _require_going_on(self) -> None:
         """The body has not ended with this."""
         if not self._begun and self._ended:
             raise _refused("Send the file as this field of the form.")
-        if not self._begun or sum(map(len, self._found)) <= HELD_BYTES:
+        if not self._begun or len(self._found) <= HELD_BYTES:
             raise BodyEndedEarly
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The bytes of the file, to its end. Raises BodyEndedEarly, ValidationError, and what the body raises."""
-        for piece in self._take():
-            yield piece
+        yield self._take()
         if not self._part_ended:
             async for received in self._body:
                 await self._feed(received)
-                for piece in self._take():
-                    yield piece
+                del received  # a body that stalls holds no memory
+                yield self._take()
                 if self._part_ended:
                     break
         if not self._part_ended:
             raise BodyEndedEarly
 
-    def _take(self) -> list[bytes]:
-        found, self._found = self._found, []
+    def _take(self) -> bytes:
+        found = bytes(self._found)
+        self._found.clear()
         return found
 
     async def _feed(self, piece: bytes) -> None:
@@ -158,7 +160,7 @@ class FormFile:
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
-            self._found.append(bytes(data[start:end]))
+            self._found += data[start:end]
 
     def _on_part_end(self) -> None:
         self._part_ended = self._part_ended or self._is_file

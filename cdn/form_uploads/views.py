@@ -26,10 +26,11 @@ from common.responses import respond
 from common.streaming_body import body_chunks
 
 REFUSALS = {
-    400: "`validation_error`: no form, no file in it, no length of a body above 1 MiB; `invalid_json`: the body ended "
-    "early, nothing is kept; `cdn_policy_violation`: kind, size, or what was found in the bytes (`details`)",
+    400: "`validation_error`: no form, no file in it, no length of a body with a file above 64 KiB; `invalid_json`: "
+    "the body ended early, nothing is kept; `cdn_policy_violation`: kind, size, or what was found in the bytes "
+    "(`details`)",
     402: "`cdn_quota_exceeded`: no room (`details`); `quota_exceeded`: the credits of the service `cdn`",
-    408: "`request_timeout`: the body stalled for 60 seconds",
+    408: "`request_timeout`: the body stalled for 60 seconds, or the file (of a larger one 64 KiB) took more than 30",
     413: "`payload_too_large`: more bytes than the body's length says",
     429: "`rate_limited`: this account sends too many files at once, or this client tries too many wrong tokens",
 }

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cdn.form_uploads.form import HEAD_BYTES, STEP_BYTES, FormFile
+from cdn.form_uploads.form import HEAD_BYTES, HELD_BYTES, STEP_BYTES, FormFile
 from common.errors import ValidationError
 
 KIND = "multipart/form-data; boundary=b"
@@ -67,3 +67,18 @@ def test_what_follows_the_file_is_not_parsed() -> None:
     """Small parts would cost far more than the bytes of a file."""
     after = b"\r\n--b\r\na:b\r\n\r\n" * STEP_BYTES + b"\r\n--b\r\n:no header"
     assert asyncio.run(received(form_of(FILE + b"one" + after + END))) == (3, b"one")
+
+
+def test_a_small_part_of_a_file_is_held_until_its_permit_is_made() -> None:
+    taken = 0
+
+    async def trickling() -> AsyncIterator[bytes]:
+        nonlocal taken
+        yield FILE
+        while True:
+            taken += 1000
+            yield bytes(1000)
+
+    size = asyncio.run(FormFile(trickling(), KIND, 1 << 30).begin())
+    assert size == (1 << 30) - len(FILE) - len(END)
+    assert HELD_BYTES < taken <= HELD_BYTES + 1000 <= 100_000
