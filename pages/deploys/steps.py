@@ -35,6 +35,7 @@ from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
+TOO_MANY_STEPS = "Too many files or links in the folder lie or lead deep below it; keep them in fewer levels."
 CHUNK_SECONDS = 60.0
 # Of an export. Ten thousand files take 4 s on two busy cores.
 SLOW_SECONDS = 15.0
@@ -111,8 +112,9 @@ def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mappin
         return export_receive(chunks, incoming, limits, known, exported)
     except ExportLimit as exc:
         most = getattr(limits, exc.limit_name, None)
+        sentence = TOO_MANY_STEPS if exc.limit_name == "path_steps" else errors.ExportLimitPassed.message
         raise errors.ExportLimitPassed(
-            f"{errors.ExportLimitPassed.message} ({exc.limit_name}: {most})",
+            f"{sentence} ({exc.limit_name}: {most})",
             details={"limit": exc.limit_name, "max": most, "path": exc.path},
         ) from exc
 

@@ -33,7 +33,7 @@ def export_receive(
     Raises ExportLimit (nothing of the stream is read any more), ExportDamaged, OSError, and what the stream raises.
     What was received until then is left in the folder, which the caller removes.
     """
-    with FolderWriter(incoming_dir_fd, known, limits.files) as folder:
+    with FolderWriter(incoming_dir_fd, known, limits) as folder:
         return _Export(ByteSource(stream), folder, limits, exported).received_files()
 
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from common.content_times import content_time_ns
 from pages.releases.byte_source import PIECE, ByteSource
 from pages.releases.errors import ExportLimit
+from pages.releases.limits import ExportLimits
 from pages.releases.received import ReceivedFile
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -21,11 +22,12 @@ _HELD_BYTES = 1 << 20
 class FolderWriter:
     """Creates files and folders below a descriptor; owns one other descriptor, the last folder. Use as a context."""
 
-    def __init__(self, folder_fd: int, known: Mapping[str, str], folders_max: int) -> None:
+    def __init__(self, folder_fd: int, known: Mapping[str, str], limits: ExportLimits) -> None:
         """`known` has paths of files by digest, to which equal files become links."""
         self._root = folder_fd
         self._known = known
-        self._folders_left = folders_max
+        self._folders_left = limits.files
+        self._steps_left = limits.path_steps
         self._last: tuple[str, int] | None = None
         # Of this export, by digest: equal files take the disk once, as they are counted.
         self._received: dict[str, str] = {}
@@ -41,7 +43,7 @@ class FolderWriter:
         """Write `size` bytes of the source.
 
         Raises FileExistsError or NotADirectoryError where the path is taken, before anything of the source is read;
-        ExportLimit for too many folders, ExportDamaged, OSError: the file may then be there in part.
+        ExportLimit for too many folders or ways to them, ExportDamaged, OSError: the file may then be there in part.
         """
         folder, name = self._folder_of(path)
         if size > _HELD_BYTES:
@@ -57,7 +59,7 @@ class FolderWriter:
         return ReceivedFile(digest, size)
 
     def link_file(self, existing: str, path: str) -> None:
-        """Make `path` another name of a file written before. Raises OSError, FileExistsError among them."""
+        """Make `path` another name of a file written before. Raises ExportLimit, and OSError (FileExistsError)."""
         folder, name = self._folder_of(path)
         self._link_below(existing, folder, name)
         if existing in self.written:
@@ -65,6 +67,7 @@ class FolderWriter:
 
     def _link_below(self, existing: str, folder: int, name: str) -> None:
         above, _, last = existing.rpartition("/")
+        self._count_steps(above)
         source_fd = _open_folder(self._root, above)
         try:
             os.link(last, name, src_dir_fd=source_fd, dst_dir_fd=folder, follow_symlinks=False)
@@ -125,7 +128,14 @@ class FolderWriter:
             os.close(self._last[1])
             self._last = None
 
+    def _count_steps(self, path: str) -> None:
+        """Each folder of a path is opened: files in deep ones by turns would take minutes. Raises ExportLimit."""
+        self._steps_left -= path.count("/") + 1
+        if self._steps_left < 0:
+            raise ExportLimit("path_steps", path)
+
     def _make_folders(self, path: str) -> int:
+        self._count_steps(path)
         fd = os.open(".", _FOLDER, dir_fd=self._root)
         for part in path.split("/") if path else ():
             try:

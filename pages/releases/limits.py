@@ -18,3 +18,8 @@ class ExportLimits:
     def entries(self) -> int:
         """Entries of any kind, folders and what is left out included: each costs time, and some cost an inode."""
         return 4 * self.files
+
+    @property
+    def path_steps(self) -> int:
+        """Folders on the ways to files, and names on the ways of links: each costs time, and a path has hundreds."""
+        return 10 * self.entries

@@ -83,8 +83,10 @@ class LinkTree:
     _names: dict[str, dict[str, None]] = field(default_factory=dict)
     _found: dict[str, tuple[str, str]] = field(default_factory=dict)
     _places: int = 0
+    _steps: int = 0
 
     def __post_init__(self) -> None:
+        """Raises ExportLimit: folders above what is sent count as those that are sent."""
         for path in (*self.folders, *self.files, *self.links):
             self._add_name(path)
 
@@ -92,6 +94,8 @@ class LinkTree:
         while path:
             above, _, name = path.rpartition("/")
             names = self._names.setdefault(above, {})
+            if len(self._names) > self.limits.entries:
+                raise ExportLimit("files", path)
             if name in names:
                 return
             names[name] = None
@@ -103,6 +107,7 @@ class LinkTree:
 
         A folder within itself is left out. Raises ExportLimit: what links become counts as what is sent.
         """
+        self._count_steps(link.path, link.path.count("/"))
         above = _folders_above(link.path)
         if link.path in self.folders or any(folder in self.links for folder in above):
             yield LinkMade(link.path, "", TAKEN)
@@ -135,6 +140,11 @@ class LinkTree:
         if len(path.encode()) > self.limits.path_bytes:
             raise ExportLimit("path_bytes", path)
 
+    def _count_steps(self, path: str, steps: int) -> None:
+        self._steps += steps
+        if self._steps > self.limits.path_steps:
+            raise ExportLimit("path_steps", path)
+
     def _target(self, path: str) -> tuple[str, str]:
         """The file or folder at a path, of a link that which it leads to; else the reason why there is none."""
         link = self.links.get(path)
@@ -146,18 +156,25 @@ class LinkTree:
 
     def _follow(self, first: PendingLink) -> None:
         """Each link's way is gone once, however many lead over it."""
-        ways, begun = [_way_of(first)], {first.path}
+        ways, begun = [self._begin(first)], {first.path}
         while ways:
             way = ways[-1]
             following = self._go(way)
             if following is not None and following.path not in begun:
-                ways.append(_way_of(following))
+                ways.append(self._begin(following))
                 begun.add(following.path)
                 continue
             if following is not None:
                 way.reason = CIRCLE
             self._found[way.link.path] = (way.at, way.reason)
             ways.pop()
+
+    def _begin(self, link: PendingLink) -> _Way:
+        """Raises ExportLimit, before the way is cut into its names."""
+        if link.way is None:
+            return _Way(link, [], reason=OUTSIDE)
+        self._count_steps(link.path, link.way.count("/") + 1)
+        return _Way(link, link.way.split("/")[::-1])
 
     def _go(self, way: _Way) -> PendingLink | None:
         """To the end of the way, or to a link whose own way is to be gone first."""
@@ -176,12 +193,6 @@ class LinkTree:
 
     def _received(self, path: str) -> tuple[str, str]:
         return (path, "") if path in self.folders or path in self.files else ("", NOT_RECEIVED)
-
-
-def _way_of(link: PendingLink) -> _Way:
-    if link.way is None:
-        return _Way(link, [], reason=OUTSIDE)
-    return _Way(link, link.way.split("/")[::-1])
 
 
 def _above(path: str) -> str:

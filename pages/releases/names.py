@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
 # The only folder at the root whose name begins with a dot (RFC 8615).
 WELL_KNOWN = ".well-known"
 COMPONENT_BYTES = 255
+_NO_NAMES = frozenset(("", ".", ".."))
+# What a path may begin with, for example `./`.
+_FOLDER_ITSELF = re.compile(r"\A(?:\.?/)*(?:\.\Z)?")
+_CONTROL_OR_BACKSLASH = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 
 
 class NameRefused(ValueError):
@@ -20,29 +24,29 @@ def entry_path(name: str) -> str:
     """
     if name.startswith("/"):
         raise NameRefused("absolute path")
-    parts = name.removesuffix("/").split("/")
-    while parts and parts[0] in (".", ""):
-        parts = parts[1:]
-    for place, part in enumerate(parts):
-        _check_component(part, first=place == 0)
-    return "/".join(parts)
+    path = _FOLDER_ITSELF.sub("", name.removesuffix("/"), count=1)
+    if path:
+        _check_path(path)
+    return path
 
 
-def _check_component(part: str, *, first: bool) -> None:
-    if part in ("", ".", ".."):
+def _check_path(path: str) -> None:
+    """As a whole: it may have hundreds of components, and an archive as many paths as a page may have entries."""
+    parts = path.split("/")
+    if not _NO_NAMES.isdisjoint(parts):
         raise NameRefused("not a plain path")
-    if part.startswith(".") and not (first and part == WELL_KNOWN):
+    if "/." in path or (path.startswith(".") and parts[0] != WELL_KNOWN):
         raise NameRefused("dotfile")
-    if reason := _unusable(part):
+    if reason := _unusable(path):
         raise NameRefused(reason)
 
 
-def _unusable(part: str) -> str | None:
-    """Why no URL can carry the name, or no file system can hold it."""
+def _unusable(path: str) -> str | None:
+    """Why no URL can carry the path, or no file system can hold it."""
     try:
-        encoded = part.encode("utf-8")
+        encoded = path.encode("utf-8")
     except UnicodeEncodeError:
         return "name is not UTF-8"
-    if "\\" in part or any(unicodedata.category(character) == "Cc" for character in part):
+    if _CONTROL_OR_BACKSLASH.search(path):
         return "name that no URL can carry"
-    return "name too long" if len(encoded) > COMPONENT_BYTES else None
+    return "name too long" if max(map(len, encoded.split(b"/"))) > COMPONENT_BYTES else None

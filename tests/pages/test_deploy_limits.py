@@ -41,6 +41,16 @@ def test_a_limit_of_the_export_is_413_with_its_path(
     assert answer.json()["details"] == {"limit": name, "max": 1, "path": path}
 
 
+def test_links_that_lead_too_far_are_413_with_advice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = entry("l", kind=tarfile.SYMTYPE, link="./" * 45 + "index.html")
+    site.archive.write_bytes(entry("index.html", b"one") + link + END)
+    limit_settings(monkeypatch, page_max_files=1)
+    answer = site.create()
+    assert_error(answer, 413, "payload_too_large")
+    assert answer.json()["message"].startswith("Too many files or links in the folder lie or lead deep below it")
+    assert answer.json()["details"] == {"limit": "path_steps", "max": 40, "path": "l"}
+
+
 def test_what_a_guest_sends_is_checked(site: Site, served: Served) -> None:
     with tarfile.open(site.archive, "w") as archive:
         for name in ("../outside", "/absolute", "index.html"):

@@ -189,10 +189,54 @@ def test_a_chain_of_links_costs_as_much_as_links_without_one(tmp_path: Path) -> 
             for number in range(1500)
         )
         begun = time.process_time()
-        assert receive(sent + END, tmp_path / name).skipped_count == 1500
+        assert receive(sent + END, tmp_path / name, ExportLimits(files=60_000)).skipped_count == 1500
         return time.process_time() - begun
 
     assert seconds("chain", 1) < 4 * seconds("others", 90_000)
+
+
+DEEP = "d/" * 500
+
+
+def link(path: str, target: str) -> bytes:
+    return long_name(path.encode()) + long_name(target.encode(), tarfile.GNUTYPE_LONGLINK) + header("l", kind=SYM)
+
+
+# What one of many entries is; each costs as much as its path has folders.
+DEEP_ENTRIES = {
+    "links to a deep file": (lambda number: link(f"{number}", f"{DEEP}f"), "path_steps"),
+    "links to nothing in a deep folder": (lambda number: link(f"{number}", f"{DEEP}g"), "path_steps"),
+    "links in a deep folder": (lambda number: link(f"{DEEP}{number}", "/"), "path_steps"),
+    "long targets": (lambda number: link(f"{number}", "./" * 2000), "path_steps"),
+    "files in deep folders by turns": (
+        lambda number: long_name(f"{number % 2}/{DEEP[10:]}{number}".encode()) + entry("f", b"%d" % number),
+        "path_steps",
+    ),
+    "deep folders": (
+        lambda number: long_name(f"{number}/{DEEP}".encode()) + header("d", kind=tarfile.DIRTYPE),
+        "files",
+    ),
+    "links in deep folders": (lambda number: link(f"{number}/{DEEP}l", "a"), "files"),
+}
+
+
+@pytest.mark.parametrize("kind", DEEP_ENTRIES)
+def test_deep_paths_end_at_the_limit(tmp_path: Path, kind: str) -> None:
+    """So few would cost little: with as many as there may be, paths of this depth took minutes and gigabytes."""
+    made, limit = DEEP_ENTRIES[kind]
+    sent = long_name(f"{DEEP}f".encode()) + entry("f", b"") + b"".join(made(number) for number in range(150))
+    with pytest.raises(ExportLimit) as raised:
+        receive(sent + END, tmp_path / "in", ExportLimits(files=1600 if limit == "path_steps" else 600))
+    assert raised.value.limit_name == limit
+
+
+def test_ordinary_links_in_folders_of_some_depth_are_within_the_limit(tmp_path: Path) -> None:
+    """As package managers make them."""
+    files = {f"node_modules/store/p{number}/node_modules/p/lib/fjs": b"" for number in range(150)}
+    links = b"".join(link(f"a/b/c/node_modules/l{n}", f"../../../../node_modules/store/p{n}/node_modules/p/lib/fjs")
+                     for n in range(150))  # fmt: skip
+    received = receive(links + archive_of(files), tmp_path / "in", ExportLimits(files=700))
+    assert (len(received.files), received.skipped_count) == (300, 0)
 
 
 def test_folders_of_few_files_cost_no_more_inodes_than_files_may(tmp_path: Path) -> None:
