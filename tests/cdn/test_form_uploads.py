@@ -284,7 +284,7 @@ def test_tokens_that_nobody_signed_count_as_wrong_secrets_and_expired_ones_do_no
     for refused in (uploaded(good[:-1], b"one"), limits("x")):
         assert (refused.status, refused.json()["code"]) == (429, "rate_limited")
         assert int(refused.headers["retry-after"]) >= 1
-    # A right one from the same address goes on, and one that has expired is told so.
+    # A right one from the same address goes on, and one that has expired is 401.
     assert (uploaded(good, b"one").status, uploaded(expired, b"one").status) == (201, 401)
 
 

@@ -111,7 +111,7 @@ def test_a_machine_that_lost_its_name_stops_nothing_of_the_one_that_has_it(
 def test_machines_are_stopped_many_at_a_time(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each may take its whole grace time, and what stops them has not much more. None holds a connection while it waits."""
+    """Each may take its whole grace time, and what stops them has not much more. None holds a connection then."""
     rows = [machine() for _ in range(12)]
     together, shutdown = threading.Barrier(len(rows), timeout=60), vmhost.driver.shutdown
 
