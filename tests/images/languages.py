@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.images.recipe import Recipe, configuration, web
+from tests.images.recipe import Probe, Recipe, configuration, web
 
 NODE = """const http = require('http');
 const server = http.createServer((request, answer) => answer.end('from node'));
@@ -68,7 +68,18 @@ while (1) {
   close $client;
 }
 """
-FLASK = """from flask import Flask
+# A shell, as the official image's entrypoint is one: php itself says nothing at its end.
+PHP = """#!/bin/sh
+trap 'kill $!; echo ended by SIGINT; exit 0' INT
+trap 'kill $!; exit 1' TERM
+"$@" &
+wait
+"""
+# FCGI_GET_VALUES of a name of 15 letters.
+FASTCGI_VALUES = b"\1\x09\0\0\0\x11\0\0" + b"\x0f\0FCGI_MPXS_CONNS"
+FLASK = """import atexit
+from flask import Flask
+atexit.register(print, "ended in order", flush=True)
 app = Flask(__name__)
 @app.get("/")
 def page():
@@ -141,15 +152,21 @@ LANGUAGES = (
         "php",
         web(80, "from php"),
         configuration(
-            ["php", "-S", "0.0.0.0:80", "-t", "/var/www/html"], WorkingDir="/var/www/html", StopSignal="SIGINT"
+            ["php", "-S", "0.0.0.0:80", "-t", "/var/www/html"],
+            entrypoint=["docker-php-entrypoint"],
+            WorkingDir="/var/www/html",
+            StopSignal="SIGINT",
         ),
         packages=("php-cli",),
-        files={"/var/www/html/index.php": "<?php echo 'from', ' php';"},
+        files={
+            "/usr/local/bin/docker-php-entrypoint": PHP,
+            "/var/www/html/index.php": "<?php echo 'from', ' php';",
+        },
+        ended="ended by SIGINT",
     ),
     Recipe(
         "php-fpm",
-        # A record that is too short for FastCGI: it closes the connection, so that a connection is the answer.
-        web(9000, ""),
+        Probe(9000, FASTCGI_VALUES, b"FCGI_MPXS_CONNS"),
         configuration(["php-fpm8.2", "-F"], WorkingDir="/var/www/html", StopSignal="SIGQUIT"),
         packages=("php-fpm",),
         commands="sed -i 's|^listen = .*|listen = 9000|' /etc/php/8.2/fpm/pool.d/www.conf; mkdir -p /run/php; "
@@ -181,6 +198,7 @@ LANGUAGES = (
         ),
         packages=("python3-flask",),
         files={"/app/app.py": FLASK},
+        ended="ended in order",
         seconds=120,
     ),
     Recipe(

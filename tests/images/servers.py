@@ -198,6 +198,7 @@ SERVERS = (
         configuration(["lighttpd", "-D", "-f", "/etc/lighttpd/lighttpd.conf"], StopSignal="SIGINT"),
         packages=("lighttpd",),
         commands="ln -sf /dev/stderr /var/log/lighttpd/error.log",
+        ended="graceful shutdown started",
     ),
     Recipe(
         "caddy",

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
+from contextlib import suppress
+
 from tests.images.recipe import Probe, Recipe, configuration, web
 
 STUNNEL = "foreground=yes\n[trial]\naccept=8443\nconnect=127.0.0.1:9\ncert=/etc/stunnel/trial.pem\n"
+
+
+def client_hello() -> bytes:
+    """The first message of a TLS client, which a server answers with its own."""
+    context, sent = ssl.create_default_context(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="trial").do_handshake()
+    return sent.read()
+
 
 SERVICES = (
     Recipe(
@@ -81,12 +93,13 @@ SERVICES = (
     ),
     Recipe(
         "stunnel",
-        Probe(8443, b"", b""),
+        Probe(8443, client_hello(), b"\x16\x03"),
         configuration(["stunnel4", "/etc/stunnel/trial.conf"]),
         packages=("stunnel4", "openssl"),
         files={"/etc/stunnel/trial.conf": STUNNEL},
         commands="openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=trial -keyout /tmp/key -out /tmp/cert; "
         "cat /tmp/key /tmp/cert >/etc/stunnel/trial.pem",
+        ended="]: Terminated",
     ),
     Recipe(
         "rsync",

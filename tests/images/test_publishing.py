@@ -60,6 +60,13 @@ def test_every_recipe_has_a_name_of_its_own() -> None:
     assert len(RECIPES) == len([*SMALL, *SERVERS, *SERVICES, *LANGUAGES])
 
 
+def test_every_recipe_asks_for_something_and_knows_its_signal() -> None:
+    """The answer of nothing is in every answer; the end that is not named is that of any signal."""
+    recipes = RECIPES.values()
+    assert [recipe.name for recipe in recipes if not recipe.probe.expect] == []
+    assert [recipe.name for recipe in recipes if "StopSignal" in recipe.config and not recipe.ended] == []
+
+
 def test_what_a_layer_runs_ends_with_the_command(tmp_path: Path) -> None:
     """A kill -9 of it ends what the image's packages run as they are installed."""
     base, layers = tmp_path / "base", DebianLayers(tmp_path / "layers")
