@@ -143,7 +143,8 @@ def test_a_port_with_more_silent_connections_than_it_may_have_is_no_burden_for_a
     other = replace(guest, web_port=free_port())
     forward = f"hostfwd_add tcp:127.0.0.1:{other.web_port}-:{PORT + 1}"
     guest.qmp("human-monitor-command", **{"command-line": forward})
-    # Stopped, it has no process for each of them, and ends none after a minute.
+    # Stopped, it has no process for each of them, and ends none after a minute. None is given up, either.
+    run(guest, "echo 100 > /proc/sys/net/ipv4/tcp_syn_retries")
     assert run(guest, f"{KIT} killall -STOP httpd && httpd -p 127.0.0.1:{PORT + 1} -h /www")[0][0] == 0
     with ExitStack() as silent:
         silent.callback(run, guest, f"{KIT} killall -CONT httpd")
