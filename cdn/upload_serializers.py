@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers as s
 
 from cdn.fields import MAX_TAGS, FilenameField, MetadataField, TagField, TagsField, TypeField, VariantsField
@@ -64,8 +66,13 @@ class UserTokenResponse(Success):
     apiUrl = s.CharField(help_text="`POST` a form with the field `file` to `/` below it; `GET` its `/limits`.")
 
 
+@extend_schema_field(OpenApiTypes.BINARY)
+class FormFileField(s.FileField):
+    """The bytes of a file: of other fields of files the schema says that they are the address of one."""
+
+
 class CdnFormRequest(s.Serializer):
-    file = s.FileField(help_text="With a file name.")
+    file = FormFileField(help_text="With a file name.")
 
 
 class CdnFormResponse(Success):

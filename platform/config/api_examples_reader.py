@@ -5,6 +5,7 @@ writes the answers again. Fields of an example:
 
     query, headers, body    what is sent; `{placeholder}` in a text is the id of a thing of the test
     text                    a body that is no JSON
+    shown                   that body as the document shows it: a form's fields
     before                  requests that are sent first: [{request: "METHOD /path", body}]
     status, answer          what is answered; `answer_text` for what is no JSON
     content_type            of the answer
@@ -92,7 +93,7 @@ def _add(operation: dict[str, Any], example: Example) -> None:
         if name in example:
             content = operation["requestBody"]["content"]
             kind = "application/json" if name == "body" else next(iter(content))
-            content[kind]["example"] = example[name]
+            content[kind]["example"] = example.get("shown", example[name])
     response = operation["responses"].get(str(example.get("status")), {})
     for name in ("answer", "answer_text"):
         if name in example and "content" in response:

@@ -84,7 +84,11 @@ def test_a_layer_that_is_not_compressed_is_read(tmp_path: Path) -> None:
     assert devices(examine(tmp_path, header("etc/") + device("null") + END)) == ["/null"]
 
 
-@pytest.mark.parametrize("empty", [b"", gzip.compress(b""), END, gzip.compress(END)])
+@pytest.mark.parametrize(
+    "empty",
+    [b"", gzip.compress(b"", mtime=0), END, gzip.compress(END, mtime=0)],
+    ids=["no bytes", "no bytes, packed", "no entries", "no entries, packed"],
+)
 def test_an_empty_layer_has_no_entries(tmp_path: Path, empty: bytes) -> None:
     report = examine(tmp_path, empty, gzip.compress(device("null") + END), empty)
     assert (devices(report), report["changes"]) == (["/null"], [])
@@ -99,6 +103,7 @@ def test_an_empty_layer_has_no_entries(tmp_path: Path, empty: bytes) -> None:
         header("file", 1 << 30) + b"and nothing more",
         header("file", -4096) + END,
     ],
+    ids=["no archive", "cut off", "bzip2", "a file that is cut off", "a size below zero"],
 )
 def test_a_layer_that_cannot_be_read_is_named_and_the_others_are_examined(tmp_path: Path, broken: bytes) -> None:
     report = examine(tmp_path, device("null") + END, broken)

@@ -32,7 +32,7 @@ class Command:
     options: dict[str, Any]
     encoding: Encoding
     is_streamed: bool
-    stdin_key: str
+    stdin_key: str | None
 
     @property
     def seconds(self) -> float:
@@ -68,5 +68,5 @@ def requested_command(request: ApiRequest, workspace_id: str) -> Command:
         options,
         data["encoding"],
         is_streamed=data["stream"],
-        stdin_key=data["stdin_key"],
+        stdin_key=data.get("stdin_key"),
     )

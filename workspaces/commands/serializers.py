@@ -53,7 +53,6 @@ class ExecRequest(serializers.Serializer):
     stdin_key = serializers.RegexField(
         r"\A[A-Za-z0-9_-]{16,64}\Z",
         required=False,
-        default="",
         help_text="With `stream`: more of the input comes by requests under this key, which the caller makes up. It "
         "ends with theirs.",
     )
@@ -66,7 +65,7 @@ class ExecRequest(serializers.Serializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """`stdin` becomes its bytes."""
-        if attrs["stdin_key"] and not attrs["stream"]:
+        if "stdin_key" in attrs and not attrs["stream"]:
             raise serializers.ValidationError({"stdin_key": ["Only a command with `stream` takes input in parts."]})
         if attrs["timeout_seconds"] > ANSWER_SECONDS and not attrs["stream"]:
             problem = f"Ensure this value is less than or equal to {ANSWER_SECONDS}."
