@@ -73,7 +73,8 @@ _LIVE = """SELECT id, page_id, state, claim, deadline_at FROM pages_pagedeploy
 _RELEASES = "SELECT page_id, number, exported_path FROM pages_pagerelease"
 _DEPLOYED = "SELECT account_id FROM pages_pageevent WHERE action = 'deployed'"
 _CHARGED = """SELECT balance.account_id FROM credits_entry AS entry
-    JOIN credits_balance AS balance ON balance.id = entry.balance_id WHERE entry.key LIKE 'deploy:%'"""
+    JOIN credits_balance AS balance ON balance.id = entry.balance_id
+    WHERE entry.key LIKE 'hold:deploy:%' OR entry.key LIKE 'deploy:%'"""
 
 
 def pages_state(instance: TestInstance) -> PagesState:
