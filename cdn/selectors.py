@@ -121,7 +121,7 @@ def files_count(part: AccountPart, status: str | None, tag: str | None = None) -
 
 
 def _tagged(rows: QuerySet[File], tag: str | None) -> QuerySet[File]:
-    """Those that have a tag. SQLite has no operator for it."""
+    """Return those that have a tag. SQLite has no operator for it."""
     if tag is None:
         return rows
     if connection.vendor == "postgresql":

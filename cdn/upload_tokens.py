@@ -33,7 +33,7 @@ CHECKED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class UploadTerms:
-    """What is true of each file that is uploaded by a token. `namespace` None: it is unassigned."""
+    """Say what is true of each file that is uploaded by a token. `namespace` None: it is unassigned."""
 
     namespace: Namespace | None
     tags: list[str] = field(default_factory=list)

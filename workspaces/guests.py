@@ -156,7 +156,7 @@ async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T
 
 
 def _see_error(task: asyncio.Task[Any]) -> None:
-    """Of a call that was cancelled: the loop would log it with its traceback."""
+    """Look at the error of a call that was cancelled: the loop would log it with its traceback."""
     if not task.cancelled():
         task.exception()
 

@@ -75,7 +75,7 @@ def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]
 
 
 def workspaces_in(actor: Actor, namespace: str) -> QuerySet[Workspace]:
-    """Those that the actor may see of the namespace that a request names, if it names one.
+    """Return those that the actor may see of the namespace that a request names, if it names one.
 
     Raises Forbidden where the credential is bound to another namespace, or to a workspace in another.
     """

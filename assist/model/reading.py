@@ -19,7 +19,7 @@ TOO_MUCH = "The model's server sent more than any answer needs."
 
 @dataclass(slots=True)
 class Answer:
-    """What came so far. Tokens are None where the server does not report them. `is_asked`: the model has the whole
+    """Hold what came so far. Tokens are None where the server does not report them. `is_asked`: the model has the whole
     question, and its server has not failed.
     """
 

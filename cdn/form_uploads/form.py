@@ -24,7 +24,7 @@ _BLANK_LINE = b"\r\n\r\n"
 
 
 class FormFile:
-    """Of one request. `begin` first, then `pieces`, once."""
+    """Read the file of one request: call `begin` first, then `pieces`, once."""
 
     def __init__(self, body: AsyncIterator[bytes], content_type: str, length: int | None) -> None:
         """`length`: of the body, if it is known. Raises UnsupportedMediaType, ValidationError."""
@@ -108,7 +108,7 @@ class FormFile:
         return at
 
     def _blank_line_end(self, piece: bytes, at: int, end: int) -> int:
-        """Where the next blank line ends, also one that began before `at`; `end` where there is none."""
+        """Return where the next blank line ends, also one that began before `at`; `end` if there is none."""
         sought = self._line_begun + piece[at:end]
         found = sought.find(_BLANK_LINE)
         if found < 0:

@@ -98,7 +98,7 @@ def _shown_size(
 
 
 def _upright(frame: VideoFrame, width: int, height: int) -> tuple[int, int]:
-    """Of the frame, or of the header where that is more."""
+    """Return the size of the frame, or of the header if that is more."""
     width, height = max(frame.width, width), max(frame.height, height)
     is_sideways = round(frame.rotation / 90) % 2 == 1
     return (height, width) if is_sideways else (width, height)

@@ -74,7 +74,7 @@ def upload_begin(token: str, *, length: int | None, offset: int | None, owner: s
 
 
 def _permit(token: str) -> Permit:
-    """That of an address which takes bytes. Raises UploadUnknown, UploadEnded."""
+    """Return the permit of an address which takes bytes. Raises UploadUnknown, UploadEnded."""
     permit = _found(token)
     if permit.state not in UPLOADABLE or permit.expires_at <= timezone.now():
         raise UploadEnded

@@ -74,7 +74,7 @@ class _Place:
 
 @dataclass
 class LinkTree:
-    """What was received, by path. `folders` has those that were sent; those above files and links are added."""
+    """Hold what was received, by path. `folders` has those that were sent; those above files and links are added."""
 
     files: Collection[str]
     links: Mapping[str, PendingLink]

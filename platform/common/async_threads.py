@@ -104,7 +104,7 @@ _render_threads = ThreadPoolExecutor(4, thread_name_prefix="render")
 
 
 def _see_error(task: asyncio.Task[Any]) -> None:
-    """Of work whose caller is gone. The loop would log all of them, with tracebacks, also that a client has left."""
+    """Look at the error of work whose caller is gone. The loop would log each with its traceback."""
     if not task.cancelled() and (error := task.exception()) is not None:
         # Not at the top: a worker loads no REST framework before something fails.
         from common.responses import as_domain_error

@@ -57,7 +57,7 @@ class RepeatedLines(logging.Filter):
         return True
 
     def _end_windows(self) -> None:
-        """Those whose time is over, and the oldest where there are too many."""
+        """End those whose time is over, and the oldest if there are too many."""
         before = self._clock() - WINDOW_SECONDS
         while self._windows:
             place, window = next(iter(self._windows.items()))

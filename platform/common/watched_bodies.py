@@ -18,7 +18,7 @@ from common.sse.watched_grants import watched_grant
 
 @dataclass(frozen=True, slots=True)
 class BodyGrant:
-    """What authorized a request. `revoked` checks `grant` while a body is on its way."""
+    """Name what authorized a request. `revoked` checks `grant` while a body is on its way."""
 
     grant: Hashable
     revoked: RevocationCheck
@@ -38,7 +38,7 @@ async def granted_chunks(chunks: Any, body: BodyGrant) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def while_granted(body: BodyGrant) -> AsyncIterator[None]:
-    """What is done within the context is cancelled when the grant is revoked. Raises Unauthorized then."""
+    """Cancel what is done within the context when the grant is revoked. Raises Unauthorized then."""
     end = _Ending()
     try:
         async with watched_grant(body.grant, body.revoked, end):

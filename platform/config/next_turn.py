@@ -1,4 +1,4 @@
-"""What a protocol handles in a later turn of the loop."""
+"""Calls of a protocol in a later turn of the loop."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def page_addresses(templates: tuple[str, ...]) -> dict[str, PageAddress]:
 
 
 def default_domain(templates: tuple[str, ...]) -> str:
-    """That of pages which name none."""
+    """Return the domain of pages which name none."""
     return next(iter(page_addresses(templates)))
 
 

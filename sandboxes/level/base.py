@@ -149,7 +149,7 @@ class SandboxLevelViewSet(AsyncViewSet):
 
     @property
     def grant(self) -> BodyGrant:
-        """What a body ends with: the token of the request."""
+        """Return what a body ends with: the token of the request."""
         return BodyGrant(SocketGrant(self.request.user.workspace.pk, self.sandbox.token_hash), revoked_grants)
 
     @property

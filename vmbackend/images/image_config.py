@@ -29,7 +29,7 @@ def parse_config(document: dict[str, Any]) -> ImageConfig:
 
 
 def config_changes(document: dict[str, Any]) -> list[str]:
-    """What of the configuration is not followed, as sentences. Raises ImageBroken."""
+    """Return what of the configuration is not followed, as sentences. Raises ImageBroken."""
     inner = _object(document.get("config"))
     test = _object(inner.get("Healthcheck")).get("Test")
     changes = ["left out: the image's health check, which is not run"] if test and test != ["NONE"] else []

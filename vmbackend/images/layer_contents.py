@@ -229,7 +229,7 @@ def _cleared(path: str) -> bool:
 
 
 def sentences(found: Found) -> list[str]:
-    """What is lost, with the first of the files."""
+    """Return what is lost, with the first of the files."""
     written = []
     for (before, after), paths in found.lost.items():
         if not paths:

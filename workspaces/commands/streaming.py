@@ -83,7 +83,7 @@ class CommandStream:
                 await take_parts(command.address, run, self._put, command.seconds)
 
     def _input(self) -> AbstractContextManager[CommandInput | None]:
-        """What takes parts of its standard input, if it has any."""
+        """Return what takes parts of its standard input, if it has any."""
         command = self._command
         return open_input(command.address.machine_id, command.stdin_key) if command.stdin_key else nullcontext()
 

@@ -162,7 +162,7 @@ def _find_workload_log(actor: Actor, workspace_id: str, name: str) -> tuple[LogS
 
 
 def _find_file(actor: Actor, workspace_id: str, name: str) -> tuple[Console | GuestAddress, str, BodyGrant]:
-    """Where a file is, its path there, and what its body ends with."""
+    """Return where a file is, its path there, and what its body ends with."""
     workspace = requested_workspace(actor, workspace_id, whole=True)
     grant = body_grant(actor, workspace)
     if name in NAMES:

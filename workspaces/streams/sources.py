@@ -80,7 +80,7 @@ def workloads_channel(workspace_id: str) -> Channel:
 
 
 def workloads_source(workspace_id: str) -> Source:
-    """What each workload of a running guest takes, once a second."""
+    """Return the source of what each workload of a running guest takes, once a second."""
 
     async def run(replay: ReplayBuffer) -> None:
         channel = workloads_channel(workspace_id)

@@ -45,7 +45,7 @@ async def _measure_twice(session: GuestSession) -> tuple[dict[str, WorkloadUsage
 
 
 def find_place(actor: Actor, workspace_id: str, name: str) -> tuple[GuestAddress | None, bool]:
-    """Where to ask, None for a workspace that does not run, and whether a workload of this name is saved."""
+    """Return where to ask, None for a workspace that does not run, and whether a workload of this name is saved."""
     workspace = requested_workspace(actor, workspace_id, whole=True)
     is_saved = any(item["name"] == name for item in workspace.workloads)
     return address_of(workspace) if workspace.status == Status.RUNNING else None, is_saved

@@ -32,7 +32,7 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CommandStart:
-    """What is run: words, variables, working directory (None: the image's, or the user's home) and user (None: the
+    """Say what is run: words, variables, working directory (None: the image's, or the user's home) and user (None: the
     image's).
     """
 
