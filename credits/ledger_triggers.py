@@ -7,7 +7,6 @@ from common.append_only import AppendOnly
 LEDGER = AppendOnly(
     table="credits_entry",
     refusal="An entry of the ledger is never changed or deleted.",
-    same='id = NEW.id OR balance_id = NEW.balance_id AND "key" = NEW."key"',
 )
 protect_entries = LEDGER.protect
 unprotect_entries = LEDGER.unprotect

@@ -35,7 +35,7 @@ from cdn.states import FileStatus
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.places import FILE_MODE
 from cdn.types import TEXT
-from common.connections import release_pooled_connection
+from common.connections import release_connection
 from common.errors import DomainError
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ def _inspected(held: HeldClaim, file: int, order: InspectionOrder, work: Path) -
         storage.require_room(work, reserved_for(held.file.received, held.file.variants_wanted) - held.file.received)
     outputs = [_output(work, index) for index, _ in enumerate(order.variants)]
     # It may take minutes, after which the server may have ended the connection.
-    release_pooled_connection()
+    release_connection()
     found = inspection_run(file, order, outputs, held.require_held)
     if found.reason and outputs and _free_bytes(work) < VARIANT_BYTES:
         raise StorageUnavailable
@@ -187,7 +187,7 @@ def _variant_facts(variant: PlannedVariant, width: int, height: int, path: Path)
 def _store(held: HeldClaim, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
     """Raises StorageUnavailable, ClaimLost."""
     file_id, store = held.file.file_id, storage.file_store()
-    release_pooled_connection()
+    release_connection()
     held.require_held()
     store.save(part, storage.original_key(file_id, facts.sha256))
     for index, variant in enumerate(variants):

@@ -1,8 +1,8 @@
 """Many rows in one statement, of values as columns store them: where a thousand model instances would take longer than
 the database.
 
-A transaction that is open has what was written; nothing is checked but by the database. On PostgreSQL the values of a
-column are one array; on SQLite one prepared statement is repeated in the library.
+A transaction that is open has what was written; nothing is checked but by the database. The values of a column are one
+array.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rows_add(model: type[Model], key: Sequence[str], sums: Sequence[str], rows: 
     column's end.
     """
     table, first = model._meta.db_table, len(key)
-    # Compared before it is made: PostgreSQL raises an error beyond 64 bits, SQLite makes it a fraction.
+    # It is compared before it is made: a sum beyond 64 bits is an error.
     added = ", ".join(
         f"{name} = CASE WHEN excluded.{name} <= 0 THEN {table}.{name} + excluded.{name}"
         f" WHEN {table}.{name} > {LARGEST} - excluded.{name} THEN {LARGEST}"
@@ -54,19 +54,14 @@ def rows_update(model: type[Model], columns: Sequence[str], rows: Sequence[Row])
     if not rows:
         return
     table, key = model._meta.db_table, str(_field(model, "pk").column)
+    names = [f"column{number}" for number in range(len(columns))]
+    values = ", ".join(f"{column} = new.{name}" for column, name in zip(columns, names, strict=True))
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            names = [f"column{number}" for number in range(len(columns))]
-            values = ", ".join(f"{column} = new.{name}" for column, name in zip(columns, names, strict=True))
-            cursor.execute(
-                f"UPDATE {table} SET {values} FROM unnest({_types(model, [key, *columns])})"  # noqa: S608
-                f" AS new(key, {', '.join(names)}) WHERE {table}.{key} = new.key",
-                _arrays(rows),
-            )
-        else:
-            values = ", ".join(f"{column} = %s" for column in columns)
-            statement = f"UPDATE {table} SET {values} WHERE {key} = %s"  # noqa: S608
-            cursor.executemany(statement, [(*row[1:], row[0]) for row in rows])
+        cursor.execute(
+            f"UPDATE {table} SET {values} FROM unnest({_types(model, [key, *columns])})"  # noqa: S608
+            f" AS new(key, {', '.join(names)}) WHERE {table}.{key} = new.key",
+            _arrays(rows),
+        )
 
 
 def _insert(
@@ -76,18 +71,14 @@ def _insert(
         return
     prefix = f"INSERT INTO {model._meta.db_table} ({', '.join((*columns, *same))})"
     constants = [_field(model, name).get_db_prep_save(value, connection) for name, value in same.items()]
+    chosen = ", ".join([*columns, *(f"%s::{_type(model, name)}" for name in same)])
+    source = f"unnest({_types(model, columns)}) WITH ORDINALITY AS new({', '.join(columns)}, number)"
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
+        cursor.execute(
             # Ordered, so that generated ids have the order of the rows, and locks are taken in it.
-            chosen = ", ".join([*columns, *(f"%s::{_type(model, name)}" for name in same)])
-            source = f"unnest({_types(model, columns)}) WITH ORDINALITY AS new({', '.join(columns)}, number)"
-            cursor.execute(
-                f"{prefix} SELECT {chosen} FROM {source} ORDER BY number{conflict}",  # noqa: S608
-                [*constants, *_arrays(rows)],
-            )
-        else:
-            places = ", ".join(["%s"] * (len(columns) + len(same)))
-            cursor.executemany(f"{prefix} VALUES ({places}){conflict}", [(*row, *constants) for row in rows])
+            f"{prefix} SELECT {chosen} FROM {source} ORDER BY number{conflict}",  # noqa: S608
+            [*constants, *_arrays(rows)],
+        )
 
 
 def _field(model: type[Model], column: str) -> Field[Any, Any]:
@@ -105,7 +96,7 @@ def _types(model: type[Model], columns: Sequence[str]) -> str:
 
 
 def _arrays(rows: Iterable[Row]) -> list[str]:
-    """The columns of the rows as literals of PostgreSQL's arrays: a tenth of the time of the driver's own lists."""
+    """The columns of the rows as literals of the database's arrays: a tenth of the time of the driver's own lists."""
     columns = zip(*rows, strict=True)
     # The values of a column are of one type.
     return ["{" + ",".join(map(str if isinstance(column[0], int) else _quoted, column)) + "}" for column in columns]

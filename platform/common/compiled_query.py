@@ -43,7 +43,7 @@ class CompiledQuery:
 
     def __init__(self, make_rows: MakeRows) -> None:
         self._make_rows = make_rows
-        self._statements: dict[tuple[str, int, bool], _Statement] = {}
+        self._statements: dict[tuple[int, bool], _Statement] = {}
 
     def first_row(self, values: Sequence[str]) -> list[Any] | None:
         """The columns of the first row, in the order of `values_list`; None where there is none. One query."""
@@ -55,7 +55,7 @@ class CompiledQuery:
 
     def _found(self, values: Sequence[str], *, is_first: bool) -> list[list[Any]]:
         connection = connections[DEFAULT_DB_ALIAS]
-        key = connection.vendor, len(values), is_first
+        key = len(values), is_first
         statement = self._statements.get(key)
         if statement is None:  # two that compile it at once do no harm
             statement = self._statements[key] = self._compile(len(values), is_first)

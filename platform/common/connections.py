@@ -14,20 +14,12 @@ from common.caller_places import give_back_loop_place, give_back_thread_place
 def release_connection() -> None:
     """Return this thread's connection before a wait that needs no database; the next query gets one again.
 
-    Requests that wait for a machine or a guest would otherwise hold every connection of the pool, and every place of
-    their caller. Within a transaction it does nothing: that connection is in use.
+    Those that wait for a machine or a guest would otherwise hold every connection of the pool, and a request its place
+    of its caller. Within a transaction it does nothing: that connection is in use.
     """
     if not connection.in_atomic_block:
         connection.close()
         give_back_thread_place()
-
-
-def release_pooled_connection() -> None:
-    """As `release_connection`, for threads that wait often and for long, of no request. On SQLite it does nothing: a
-    connection there is the thread's own, no other thread waits for it, and opening one takes longer than most queries.
-    """
-    if connection.vendor == "postgresql":
-        release_connection()
 
 
 @contextmanager
@@ -36,7 +28,7 @@ def connection_released_after() -> Iterator[None]:
     try:
         yield
     finally:
-        release_pooled_connection()
+        release_connection()
 
 
 def release_thread() -> None:

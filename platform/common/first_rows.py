@@ -38,12 +38,8 @@ def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str
     key = rows.model._meta.pk.name
     named = ["-pk" if name == f"-{key}" else "pk" if name == key else name for name in order]
     columns = list(dict.fromkeys(["pk", *(name.lstrip("-") for name in named)]))
-    plain = rows.model._default_manager.order_by().values_list(*columns)
-    # A part of UNION can have no order and no limit on SQLite, but the query in its IN can.
-    first, *others = (
-        plain.filter(pk__in=rows.filter(condition).order_by(*order).values("pk")[:count]) for condition in conditions
-    )
-    found = (first.union(*others) if others else first).order_by(*named)[:count]
+    first, *others = (rows.filter(condition).order_by(*order).values_list(*columns)[:count] for condition in conditions)
+    found = first.union(*others).order_by(*named)[:count] if others else first
     return [values[0] for values in found]
 
 

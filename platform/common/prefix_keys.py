@@ -1,8 +1,6 @@
-"""Texts that begin with others, found by an index on both databases, whatever the case and the database's locale."""
+"""Texts that begin with others, found by an index, whatever the case and the database's locale."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.db.models import CharField, F, Q, Value
 from django.db.models.functions import Upper
@@ -14,12 +12,11 @@ LAST = chr(0x10FFFF)
 class PrefixKey(Upper):
     """The text as it is indexed: in upper case, in the order of its characters. For `Index(PrefixKey("name"), ...)`."""
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        return self.as_sql(compiler, connection, template='%(function)s(%(expressions)s) COLLATE "C"', **context)
+    template = '%(function)s(%(expressions)s) COLLATE "C"'
 
 
 def begins_with(column: str, text: str) -> Q:
-    """Rows whose `column` begins with the text, in any case. SQLite knows no case beyond ASCII.
+    """Rows whose `column` begins with the text, in any case.
 
     The database puts the text in upper case, too: Python's ß is SS then, and what was typed exactly would not be found.
     """

@@ -16,19 +16,6 @@ def read_snapshot() -> Iterator[None]:
     """
     if connection.in_atomic_block:
         raise RuntimeError("A snapshot is a transaction of its own.")
-    if connection.vendor == "postgresql":
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield
-        return
-    # Not by `atomic`, which takes SQLite's one lock for writing.
-    with connection.cursor() as cursor:
-        cursor.execute("BEGIN DEFERRED")
-        cursor.execute("PRAGMA query_only=ON")
-    try:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield
-    finally:
-        with connection.cursor() as cursor:
-            if connection.connection.in_transaction:  # an error may have ended it
-                cursor.execute("ROLLBACK")
-            cursor.execute("PRAGMA query_only=OFF")

@@ -15,7 +15,6 @@ __all__ = ["AUDIT", "Authenticator", "FixedRows", "Outcome", "RecoveryCode", "St
 AUDIT = AppendOnly(
     table="staff_staffentry",
     refusal="An audit entry of staff is never changed or deleted.",
-    same="id = NEW.id OR submission <> '' AND submission = NEW.submission AND object_id = NEW.object_id",
 )
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from common.connections import release_pooled_connection
+from common.connections import release_connection
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError, MachineNotFound
 from workspaces.host.machine_spec import network_policy
@@ -26,7 +26,7 @@ def hold_current_policy(row: Workspace) -> Iterator[None]:
 
     Each change of the row notifies the host once it is committed, so the last one to enter sees the last change.
     """
-    release_pooled_connection()  # the wait for the block may be long; within it there are queries
+    release_connection()  # the wait for the block may be long; within it there are queries
     with _locks[hash(row.pk) % len(_locks)]:
         row.refresh_from_db(fields=POLICY_COLUMNS)
         yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from common.connections import release_pooled_connection
+from common.connections import release_connection
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class _ReleasedCalls:
             return value
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            release_pooled_connection()
+            release_connection()
             return value(*args, **kwargs)
 
         return call
