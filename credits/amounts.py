@@ -1,6 +1,6 @@
 """Amounts of credits: Decimals in Python, whole numbers of 1e-8 credits in the database, JSON numbers outside.
 
-A DecimalField is a floating-point number on SQLite, on which sums of small amounts lose some of them.
+Whole numbers of 64 bits are added and compared exactly, and take half the room of the database's decimal ones.
 """
 
 from __future__ import annotations

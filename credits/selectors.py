@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 
 from accounts.actors import Actor
 from common.compiled_query import CompiledQuery
@@ -44,17 +44,11 @@ def quotas_of(namespaces: Iterable[Namespace]) -> dict[str, list[Balance]]:
 
 
 def quota_sums(namespaces: QuerySet[Namespace]) -> dict[str, Decimal]:
-    """Limits and use of all quotas of these namespaces, at most some hundred. One query.
-
-    Added here: a sum in SQLite is an error beyond 64 bits.
-    """
+    """Return the sums of limits and use of all quotas of these namespaces. One query."""
     ids = namespaces.order_by().values("pk")
     rows = Balance.objects.filter(namespace_id__in=ids).exclude(quota_limit=None)
-    sums = {"total_limit": Decimal(0), "total_used": Decimal(0)}
-    for limit, used in rows.values_list("quota_limit", "used"):
-        sums["total_limit"] += limit or 0
-        sums["total_used"] += used
-    return sums
+    zero = Decimal(0)
+    return rows.aggregate(total_limit=Sum("quota_limit", default=zero), total_used=Sum("used", default=zero))
 
 
 def spending_of(namespace: Namespace, *, days: int, service: str = "") -> list[Spending]:
@@ -84,7 +78,7 @@ def timeline_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
 
 def recent_entries(namespace: Namespace) -> list[Entry]:
     """The newest entries of the ledger, with their balances. A query for each balance, of which there are few: the
-    newest of several together are found by reading all of theirs, or on PostgreSQL everybody's.
+    newest of several together are found by reading all of theirs, or everybody's.
     """
     found: list[Entry] = []
     for balance in Balance.objects.filter(namespace_id=namespace.pk):

@@ -17,8 +17,6 @@ from accounts.models import Account
 from cdn.models import Pool
 from cdn.states import PoolKind
 from common.cached_value import CachedValue
-from common.exact_sums import exact_sums, joined_sums
-from credits.amounts import amount_of_stored
 from credits.models import Balance, Spending
 from credits.quota_shares import NEAR, near_limit, used_share
 from dashboard.models import HourlySummary
@@ -146,8 +144,8 @@ def _by_day(days: list[date], column: str, chosen: Q) -> dict[str, list[float]]:
     """The credits of each value of a column, on each of the days."""
     rows = Spending.objects.filter(chosen, day__gte=days[0]).order_by().values_list("day", column)
     found: dict[str, dict[date, Decimal]] = defaultdict(dict)
-    for day, name, *parts in rows.annotate(**exact_sums(("credits",))):
-        found[name][day] = amount_of_stored(joined_sums(parts)[0])
+    for day, name, spent in rows.annotate(spent=Sum("credits")):
+        found[name][day] = spent
     return {name: [float(by_day.get(day, 0)) for day in days] for name, by_day in sorted(found.items())}
 
 
@@ -157,10 +155,9 @@ def _payers(today: date) -> list[tuple[str, str, float]]:
         .order_by()
         .values_list("balance__namespace_id")
     )
-    sums = [(row[0], amount_of_stored(joined_sums(row[1:])[0])) for row in rows.annotate(**exact_sums(("credits",)))]
-    sums.sort(key=lambda pair: pair[1], reverse=True)
-    slugs = _slugs({name for name, _ in sums[:SHOWN]})
-    return [(name, slugs.get(name, name), float(amount)) for name, amount in sums[:SHOWN]]
+    most = list(rows.annotate(spent=Sum("credits")).order_by("-spent")[:SHOWN])
+    slugs = _slugs({name for name, _ in most})
+    return [(name, slugs.get(name, name), float(spent)) for name, spent in most]
 
 
 def _slugs(ids: set[str]) -> dict[str, str]:

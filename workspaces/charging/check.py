@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
-from common.exact_sums import exact_sum, joined_sum
+from common.exact_sums import exact_sum
 from common.snapshots import read_snapshot
 from credits.amounts import stored_amount
 from credits.check_runs import check_begin, check_begin_nightly, check_end, checked_balances_write
@@ -125,8 +125,8 @@ def _position_drifts() -> Iterator[str]:
 def _cycle_drifts(counts: Counts, since: CheckPosition | None) -> Iterator[str]:
     """Each charge is in one billing cycle: in what was reported, or in what is not reported yet."""
     cycles = BillingCycle.objects.filter(pk__gt=since.cycle_number if since else 0)
-    reported = joined_sum(**cycles.aggregate(**exact_sum("credits")))
-    waiting = joined_sum(**CycleUsage.objects.aggregate(**exact_sum("credits")))
+    reported = cycles.aggregate(sum=exact_sum("credits"))["sum"]
+    waiting = CycleUsage.objects.aggregate(sum=exact_sum("credits"))["sum"]
     found = reported + waiting - (stored_amount(since.open_credits) if since else 0)
     if found != counts.metered:
         yield (

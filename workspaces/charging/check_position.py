@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.db.models import Max, Min, QuerySet
 
-from common.exact_sums import exact_sum, joined_sum
+from common.exact_sums import exact_sum
 from credits.amounts import MAX_CREDITS, amount_of_stored
 from credits.models import WaitingCharge
 from workspaces.charging.position import position_read
@@ -46,8 +46,8 @@ def check_position_next(since: CheckPosition | None) -> CheckPosition | None:
     unclosed = BillingCycle.objects.filter(closed_at=None).aggregate(first=Min("pk"))["first"]
     newest = BillingCycle.objects.aggregate(last=Max("pk"))["last"] or 0
     cycle = newest if unclosed is None else unclosed - 1
-    reported = joined_sum(**BillingCycle.objects.filter(pk__gt=cycle).aggregate(**exact_sum("credits")))
-    waiting = joined_sum(**CycleUsage.objects.aggregate(**exact_sum("credits")))
+    reported = BillingCycle.objects.filter(pk__gt=cycle).aggregate(sum=exact_sum("credits"))["sum"]
+    waiting = CycleUsage.objects.aggregate(sum=exact_sum("credits"))["sum"]
     if amount_of_stored(reported + waiting) > MAX_CREDITS:
         return None
     return CheckPosition(

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 
-from common.exact_sums import exact_sum, joined_sum
+from common.exact_sums import exact_sum
 from credits.amounts import amount_of_stored, stored_amount
 from credits.ledger_check import CHUNK, Counts
 from credits.models import Balance, Service
@@ -56,8 +56,8 @@ def charge_drifts(namespace_id: str, charged: Mapping[str, int]) -> Iterator[str
     """A sentence for each workspace of a namespace that was charged another amount than its hours sum to."""
     rows = WorkspaceHour.objects.filter(metered__namespace_id=namespace_id).order_by()
     wanted = defaultdict[str, int](int)
-    for workspace, *parts in rows.values_list("metered__workspace_id").annotate(**exact_sum("credits")):
-        wanted[workspace] = joined_sum(*parts)
+    for workspace, credits in rows.values_list("metered__workspace_id").annotate(sum=exact_sum("credits")):
+        wanted[workspace] = credits
     for workspace in sorted({*charged, *wanted}):
         if charged.get(workspace, 0) != wanted[workspace]:
             yield (

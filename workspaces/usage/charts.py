@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import redis
 from django.db.models import Case, IntegerField, Max, Min, QuerySet, Value, When
 
-from common.exact_sums import exact_sums, joined_sums
+from common.exact_sums import exact_sums
 from common.redis import redis_key
 from common.times import EPOCH, from_epoch, iso
 from credits.prices import PriceTable
@@ -142,9 +142,9 @@ def _burned_of_records(owners: Owners, starts: list[int], split: int, until: int
     slots = [When(tick__lt=end, then=Value(number)) for number, end in enumerate([*edges[1:], until * MICRO])]
     records = _records(list(owners.namespaces), edges[0], until * MICRO)
     sums = records.annotate(slot=Case(*slots, output_field=IntegerField())).order_by().values_list("slot")
-    for slot, *parts in sums.annotate(**exact_sums(_SUMS)):
+    for slot, *amounts in sums.annotate(**exact_sums(_SUMS)):
         begin = edges[slot]
-        price = rates.price_of(units_of(*joined_sums(parts)), EPOCH + begin * MICROSECOND)
+        price = rates.price_of(units_of(*amounts), EPOCH + begin * MICROSECOND)
         yield begin // MICRO, price
     late = _late_records(owners, edges[0], until * MICRO)
     for counted_at, *record in late.values_list("counted_at", "record__tick", *(f"record__{name}" for name in _SUMS)):

@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
 from accounts.scopes import Scope
-from common.exact_sums import exact_sums, joined_sums
+from common.exact_sums import exact_sums
 from workspaces import selectors as workspaces
 from workspaces.models import Activity, Usage, UsagePoint, Workspace
 from workspaces.states import HOLDS_PROCESS
@@ -168,8 +168,8 @@ def window_by_workspace(actor: Actor, since: float, until: float, now: float) ->
     sums: dict[str, tuple[int, ...]] = {key: (0,) * (len(TOTALS) + 1) for key in rows}
     points = UsagePoint.objects.filter(_segments(since, until, now), usage__workspace__in=reached.values("pk"))
     fields = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "observed_ms")
-    for key, *parts in points.order_by().values_list("usage__workspace_id").annotate(**exact_sums(fields)):
-        sums[key] = tuple(joined_sums(parts))
+    for key, *found in points.order_by().values_list("usage__workspace_id").annotate(**exact_sums(fields)):
+        sums[key] = tuple(found)
     up = [key for key, row in rows.items() if row[1] in HOLDS_PROCESS]
     latest = latest_of(up) if until > now - MINUTES.resolution else {}
     for key, sample in latest.items():
