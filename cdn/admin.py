@@ -18,7 +18,7 @@ from cdn.states import FileStatus
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
 from common.admin_forms import ReasonedForm
-from common.admin_lists import AgeFilter, IdFilter, IndexedChoicesFilter
+from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
@@ -77,18 +77,6 @@ class PlanLimitsAdmin(DeletedByActionMixin, ServiceModelAdmin):
         limits.plan_limits_save(obj)
 
 
-class StatusFilter(IndexedChoicesFilter):
-    """Of files; those that are rare by the indexes `cdn_file_unfinished` and `cdn_file_trashed`."""
-
-    indexes = (
-        (
-            frozenset({FileStatus.UPLOADING, FileStatus.PROCESSING, FileStatus.REJECTED}),
-            "{} IN ('uploading', 'processing', 'rejected')",
-        ),
-        (frozenset({FileStatus.TRASHED}), "{} = 'trashed'"),
-    )
-
-
 @admin.register(File)
 class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
@@ -97,7 +85,7 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
         bytes_column("footprint"), time_column("created_at"),
     )  # fmt: skip
     list_filter = (
-        ("status", StatusFilter), "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter),
+        "status", "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("account", "namespace")
     # Metadata is the owner's, and may hold what staff need not know.

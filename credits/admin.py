@@ -29,7 +29,7 @@ from common.admin_columns import (
 from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter
 from credits import services
-from credits.admin_columns import KindFilter, NearLimitFilter, ServiceFilter, quota_use
+from credits.admin_columns import NearLimitFilter, ServiceFilter, quota_use
 from credits.amounts import MAX_CREDITS
 from credits.ledger import quota_raise, quota_reset
 from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, WaitingCharge
@@ -136,7 +136,7 @@ class EntryAdmin(ReadOnlyAdmin):
         text_column("description", length=48),
     )  # fmt: skip
     list_filter = (
-        ("kind", KindFilter), ("balance__service", ServiceFilter), ("balance", IdFilter), ("created_at", AgeFilter),
+        "kind", ("balance__service", ServiceFilter), ("balance", IdFilter), ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("balance",)
     search_fields = ("=balance__namespace_id",)

@@ -7,13 +7,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.functions import Upper
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from common.admin_columns import BAD, EMPTY, GOOD, WARNING, badge
-from common.admin_lists import ChosenValuesFilter, IndexedChoicesFilter
-from credits.models import Balance, Entry, EntryKind
+from common.admin_lists import ChosenValuesFilter
+from credits.models import Balance, Entry
 from credits.quota_shares import NEAR, near_limit, used_share
 
 
@@ -40,12 +39,6 @@ class NearLimitFilter(admin.SimpleListFilter):
         return near_limit(queryset, NEAR if self.value() == "near" else Decimal(1)) if self.value() else queryset
 
 
-class KindFilter(IndexedChoicesFilter):
-    """Kinds of entries; all but charges, which nearly all are, by the index of those."""
-
-    indexes = ((frozenset(EntryKind.values) - {EntryKind.CHARGE}, "NOT ({} = 'charge')"),)  # `entries_but_charges`
-
-
 class ServiceFilter(ChosenValuesFilter):
     """Of entries. Where few balances are of the service, or none, by these: the ledger is not read for what is rare."""
 
@@ -54,6 +47,6 @@ class ServiceFilter(ChosenValuesFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry] | None:
         if not self.chosen:
             return queryset
-        balances = Balance.objects.alias(key=Upper("service")).filter(key__in=[name.upper() for name in self.chosen])
+        balances = Balance.objects.filter(service__in=self.chosen)
         found = list(balances.order_by().values_list("pk", flat=True)[: self.FEW + 1])
         return super().queryset(request, queryset) if len(found) > self.FEW else queryset.filter(balance__in=found)

@@ -11,7 +11,6 @@ from decimal import Decimal
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Upper
 from django.utils import timezone
 
 from credits.amounts import CreditsField
@@ -109,8 +108,7 @@ class Balance(models.Model):
             models.UniqueConstraint(fields=["namespace_id", "service"], name="one_balance_for_a_service"),
             models.CheckConstraint(condition=Q(held__gte=0), name="held_not_negative"),
         ]
-        # Of the admin. An expression, so that SQLite does not take it where balances of some namespaces are looked for.
-        indexes = [models.Index(Upper("service"), name="balances_of_service")]
+        indexes = [models.Index(fields=["service"], name="balances_of_service")]  # of the admin
 
     def __str__(self) -> str:
         return f"{self.service} of {self.namespace_id}"
@@ -130,7 +128,7 @@ class Entry(models.Model):
     workspace_id = models.CharField(max_length=24, blank=True)
     description = models.CharField(max_length=200, blank=True)
     key = models.CharField(max_length=100, null=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
         ordering = ["-id"]

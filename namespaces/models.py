@@ -98,7 +98,7 @@ class NamespaceActivity(models.Model):
     changes = models.JSONField(default=dict)
     ip_address = models.CharField(max_length=45, blank=True)
     user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     class Meta:
         ordering = ["-id"]

@@ -8,7 +8,6 @@ from django.db.models import Q
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
-from common.index_conditions import literally
 from notifications import devices, tokens
 from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
 from staff.action_admin import StaffActionsMixin
@@ -80,7 +79,7 @@ class LiveFilter(ConditionFilter):
     parameter_name = "live"
     conditions = {
         "1": ("In flight", lambda: Q(state__in=("queued", "running"))),
-        "failed": ("A device did not get it", lambda: Q(literally("{} > 0", "failed"))),
+        "failed": ("A device did not get it", lambda: Q(failed__gt=0)),
     }
 
 

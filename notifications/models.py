@@ -96,7 +96,7 @@ class Device(models.Model):
     provider = models.CharField(max_length=16, choices=Provider.choices)
     address: models.Field[Any, Any] = EncryptedJSONField()
     address_hash = models.CharField(max_length=64, editable=False)
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False, db_index=True)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -149,7 +149,6 @@ class Send(models.Model):
             ),
         ]
         indexes = [
-            # Not conditional: SQLite takes those by literals alone.
             models.Index(fields=["state", "created_at"], name="send_by_state"),
             models.Index(fields=["ended_at"], name="send_by_end"),
             # Of the lists that staff filter.

@@ -15,10 +15,9 @@ from common.admin_columns import (
     time_column,
 )
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
-from common.index_conditions import literally
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
 from pages.staff_actions import ACTIONS
-from pages.states import LIVE_LITERALS
+from pages.states import LIVE
 from staff.action_admin import StaffActionsMixin
 
 
@@ -56,7 +55,7 @@ class PageReleaseAdmin(ReadOnlyAdmin):
 class LiveFilter(ConditionFilter):
     title = "progress"
     parameter_name = "live"
-    conditions = {"1": ("In flight", lambda: Q(literally(LIVE_LITERALS, "state")))}
+    conditions = {"1": ("In flight", lambda: Q(state__in=LIVE))}
 
 
 @admin.register(PageDeploy)

@@ -36,4 +36,3 @@ class DeployState(models.TextChoices):
 
 
 LIVE = (DeployState.QUEUED, DeployState.RUNNING)
-LIVE_LITERALS = "{} IN ('queued', 'running')"  # of the index `page_deploy_live` (`common.index_conditions`)

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.lookups import In
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
-from common.admin_lists import AgeFilter, ChosenValuesFilter, IdFilter
-from common.index_conditions import unindexed
+from common.admin_lists import AgeFilter, IdFilter
 from sandboxes.models import Sandbox, SandboxEvent
 from sandboxes.staff_actions import ACTIONS
 from staff.action_admin import StaffActionsMixin
 from staff.subjects import Subject
-from workspaces.states import Status
-
-
-class StatusFilter(ChosenValuesFilter):
-    """States that many workspaces have are looked for in the order of the list: by the index of states all of these
-    would be read, sandboxes or not."""
-
-    COMMON = frozenset({Status.RUNNING, Status.SLEEPING, Status.STOPPED})
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        if self.chosen and self.chosen <= self.COMMON:
-            return queryset.filter(In(unindexed(self.field_path), sorted(self.chosen)))
-        return super().queryset(request, queryset)
 
 
 @admin.register(Sandbox)
@@ -40,7 +23,7 @@ class SandboxAdmin(StaffActionsMixin, ReadOnlyAdmin):
         time_column("token_changed_at"), time_column("created_at"),
     )  # fmt: skip
     list_filter = (
-        ("workspace__status", StatusFilter), ("workspace__account", IdFilter), ("workspace__namespace", IdFilter),
+        "workspace__status", ("workspace__account", IdFilter), ("workspace__namespace", IdFilter),
         ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("workspace__account", "workspace__namespace")

@@ -65,7 +65,7 @@ class SandboxEvent(models.Model):
     actor = models.CharField(max_length=160)
     ip_address = models.CharField(max_length=45, blank=True)
     user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     class Meta:
         ordering = ["-created_at", "-id"]

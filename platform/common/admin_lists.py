@@ -27,7 +27,6 @@ from common.admin_input import checked_value, possible_keys
 from common.admin_search import search_conditions
 from common.first_rows import OneOf, first_keys, first_keys_of, keys_in_window
 from common.id_times import rows_before, rows_since
-from common.index_conditions import literally
 from common.keysets import cursor_of, cursor_values, reversed_order, rows_beyond
 
 AFTER, BEFORE = "_after", "_before"
@@ -259,22 +258,6 @@ class ChosenValuesFilter(ChoicesFieldListFilter):
     def chosen(self) -> frozenset[str]:
         found: str | list[str] = self.lookup_val or []
         return frozenset({found} if isinstance(found, str) else found)
-
-
-class IndexedChoicesFilter(ChosenValuesFilter):
-    """Choices of a column of which partial indexes have some. `indexes`: the values that one has, its condition of the
-    column (`{}`) as it was declared, and other columns for further `{}`. Where only such values are chosen, the query
-    has that condition, without which SQLite does not use the index (`common.index_conditions`).
-    """
-
-    indexes: tuple[tuple[frozenset[str], str, *tuple[str, ...]], ...] = ()
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        for indexed, condition, *columns in self.indexes:
-            if self.chosen and self.chosen <= indexed:
-                queryset = queryset.filter(literally(condition, self.field_path, *columns))
-                break
-        return super().queryset(request, queryset)
 
 
 class AgeFilter(FieldListFilter):

@@ -14,13 +14,12 @@ from cdn.models import File
 from certificates.models import Certificate
 from certificates.models import Status as CertificateStatus
 from common.cached_value import CachedValue
-from common.index_conditions import literally
 from credits.models import WaitingCharge
 from dashboard.models import HourlySummary
 from dashboard.summary import CACHED_SECONDS
 from notifications.models import Send
 from pages.models import PageDeploy
-from pages.states import LIVE_LITERALS
+from pages.states import LIVE
 from vmbackend.models import Host
 from webhooks.models import Delivery, Subscription
 from workspaces.models import Operation
@@ -96,7 +95,7 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
             ),
         ],
     )
-    due = Delivery.objects.filter(literally("{} = 'pending' AND {} >= 0", "status", "attempts"))
+    due = Delivery.objects.filter(status="pending")
     hooks = Subscription.objects.filter(deleted_at=None)
     yield "webhooks.view_delivery", [_part("deliveries_due", due, "next_attempt_at")]
     yield (
@@ -119,20 +118,20 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
         "notifications.view_send",
         [
             _part("sends", Send.objects.filter(state__in=("queued", "running")), "created_at"),
-            _part("sends_failed", Send.objects.filter(literally("{} > 0", "failed")), "created_at"),
+            _part("sends_failed", Send.objects.filter(failed__gt=0), "created_at"),
         ],
     )
     yield (
         "cdn.view_file",
         [
-            _part("files_processing", File.objects.filter(literally("{} = 'processing'", "status")), "created_at"),
-            _part("files_rejected", File.objects.filter(literally("{} = 'rejected'", "status")), "rejected_at"),
+            _part("files_processing", File.objects.filter(status="processing"), "created_at"),
+            _part("files_rejected", File.objects.filter(status="rejected"), "rejected_at"),
         ],
     )
     yield (
         "pages.view_pagedeploy",
         [
-            _part("deploys_live", PageDeploy.objects.filter(literally(LIVE_LITERALS, "state")), "created_at"),
+            _part("deploys_live", PageDeploy.objects.filter(state__in=LIVE), "created_at"),
         ],
     )
     yield "credits.view_waitingcharge", [_part("charges_waiting", WaitingCharge.objects.all(), "created_at")]

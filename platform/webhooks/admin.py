@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import badge, id_column, link_column, state_column, text_column, time_column
-from common.admin_lists import AgeFilter, ConditionFilter, IdFilter, IndexedChoicesFilter
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.subjects import Subject
@@ -83,18 +83,6 @@ class SubscriptionAdmin(StaffActionsMixin, ReadOnlyAdmin):
         return super().get_queryset(request).defer("secret", "former_secret")
 
 
-class StatusFilter(IndexedChoicesFilter):
-    """Of deliveries; all but those that were delivered, which nearly all were, by the index of those."""
-
-    indexes = (
-        (
-            frozenset(DeliveryStatus.values) - {DeliveryStatus.DELIVERED},
-            "NOT ({} = 'delivered') AND {} >= 0",
-            "attempts",
-        ),
-    )
-
-
 class OutboxAdmin(ReadOnlyAdmin):
     """Tables that grow with the events."""
 
@@ -120,7 +108,7 @@ class DeliveryAdmin(StaffActionsMixin, OutboxAdmin):
         state_column("status", reason="last_error"), "attempts", time_column("next_attempt_at"), "last_status_code",
         time_column("created_at"),
     )  # fmt: skip
-    list_filter = (("status", StatusFilter), ("subscription", IdFilter), ("created_at", AgeFilter))
+    list_filter = ("status", ("subscription", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("subscription",)
     search_fields = ("=id",)
     search_ids = ("id", "subscription__id", "event__id")

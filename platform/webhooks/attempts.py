@@ -102,7 +102,7 @@ def attempt_make(delivery: ClaimedDelivery) -> Outcome:
         logger.exception("attempt of %s", delivery.id)
         error = "The platform could not send the request."
     duration_ms = int((time.monotonic() - begun) * 1000)
-    # PostgreSQL stores no zero characters.
+    # The database stores no zero characters.
     return Outcome(
         delivery, started_at, duration_ms, status_code, error.replace("\0", "")[:ERROR_CHARACTERS], retry_after
     )

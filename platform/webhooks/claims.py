@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from webhooks.attempts import ClaimedDelivery
@@ -54,19 +54,17 @@ WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 
 def is_anything_due(now: datetime) -> bool:
     """Whether a delivery is due, or being attempted. One query."""
-    return Delivery.objects.filter(status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__lte=now).exists()
+    return Delivery.objects.filter(status=DeliveryStatus.PENDING, next_attempt_at__lte=now).exists()
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
     """Active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One query."""
     active, off = [], []
     with connection.cursor() as cursor:
-        times = {"now": now, "latest_lease": now + LONGEST_LEASE}
-        stored = {name: connection.ops.adapt_datetimefield_value(value) for name, value in times.items()}
-        cursor.execute(_DUE_SUBSCRIPTIONS, stored)
+        cursor.execute(_DUE_SUBSCRIPTIONS, {"now": now, "latest_lease": now + LONGEST_LEASE})
         for key, account, is_active, is_proven, due_at in cursor.fetchall():
             if is_active:
-                active.append(DueSubscription(key, account, bool(is_proven), due_at))
+                active.append(DueSubscription(key, account, is_proven, due_at))
             else:
                 off.append(key)
     return active, off
@@ -93,7 +91,7 @@ def deliveries_claim(due: list[DueSubscription], in_flight: InFlight) -> list[Cl
 
 def _locked_subscriptions(shares: Mapping[str, int]) -> dict[str, Subscription]:
     """Locked against a claim by another process; publishing goes on. What another transaction has locked is left to
-    the next look. (SQLite has one writer at a time anyway.)
+    the next look.
     """
     rows = Subscription.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
     rows = rows.filter(pk__in=shares, active=True)
@@ -133,9 +131,9 @@ def _first_due(now: datetime) -> dict[str, Any]:
 
 
 def _leased_counts(now: datetime) -> Counter[str]:
-    """Attempts in flight by subscription, of all processes. Counted here: for GROUP BY SQLite reads the whole table."""
-    found = Delivery.objects.filter(leased(now)).order_by()
-    return Counter(found.values_list("subscription_id", flat=True))
+    """Attempts in flight by subscription, of all processes."""
+    found = Delivery.objects.filter(leased(now)).order_by().values_list("subscription_id")
+    return Counter(dict(found.annotate(Count("pk"))))
 
 
 def _claimed_deliveries(

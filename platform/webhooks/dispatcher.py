@@ -1,7 +1,7 @@
 """What the process `hooks` does: one thread that claims and writes, and many that send and touch no database.
 
-The thread looks for what is due each second, when it is notified and when an attempt ends. With one writer SQLite has
-no two transactions of this process that wait for each other, and what ended at about the same time is one commit.
+The thread looks for what is due each second, when it is notified and when an attempt ends. As it alone
+writes, no transaction of this process waits for another one, and what ended at about the same time is one commit.
 """
 
 from __future__ import annotations

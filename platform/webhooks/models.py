@@ -165,25 +165,19 @@ class Delivery(models.Model):
             models.Index(
                 fields=["subscription", "id"], condition=Q(status=DeliveryStatus.DISABLED), name="deliveries_disabled"
             ),
-            # `attempts` is never negative: only a query that says so can use this index (`claims.is_anything_due`). A
-            # database that took it to look for the deliveries of one subscription would read those of all others.
-            models.Index(
-                fields=["next_attempt_at"],
-                condition=Q(status=DeliveryStatus.PENDING, attempts__gte=0),
-                name="deliveries_due",
-            ),
+            models.Index(fields=["next_attempt_at"], condition=Q(status=DeliveryStatus.PENDING), name="deliveries_due"),
             models.Index(
                 fields=["subscription", "next_attempt_at"],
                 condition=Q(status=DeliveryStatus.PENDING),
                 name="deliveries_due_of_webhook",
             ),
-            # The admin's lists of one status, newest first; for them alone, as `deliveries_due`.
+            # The admin's lists of one status, newest first.
             models.Index(
                 fields=["status", "-id"],
-                condition=~Q(status=DeliveryStatus.DELIVERED) & Q(attempts__gte=0),
+                condition=~Q(status=DeliveryStatus.DELIVERED),
                 name="deliveries_not_delivered",
             ),
-            # As many rows as attempts are in flight. SQLite does not use an index of `NOT (... IS NULL)` for it.
+            # As many rows as attempts are in flight.
             models.Index(fields=["lease_until"], condition=Q(lease_until__isnull=False), name="deliveries_leased"),
         ]
 
@@ -198,7 +192,7 @@ class Attempt(models.Model):
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="+")
     delivery = models.ForeignKey(Delivery, on_delete=models.DO_NOTHING, related_name="attempt_rows", db_index=False)
     number = models.PositiveIntegerField()
-    started_at = models.DateTimeField()
+    started_at = models.DateTimeField(db_index=True)
     duration_ms = models.PositiveIntegerField()
     status_code = models.PositiveSmallIntegerField(null=True)
     error = models.CharField(max_length=500, blank=True)
@@ -222,7 +216,7 @@ class AuditEntry(models.Model):
     description = models.CharField(max_length=500, blank=True)
     ip_address = models.CharField(max_length=45, blank=True)
     user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     class Meta:
         ordering = ["-id"]

@@ -28,7 +28,7 @@ LONG_SECONDS = 0.5
 class DueSubscription:
     """A subscription with a delivery that is due. `is_proven`: its last attempt delivered.
 
-    `due_at` is only compared: SQLite has text there.
+    `due_at` is only compared.
     """
 
     id: str

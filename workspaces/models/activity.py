@@ -18,7 +18,7 @@ class Activity(models.Model):
 
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
     workspace_id = models.CharField(max_length=24)
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=timezone.now, db_index=True)
     event = models.CharField(max_length=40)
     actor = models.CharField(max_length=160, blank=True, default="")
     detail = models.CharField(max_length=500, blank=True, default="")

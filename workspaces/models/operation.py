@@ -116,7 +116,6 @@ class Operation(models.Model):
             models.Index(fields=["account_id", "-id"], name="operation_of_account"),
             models.Index(fields=["queue", "state"], condition=Q(state__in=LIVE), name="operation_live"),
             models.Index(fields=["deadline_at"], condition=Q(state__in=LIVE), name="operation_deadline"),
-            # Conditions without a value: SQLite uses an index with one for literals alone.
             models.Index(fields=["created_at"], condition=Q(finished_at__isnull=True), name="operation_unfinished"),
             models.Index(fields=["attention_at"], condition=Q(attention_at__isnull=False), name="operation_attention"),
         ]

@@ -124,7 +124,7 @@ class MeterRecord(models.Model):
 
     metered = models.ForeignKey(Metered, on_delete=models.PROTECT, db_index=False, related_name="records")
     period_ms = models.PositiveIntegerField()
-    tick = models.BigIntegerField()
+    tick = models.BigIntegerField(db_index=True)
     cpu_time_ns = models.BigIntegerField()
     memory_mb_ms = models.BigIntegerField()  # the machine's memory size times the time it was observed
     disk_bytes = models.BigIntegerField()

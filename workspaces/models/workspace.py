@@ -228,7 +228,6 @@ class Workspace(models.Model):
             # Of the admin: counts by status, and lists of one, newest first.
             models.Index(fields=["status", "-id"], name="workspace_status"),
             models.Index(fields=["mode", "-id"], name="workspace_by_mode"),
-            # None by kind: SQLite would take it for the sandboxes of one account, and read all there are.
             models.Index(fields=["host", "-id"], name="workspace_on_host"),
             # What the admin searches for.
             models.Index(PrefixKey("name"), "id", name="workspace_name_begins"),
