@@ -1,8 +1,7 @@
-"""PostgreSQL's functions by which a hold, and a settlement that announces nothing, are one statement each.
+"""The functions of the database by which a hold, and a settlement, are one statement each.
 
 A balance on which many spend is locked from the change of its row to the commit. A client between two statements would
 keep all others waiting for its turn; a function with its plans kept by the session takes a tenth of a millisecond.
-SQLite has neither functions nor more than one writer.
 
 A migration that changes one of these tables or rules makes the functions again (`create_functions`).
 """
@@ -10,6 +9,8 @@ A migration that changes one of these tables or rules makes the functions again 
 from __future__ import annotations
 
 from typing import Any
+
+from credits.statements import spending_sum
 
 # No row where the key was used, where there is no room, where no column holds the sum, and where there is no balance
 # yet, or no quota while a default one applies. What is read after the lock is what others have committed.
@@ -42,12 +43,12 @@ BEGIN
         VALUES (b.id, hold_key, wanted, until, made_at) RETURNING credits_hold.balance_id, credits_hold.id;
 END $$
 """
-# No row where there is no such hold, where no column holds the sum, and where a threshold or the hard block is reached
-# (`zones.announce_charges`).
-SETTLE = """
+# No row where there is no such hold; and `quietly` where no column holds the sum, and where a threshold or the hard
+# block is reached: then the caller settles in a transaction with what it announces (`zones.announce_charges`).
+SETTLE = f"""
 CREATE OR REPLACE FUNCTION credits_hold_settle(
     of_namespace text, of_service text, hold_key text, spent bigint, entry_key text, of_workspace text, because text,
-    made_at timestamptz, of_day date
+    made_at timestamptz, of_day date, quietly boolean
 ) RETURNS TABLE (settled_balance_id bigint, used_then bigint, settled_entry_id bigint) LANGUAGE plpgsql AS $$
 DECLARE
     of_balance bigint;
@@ -60,42 +61,37 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO b FROM credits_balance WHERE id = h.balance_id FOR NO KEY UPDATE;
-    IF b.used::numeric + spent > 9223372036854775807 THEN
-        RETURN;
-    END IF;
-    IF b.quota_limit IS NOT NULL AND (b.used::numeric + spent > b.quota_limit::numeric + b.overdraft OR EXISTS (
-        SELECT FROM jsonb_array_elements_text(b.notification_thresholds) AS due(percent)
-        WHERE (b.last_threshold_fired IS NULL OR percent::float8 > b.last_threshold_fired)
-        AND (b.used::numeric + spent) * 100 >= b.quota_limit * percent::numeric
-    )) THEN
+    IF quietly AND (
+        b.used::numeric + spent > 9223372036854775807
+        OR b.used::numeric + spent > b.quota_limit::numeric + b.overdraft
+        OR EXISTS (
+            SELECT FROM jsonb_array_elements_text(b.notification_thresholds) AS due(percent)
+            WHERE (b.last_threshold_fired IS NULL OR percent::float8 > b.last_threshold_fired)
+            AND (b.used::numeric + spent) * 100 >= b.quota_limit * percent::numeric
+        )
+    ) THEN
         RETURN;
     END IF;
     DELETE FROM credits_hold WHERE id = h.id;
     UPDATE credits_balance SET used = b.used + spent, held = b.held - h.amount WHERE id = b.id;
     INSERT INTO credits_spending AS s (balance_id, day, credits, requests) VALUES (b.id, of_day, spent, 1)
         ON CONFLICT (balance_id, day) DO UPDATE
-        SET credits = least(s.credits::numeric + excluded.credits, 9223372036854775807),
-            requests = s.requests + excluded.requests;
+        SET credits = {spending_sum("s")}, requests = s.requests + excluded.requests;
     RETURN QUERY INSERT INTO credits_entry
         (balance_id, kind, amount, balance_after, workspace_id, description, key, created_at)
         VALUES (b.id, 'charge', spent, b.used + spent, of_workspace, because, entry_key, made_at)
         RETURNING credits_entry.balance_id, credits_entry.balance_after, credits_entry.id;
 END $$
-"""
-_FORMER_SETTLE = "credits_hold_settle(text, bigint, text, text, text, timestamptz, date)"
+"""  # noqa: S608 - a constant
 
 
 def create_functions(apps: Any, schema_editor: Any) -> None:
     """For migrations."""
-    if schema_editor.connection.vendor == "postgresql":
-        # That of holds whose keys were unique in all balances.
-        schema_editor.execute(f"DROP FUNCTION IF EXISTS {_FORMER_SETTLE}")
-        schema_editor.execute(HOLD)
-        schema_editor.execute(SETTLE)
+    schema_editor.execute(HOLD)
+    schema_editor.execute(SETTLE)
 
 
 def drop_functions(apps: Any, schema_editor: Any) -> None:
     """For migrations."""
-    if schema_editor.connection.vendor == "postgresql":
-        for name in ("credits_hold_take", "credits_hold_settle"):
-            schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}")
+    for name in ("credits_hold_take", "credits_hold_settle"):
+        schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}")

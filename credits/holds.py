@@ -9,29 +9,26 @@ import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from django.db import IntegrityError, transaction
-from django.db.models import F, Q, Value
+from django.db import DataError, transaction
 from django.utils import timezone
 
-from common.errors import Conflict, QuotaExceeded
-from credits import zones
-from credits.amounts import CreditsField
+from common.errors import Conflict, DomainError
+from credits import statements, zones
+from credits.amounts import MAX_CREDITS
 from credits.entries import (
     NO_PURPOSE,
     Purpose,
     balance_full,
     balance_lock,
     default_apply,
-    entry_insert,
     entry_new,
     entry_of_key,
     require_amount,
-    require_column_holds,
 )
 from credits.errors import quota_exceeded
 from credits.models import Balance, Entry, EntryKind, Hold, Service
 from credits.selectors import balance_for
-from credits.statements import balance_give_back, balance_settle, hold_insert, hold_remove, hold_settle_quietly
+from credits.statements import balance_give_back, hold_insert, hold_remove
 from namespaces.models import Namespace
 
 logger = logging.getLogger(__name__)
@@ -45,46 +42,46 @@ def credits_hold(
 ) -> Hold:
     """Set credits aside until `until` (default: 15 minutes), if the quota has room for them. Idempotent by key.
 
-    One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises
-    QuotaExceeded; Conflict where the key holds another amount, or was settled, or no column holds the sum; ValueError
-    for what is no amount. Nothing is held then.
+    One statement decides under the balance's lock, so that of many at once no more succeed than there is room for.
+    Raises QuotaExceeded; Conflict where the key holds another amount, or was settled, or no column holds the sum;
+    ValueError for what is no amount. Nothing is held then.
     """
     require_amount(amount)
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
-    try:
-        if hold_insert(namespace.pk, service, wanted, hold_entry_key(key)):
-            return wanted
-        return _hold_once(namespace, service, wanted)
-    except (IntegrityError, QuotaExceeded):
-        # Another request with the key may have been first, with the room that this one missed; nothing of this one is
-        # left.
-        return _hold_once(namespace, service, wanted)
+    if hold_insert(namespace.pk, service, wanted, hold_entry_key(key)):
+        return wanted
+    return _hold_again(namespace, service, wanted)
 
 
 @transaction.atomic
-def _hold_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
-    """Whatever the key, the quota and the room are. The balance is locked first: of what a key is used for at the same
-    time, also a whole hold and its settlement, this sees all or nothing.
+def _hold_again(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
+    """With the balance and its default quota, which may have been missing; else return what the key holds already, or
+    raise why there is no hold. The balance is locked first: of what a key is used for at the same time, also a whole
+    hold and its settlement, this sees all or nothing.
     """
-    balance = balance_lock(namespace, service)
+    balance = balance_for_hold(namespace, service)
+    if hold_insert(namespace.pk, service, wanted, hold_entry_key(wanted.key)):
+        return wanted
     held = Hold.objects.filter(balance=balance, key=wanted.key).first()
-    if held is not None or entry_of_key(balance, hold_entry_key(wanted.key)) is not None:
-        if held is None or held.amount != wanted.amount:
-            raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
-        return held
+    if held is None and entry_of_key(balance, hold_entry_key(wanted.key)) is None:
+        raise hold_refused(balance, namespace, wanted.amount)
+    if held is None or held.amount != wanted.amount:
+        raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
+    return held
+
+
+def balance_for_hold(namespace: Namespace, service: Service) -> Balance:
+    """Return the balance, made where there is none, with the quota that applies; locked."""
+    balance = balance_lock(namespace, service)
     default_apply(balance)
-    require_column_holds(balance.used + balance.held + wanted.amount)
-    _take_room(balance, wanted.amount, namespace.slug)
-    return Hold.objects.create(key=wanted.key, balance=balance, amount=wanted.amount, expires_at=wanted.expires_at)
+    return balance
 
 
-def _take_room(balance: Balance, amount: Decimal, namespace_slug: str) -> None:
-    wanted = F("used") + F("held") + Value(amount, CreditsField())
-    has_room = Q(quota_limit=None) | Q(quota_limit__gte=wanted - F("overdraft"))
-    held = F("held") + Value(amount, CreditsField())
-    if not Balance.objects.filter(has_room, pk=balance.pk).update(held=held):
-        balance.refresh_from_db()
-        raise quota_exceeded(balance, namespace_slug, amount)
+def hold_refused(balance: Balance, namespace: Namespace, amount: Decimal) -> DomainError:
+    """Return the error of a hold for which a locked balance has no room."""
+    if balance.used + balance.held + amount > MAX_CREDITS:
+        return balance_full()
+    return quota_exceeded(balance, namespace.slug, amount)
 
 
 def hold_entry_key(key: str) -> str:
@@ -103,26 +100,22 @@ def hold_settle(
     require_amount(amount)
     charged = Purpose(hold_entry_key(key), purpose.workspace_id, purpose.description)
     entry = entry_new(EntryKind.CHARGE, amount, charged)
-    if hold_settle_quietly(namespace.pk, service, key, entry):
+    if statements.hold_settle(namespace.pk, service, key, entry, quietly=True):
         return entry
-    balance = balance_for(namespace.pk, service)
     try:
-        return None if balance is None else _settle(balance, key, amount, charged)
-    except Conflict:
-        logger.error("no room in the balance %s: %s credits of the hold %r are not charged", balance, amount, key)
-        raise
+        return _settle_and_announce(namespace, service, key, entry)
+    except DataError:
+        logger.error("no room in the balance of %s: %s credits of the hold %r are not charged", namespace, amount, key)
+        raise balance_full() from None
 
 
 @transaction.atomic
-def _settle(balance: Balance, key: str, amount: Decimal, charged: Purpose) -> Entry | None:
-    """With whatever it announces. The balance is not locked."""
-    held = hold_remove(balance.pk, key)
-    if held is None:
-        return entry_of_key(balance, charged.key)
-    settled = balance_settle(balance.pk, amount, held)
-    if settled is None:
-        raise balance_full()
-    entry = entry_insert(settled, EntryKind.CHARGE, amount, charged)
+def _settle_and_announce(namespace: Namespace, service: Service, key: str, entry: Entry) -> Entry | None:
+    """Or return the entry of a hold that was settled before. Raises DataError: no column holds the sum."""
+    if not statements.hold_settle(namespace.pk, service, key, entry, quietly=False):
+        balance = balance_for(namespace.pk, service)
+        return None if balance is None else entry_of_key(balance, entry.key)
+    settled = entry.balance
     announced = (settled.last_threshold_fired, settled.depleted_fired)
     zones.announce_charges([settled])
     if announced != (settled.last_threshold_fired, settled.depleted_fired):
