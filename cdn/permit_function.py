@@ -1,7 +1,7 @@
-"""PostgreSQL's function by which a permit is one statement: counters, rows and the hold of credits.
+"""The function of the database by which a permit is one statement: counters, rows and the hold of credits.
 
 An account on which many reserve is locked from the first statement to the commit. A client between the statements would
-keep all others waiting for its turn. SQLite has neither functions nor more than one writer.
+keep all others waiting for its turn.
 
 A migration that changes one of these tables, `credits_hold_take` or these rules makes the function again
 (`create_function`).
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# Of the error that says that nothing was done: the ordinary way finds out why (cdn/services/permits.py).
-NOT_DONE = "CD001"
+# Codes of the errors that say what was missing: nothing was done then.
+NO_NAMESPACE, NO_POOL_ROOM, NO_ACCOUNT_ROOM, NO_HOLD = "CD001", "CD002", "CD003", "CD004"
 
 _RESERVE = """
     UPDATE cdn_pool SET
@@ -27,11 +27,11 @@ _RESERVE = """
         AND ({limits}[3] IS NULL OR stored_files + trashed_files + reserved_files + 1 <= {limits}[3])
         AND ({limits}[4] IS NULL OR open_permits + 1 <= {limits}[4]);
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no room' USING ERRCODE = '{not_done}';
+        RAISE EXCEPTION 'no room' USING ERRCODE = '{code}';
     END IF;
 """
-RESERVE_OF_POOL = _RESERVE.format(owner="pool_key", limits="pool_limits", not_done=NOT_DONE)
-RESERVE_OF_ACCOUNT = _RESERVE.format(owner="of_account", limits="account_limits", not_done=NOT_DONE)
+RESERVE_OF_POOL = _RESERVE.format(owner="pool_key", limits="pool_limits", code=NO_POOL_ROOM)
+RESERVE_OF_ACCOUNT = _RESERVE.format(owner="of_account", limits="account_limits", code=NO_ACCOUNT_ROOM)
 FUNCTION = f"""
 CREATE OR REPLACE FUNCTION cdn_permit_take(
     of_account text, of_namespace text, pool_key text, of_month text, wanted bigint, pool_limits bigint[],
@@ -43,7 +43,7 @@ BEGIN
     IF of_namespace IS NOT NULL
         AND NOT EXISTS (SELECT FROM namespaces_namespace WHERE id = of_namespace AND deleted_at IS NULL)
     THEN
-        RAISE EXCEPTION 'no namespace' USING ERRCODE = '{NOT_DONE}';
+        RAISE EXCEPTION 'no namespace' USING ERRCODE = '{NO_NAMESPACE}';
     END IF;
     {RESERVE_OF_POOL}
     {RESERVE_OF_ACCOUNT}
@@ -51,7 +51,7 @@ BEGIN
     INSERT INTO cdn_permit SELECT * FROM jsonb_populate_record(NULL::cdn_permit, permit_row);
     PERFORM FROM credits_hold_take(payer, 'cdn', price, hold_key, entry_key, hold_until, made_at);
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no hold' USING ERRCODE = '{NOT_DONE}';
+        RAISE EXCEPTION 'no hold' USING ERRCODE = '{NO_HOLD}';
     END IF;
 END $$
 """  # noqa: S608 - constants of this module
@@ -59,11 +59,9 @@ END $$
 
 def create_function(apps: Any, schema_editor: Any) -> None:
     """For migrations."""
-    if schema_editor.connection.vendor == "postgresql":
-        schema_editor.execute(FUNCTION)
+    schema_editor.execute(FUNCTION)
 
 
 def drop_function(apps: Any, schema_editor: Any) -> None:
     """For migrations."""
-    if schema_editor.connection.vendor == "postgresql":
-        schema_editor.execute("DROP FUNCTION IF EXISTS cdn_permit_take")
+    schema_editor.execute("DROP FUNCTION IF EXISTS cdn_permit_take")

@@ -105,9 +105,17 @@ def pools_claim(owner: Owner, change: Change, policy: EffectivePolicy, room: Roo
     _claim_pool(owner, PoolKind.ACCOUNT, change, policy.account, room)
 
 
-def require_room(owner: Owner, policy: EffectivePolicy, room: Room) -> None:
-    """Raises CdnQuotaExceeded where the pools, as they are, pass a limit."""
-    pools_claim(owner, Change(), policy, room)
+def pools_make(owner: Owner) -> None:
+    """Make the rows that there are not yet, with counters of zero."""
+    _insert(owner, owner.key)
+    _insert(owner, owner.account_id)
+
+
+def room_refused(owner: Owner, policy: EffectivePolicy, room: Room, *, of_account: bool) -> CdnQuotaExceeded:
+    """Return the error of a pool that has no room; of the account's or the other one."""
+    if of_account or policy.pool is None:
+        return _quota_exceeded(owner.account_id, PoolKind.ACCOUNT, policy.account, room)
+    return _quota_exceeded(owner.key, owner.scope, policy.pool, room)
 
 
 def pool_of(key: str) -> Pool:
@@ -141,7 +149,7 @@ def _claim_pool(owner: Owner, scope: str, change: Change, limits: PoolLimits | N
         return
     _insert(owner, key)
     if not _update(key, change, month, where, params):
-        raise quota_exceeded(pool_of(key), scope, limits, room)
+        raise _quota_exceeded(key, scope, limits, room)
 
 
 def _update(key: str, change: Change, month: str, where: str, params: list[Any]) -> bool:
@@ -182,8 +190,6 @@ def _conditions(change: Change, limits: PoolLimits, room: Room) -> tuple[str, li
     if room.monthly and limits.monthly_bytes[1] is not None:
         where = f" AND CASE WHEN month < %s THEN 0 ELSE month_bytes END{reserved} + %s <= %s"
         params = [month_of(room.moment), after.month_bytes + after.reserved_bytes, limits.monthly_bytes[1]]
-    if room.uploads:
-        checks.append(("open_permits", after.open_permits, limits.max_uploads))
     for sums, delta, limit in checks:
         if limit is not None:
             where += f" AND {sums} + %s <= %s"
@@ -204,8 +210,9 @@ def _insert(owner: Owner, key: str) -> None:
     Pool.objects.bulk_create([made], ignore_conflicts=True)
 
 
-def quota_exceeded(pool: Pool, scope: str, limits: PoolLimits, room: Room) -> CdnQuotaExceeded:
+def _quota_exceeded(key: str, scope: str, limits: PoolLimits, room: Room) -> CdnQuotaExceeded:
     """The error of the first limit that is passed."""
+    pool = pool_of(key)
     held = pool.reserved_bytes if room.with_reserved else 0
     held_files = pool.reserved_files if room.with_reserved else 0
     stored, files = pool.stored_bytes + pool.trashed_bytes, pool.stored_files + pool.trashed_files

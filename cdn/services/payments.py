@@ -16,7 +16,7 @@ from cdn.models import File, Permit
 from common.compiled_query import CompiledQuery
 from credits.amounts import MAX_CREDITS, PLACES
 from credits.entries import Purpose
-from credits.holds import credits_hold, hold_settle, hold_void
+from credits.holds import hold_settle, hold_void
 from credits.models import Rate, Service, Unit
 from namespaces.models import Namespace
 
@@ -51,11 +51,6 @@ def hold_of(permit: Permit, payer: Namespace, until: datetime) -> Held:
     """The price of what the permit reserves; noted in it."""
     permit.payer_id, permit.hold_key = payer.pk, f"cdn:{permit.file_id}"
     return Held(payer, permit.hold_key, price_of(permit.reserved_bytes), until)
-
-
-def hold_begin(held: Held) -> None:
-    """In the permit's transaction. Raises QuotaExceeded."""
-    credits_hold(namespace=held.payer, service=Service.CDN, amount=held.amount, key=held.key, until=held.until)
 
 
 def hold_end(permit: Permit, file: File) -> None:

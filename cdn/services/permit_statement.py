@@ -1,4 +1,4 @@
-"""A permit by one statement of PostgreSQL (`cdn.permit_function`)."""
+"""A permit by one statement of the database (`cdn.permit_function`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from cdn import pools
 from cdn.models import File, Permit
-from cdn.permit_function import NOT_DONE
+from cdn.permit_function import NO_ACCOUNT_ROOM, NO_HOLD, NO_NAMESPACE, NO_POOL_ROOM
 from cdn.policy import EffectivePolicy
 from cdn.pool_limits import PoolLimits
 from cdn.pools import Owner
@@ -20,15 +20,12 @@ from cdn.services.payments import Held
 from credits.amounts import stored_amount
 from credits.holds import hold_entry_key
 
+_REFUSALS = {NO_NAMESPACE, NO_POOL_ROOM, NO_ACCOUNT_ROOM, NO_HOLD}
 _SQL = f"SELECT cdn_permit_take({', '.join(['%s'] * 5)}, %s::bigint[], %s::bigint[], {', '.join(['%s'] * 8)})"
 
 
-def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> bool:
-    """Reserve and hold, if there is room for all of it. False: nothing was done, for one of many reasons; or the
-    database is SQLite.
-    """
-    if connection.vendor != "postgresql":
-        return False
+def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> str | None:
+    """Reserve and hold, if there is room for all of it. Return the code of what was missing: nothing was done then."""
     owner = Owner(file.account_id, file.namespace_id)
     parameters = [
         *(owner.account_id, owner.namespace_id, owner.key, pools.month_of(), permit.reserved_bytes),
@@ -39,11 +36,12 @@ def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held)
         with _one_statement(), connection.cursor() as cursor:
             cursor.execute(_SQL, parameters)
     except DatabaseError as exc:
-        if getattr(exc.__cause__, "sqlstate", "") != NOT_DONE:
+        code = getattr(exc.__cause__, "sqlstate", None)
+        if code not in _REFUSALS:
             raise
-        return False
+        return str(code)
     file._state.adding = permit._state.adding = False
-    return True
+    return None
 
 
 def _one_statement() -> AbstractContextManager[Any]:

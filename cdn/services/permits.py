@@ -13,16 +13,18 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import account_lock
 from cdn.models import File, Permit
+from cdn.permit_function import NO_ACCOUNT_ROOM, NO_HOLD, NO_NAMESPACE
 from cdn.policy import EffectivePolicy, effective_policy
-from cdn.pools import Change, Owner, Room, pools_claim
+from cdn.pools import Owner, Room, pools_make, room_refused
 from cdn.reservations import reserved_for
-from cdn.services.payments import Held, hold_begin, hold_of
-from cdn.services.quick_permits import permit_take
+from cdn.services.payments import Held, hold_of
+from cdn.services.permit_statement import permit_take
 from cdn.services.received import write_empty
 from cdn.types import UNKNOWN_TYPE, claimed_kind
 from common.errors import NotFound
 from common.secrets_at_rest import keyed_hash, new_secret
 from credits.enforcement import require_credits
+from credits.holds import balance_for_hold, hold_refused
 from credits.models import Service
 from credits.refusals import refusals_announced
 from namespaces.models import Namespace
@@ -90,24 +92,27 @@ def require_payer(account: Account, namespace: Namespace | None) -> Namespace:
 
 
 def _permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
-    if not permit_take(file, permit, policy, held):
-        _permit_take_by_steps(file, permit, policy, held)
+    if permit_take(file, permit, policy, held):
+        _permit_take_again(file, permit, policy, held)
 
 
 @transaction.atomic
-def _permit_take_by_steps(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
-    """In one transaction, with an error that says what is missing."""
+def _permit_take_again(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
+    """With the rows that may have been missing (pools, the balance, its quota), and an error that says what there is no
+    room for. Account and balance stay locked, so that it is true.
+    """
     account_lock(file.account)
-    _require_namespace(file.namespace)
-    pools_claim(
-        Owner(file.account_id, file.namespace_id),
-        Change(reserved_bytes=permit.reserved_bytes, reserved_files=1, open_permits=1),
-        policy,
-        Room(permit.reserved_bytes, 1, uploads=True),
-    )
-    file.save(force_insert=True)
-    permit.save(force_insert=True)
-    hold_begin(held)
+    owner = Owner(file.account_id, file.namespace_id)
+    pools_make(owner)
+    balance = balance_for_hold(held.payer, Service.CDN)
+    missing = permit_take(file, permit, policy, held)
+    if missing == NO_NAMESPACE and file.namespace is not None:
+        raise NotFound(f"There is no namespace {file.namespace.slug!r}.")
+    if missing == NO_HOLD:
+        raise hold_refused(balance, held.payer, held.amount)
+    if missing:
+        room = Room(permit.reserved_bytes, 1, uploads=True)
+        raise room_refused(owner, policy, room, of_account=missing == NO_ACCOUNT_ROOM)
 
 
 def kind_of_claim(content_type: str) -> str | None:
@@ -138,9 +143,3 @@ def _new_permit(file: File, new: NewFile, token: str) -> Permit:
         reserved_bytes=reserved_for(new.size, new.variants),
         expires_at=timezone.now() + timedelta(seconds=settings.ENV.cdn_permit_seconds),
     )
-
-
-def _require_namespace(namespace: Namespace | None) -> None:
-    """With the account locked, as the deletion of a namespace does. Raises NotFound."""
-    if namespace is not None and not Namespace.objects.filter(pk=namespace.pk, deleted_at=None).exists():
-        raise NotFound(f"There is no namespace {namespace.slug!r}.")

@@ -206,7 +206,7 @@ def processing_due() -> list[str]:
     """
     now = timezone.now()
     waiting = Q(claim_until__lte=now) | Q(claim_until=None)
-    # PostgreSQL would have those that were never claimed last.
+    # The database would have those that were never claimed last.
     oldest = (F("claim_until").asc(nulls_first=True), "pk")
     turn = Window(RowNumber(), partition_by="account_id", order_by=oldest)
     found = File.objects.filter(waiting, status=FileStatus.PROCESSING, deadline_at__gt=now).annotate(turn=turn)
