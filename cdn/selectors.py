@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db import connection
-from django.db.models import BooleanField, Q, QuerySet
-from django.db.models.expressions import RawSQL
+from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
 from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
@@ -21,13 +20,10 @@ from namespaces.models import Namespace
 from namespaces.selectors import by_slug, own_namespace, visible_namespaces
 
 TAGS_LISTED = 1000
-_TAGS = {
-    "postgresql": 'SELECT DISTINCT tag COLLATE "C" FROM cdn_file, jsonb_array_elements_text(tags) AS tag '
-    "WHERE id IN ({files}) ORDER BY 1 LIMIT %s",
-    "sqlite": "SELECT DISTINCT tag.value FROM cdn_file, json_each(cdn_file.tags) AS tag "
-    "WHERE cdn_file.id IN ({files}) ORDER BY 1 LIMIT %s",
-}
-_HAS_TAG = "EXISTS (SELECT 1 FROM json_each(cdn_file.tags) WHERE value = %s)"
+_TAGS = """
+SELECT DISTINCT tag COLLATE "C" FROM cdn_file, jsonb_array_elements_text(tags) AS tag
+WHERE id IN ({files}) ORDER BY 1 LIMIT %s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +90,10 @@ def get_file(actor: Actor, file_id: str) -> File:
 
 def listed_files(part: AccountPart, status: str | None, tag: str | None = None) -> QuerySet[File]:
     """Newest first, with their variants. Without a status all but those of the trash."""
-    rows = _tagged(File.objects.filter(part.files, purge=False), tag)
-    rows = rows.select_related("namespace").prefetch_related("variants")
-    rows = rows.order_by("-created_at", "-id")
-    if status == FileStatus.TRASHED:
-        return rows.filter(status=FileStatus.TRASHED)
-    # In these words, by which SQLite knows the index.
-    live = rows.exclude(status=FileStatus.TRASHED)
-    return live.filter(status=status) if status else live
+    rows = File.objects.filter(part.files, purge=False).order_by("-created_at", "-id")
+    rows = rows.filter(status=status) if status else rows.exclude(status=FileStatus.TRASHED)
+    rows = rows if tag is None else rows.filter(tags__contains=[tag])
+    return rows.select_related("namespace").prefetch_related("variants")
 
 
 def files_count(part: AccountPart, status: str | None, tag: str | None = None) -> int:
@@ -120,22 +112,13 @@ def files_count(part: AccountPart, status: str | None, tag: str | None = None) -
     return pool.stored_files + pool.reserved_files + pool.rejected_files
 
 
-def _tagged(rows: QuerySet[File], tag: str | None) -> QuerySet[File]:
-    """Return those that have a tag. SQLite has no operator for it."""
-    if tag is None:
-        return rows
-    if connection.vendor == "postgresql":
-        return rows.filter(tags__contains=[tag])
-    return rows.filter(RawSQL(_HAS_TAG, [tag], BooleanField()))  # noqa: S611 - a constant
-
-
 def tags_of(part: AccountPart) -> list[str]:
     """The tags of files that are neither rejected nor in the trash, in order, each once."""
     gone = [FileStatus.REJECTED, FileStatus.TRASHED]
     files = File.objects.filter(part.files, purge=False).exclude(status__in=gone).order_by().values("pk")
     sql, parameters = files.query.sql_with_params()
     with connection.cursor() as cursor:
-        cursor.execute(_TAGS[connection.vendor].format(files=sql), [*parameters, TAGS_LISTED])
+        cursor.execute(_TAGS.format(files=sql), [*parameters, TAGS_LISTED])
         return [tag for (tag,) in cursor.fetchall()]
 
 
