@@ -15,7 +15,7 @@ from assist.rate_headers import DayState
 from assist.requests import Asked, Caller
 from assist.routes import AssistRoute
 from assist.spent import Spent
-from assist.threads import in_writer_thread
+from assist.threads import in_query_thread
 from common.errors import DomainError
 from common.request_id import current_request_id
 
@@ -72,7 +72,7 @@ class ServedCall:
     async def _begin(self) -> BegunCall:
         asked = self._asked
         try:
-            begun = await in_writer_thread(call_begin, key=asked.key, namespace=asked.namespace, tokens=asked.tokens)
+            begun = await in_query_thread(call_begin, key=asked.key, namespace=asked.namespace, tokens=asked.tokens)
         except DayQuotaExceeded as exc:
             self._caller.day = exc.day
             raise
@@ -103,13 +103,13 @@ class ServedCall:
             "duration_ms": duration_ms,
         }
         finished = Finished(self._route.event, data, self._asked.receiver)
-        await in_writer_thread(call_finish, begun=begun, spent=self._spent, finished=finished)
+        await in_query_thread(call_finish, begun=begun, spent=self._spent, finished=finished)
 
     async def _give_up(self, begun: BegunCall) -> None:
         """A client that left once the model was asked has used it; else nothing counts."""
         if self._has_left and self._spent.was_asked:
-            await in_writer_thread(call_keep_partial, begun=begun, spent=self._spent)
+            await in_query_thread(call_keep_partial, begun=begun, spent=self._spent)
             return
-        await in_writer_thread(call_give_back, begun.call, begun.namespace)
+        await in_query_thread(call_give_back, begun.call, begun.namespace)
         day = begun.day
         self._caller.day = DayState(day.day, day.limit, day.used - 1)

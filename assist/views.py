@@ -19,7 +19,7 @@ from assist.openapi import documented_responses
 from assist.requests import Caller, caller_identify, configured_endpoint, request_check, with_receiver
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
-from assist.threads import in_name_thread, in_reader_thread
+from assist.threads import in_name_thread, in_query_thread
 from common.async_threads import run_to_end
 from common.async_views import AsyncViewSet
 from common.connections import release_thread
@@ -66,14 +66,14 @@ class BlursViewSet(AsyncViewSet):
     async def _serve(self, route: AssistRoute, body: Any) -> JsonResponse:
         await self._refuse_body()
         try:
-            asked = await in_reader_thread(request_check, self.http_request, self.caller, route, body)
+            asked = await in_query_thread(request_check, self.http_request, self.caller, route, body)
             release_thread()
             if asked.webhook_url:
                 asked = await in_name_thread(with_receiver, asked)
             call = ServedCall(configured_endpoint(), route, asked, self.caller)
             fields = await _served(call)
         except Exception:
-            await in_reader_thread(self.caller.day_look_up)
+            await in_query_thread(self.caller.day_look_up)
             raise
         return JsonResponse({"success": True, **fields}, headers=self.caller.headers())
 
@@ -96,8 +96,8 @@ class BlursViewSet(AsyncViewSet):
 
     async def _identify(self) -> None:
         """Whose limits the headers show. Raises InvalidApiKey."""
-        await in_reader_thread(caller_identify, self.http_request, self.caller)
-        await in_reader_thread(self.caller.day_look_up)
+        await in_query_thread(caller_identify, self.http_request, self.caller)
+        await in_query_thread(self.caller.day_look_up)
 
 
 class UnknownPathViewSet(BlursViewSet):
