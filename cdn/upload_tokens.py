@@ -27,7 +27,7 @@ SCOPE, PERMISSIONS = "user", ("upload",)
 _SALT = "cdn.upload-token"
 # What a token carries is limited by its fields; what is longer is none.
 MAX_CHARS = 64 * 1024
-# Below the number of variables that every SQLite accepts.
+# What one query names.
 CHECKED_AT_ONCE = 500
 
 

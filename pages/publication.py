@@ -71,8 +71,8 @@ def _pages_before(page_id: str) -> Iterable[str]:
 
 
 def _apply_row(page_id: str) -> None:
-    """Under the lock of the page's folder, then of its row: what takes seconds is done while no row is locked, which on
-    SQLite would be all of them. The row may change until it is locked; then the rest is done again.
+    """Under the lock of the page's folder, then of its row: what takes seconds is done while no row is locked.
+    The row may change until it is locked; then the rest is done again.
     """
     store = page_store()
     with _locked_folder(store, page_id):

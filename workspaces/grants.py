@@ -19,7 +19,7 @@ from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
-# Below the number of variables that every SQLite accepts.
+# What one query names.
 BATCH = 500
 
 

@@ -43,12 +43,12 @@ def account_links_follow(account: Account) -> None:
 def account_links_withdraw(account_id: str, *, seconds: float = SECONDS) -> None:
     """Remove the links of an inactive account's files, by their ids; the worker goes on where they are more.
 
-    Called outside of any transaction: on SQLite a transaction excludes all writers, so nothing but the row of the
-    withdrawal is written, once for each batch. None is needed, as no link is made any more: `file_deliver` has seen the
-    account inactive, or has made its link and said so in the row before the commit. Where the account is active again,
-    or is gone, the rest stays; a link that is removed at that moment is made again by the file's next request. Links
-    that cannot be removed stay for `orphans_remove`. Raises django.db.Error: the worker goes on from there a little
-    later.
+    Called outside of any transaction: files are removed while no row is locked, and nothing but the row of the
+    withdrawal is written, once for each batch. No lock is needed, as no link is made any more: `file_deliver` has seen
+    the account inactive, or has made its link and said so in the row before the commit. Where the account is active
+    again, or is gone, the rest stays; a link that is removed at that moment is made again by the file's next request.
+    Links that cannot be removed stay for `orphans_remove`. Raises django.db.Error: the worker goes on from there a
+    little later.
     """
     end = time.monotonic() + seconds
     while _batch_withdraw(account_id):

@@ -32,7 +32,7 @@ from common.secrets_at_rest import keyed_hash, new_secret
 logger = logging.getLogger(__name__)
 
 IDEMPOTENCY_HOURS = 24
-# Of PostgreSQL: a row refers to one that is deleted, two transactions wait for each other.
+# A row refers to one that is deleted, two transactions wait for each other.
 _WRITTEN_AT_ONCE = {"23503", "40P01"}
 DELETE_TRIES = 5
 LAST_USED_EVERY = timedelta(minutes=1)
@@ -106,12 +106,11 @@ def account_delete(account: Account) -> None:
 
 @transaction.atomic
 def _delete_whole(account: Account) -> None:
-    """PostgreSQL checks here, and not at the commit of the caller, that nothing refers to the account."""
+    """Check here, and not at the commit of the caller, that nothing refers to the account."""
     for locked in Account.objects.select_for_update(of=("self",), no_key=True).filter(pk=account.pk):
         account_deletion_begins(locked)
     Account.objects.filter(pk=account.pk).delete()
-    if connection.vendor == "postgresql":
-        connection.check_constraints()
+    connection.check_constraints()
 
 
 def plan_save(plan: Plan) -> Plan:
@@ -286,9 +285,10 @@ def workspace_gone(account_id: str) -> None:
 def account_lock(account: Account) -> Account:
     """Lock the account's row for the rest of the transaction: pools are counted and claimed under it.
 
-    PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer. Rows that reference
-    the account (audit entries, events) may still be written: a charge that has locked a namespace writes some, and
-    would wait for a request that has locked the account and waits for the namespace. Raises AccountGone (deleted).
+    Rows that reference the account (audit entries, events) may still be written: a charge that has locked a namespace
+    writes some, and would wait for a request that has locked the account and waits for the namespace.
+
+    Raises AccountGone (deleted).
     """
     rows = Account.objects.select_for_update(of=("self",), no_key=True).select_related("plan")
     try:

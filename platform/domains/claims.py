@@ -18,7 +18,7 @@ from certificates.services import certificate_remove, certificate_request
 from domains import errors
 from domains.models import WWW, CustomDomain, DomainName
 
-# An advisory lock of PostgreSQL.
+# An advisory lock of the database.
 _CLAIMS = 5_611_402_983_117_260_417
 
 
@@ -30,11 +30,10 @@ def claims_lock() -> None:
     """One transaction at a time changes claims and who has names, until its end; take it after account and target.
 
     Locks of rows alone end in deadlocks: which other claims and names a change concerns is known only once it has read
-    some of them. SQLite has one writer at a time.
+    some of them.
     """
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_CLAIMS])
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_CLAIMS])
 
 
 def held_names(domain: CustomDomain) -> list[str]:

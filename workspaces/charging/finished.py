@@ -29,9 +29,8 @@ def finished_await(end: int) -> None:
     if end > _microseconds(timezone.now() - FINISHED) or end <= position_read().counted_from:
         return
     with transaction.atomic():
-        if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
         position_lock()
 
 

@@ -1,7 +1,7 @@
 """Charging credits for what was metered: each record once, by the rates at its tick (wire contract, section 7).
 
 The position and the entries commit together, so a pass that is repeated, killed or late charges nothing twice and
-leaves nothing out. PostgreSQL numbers rows before they commit: a reader that goes by ids would skip a record whose
+leaves nothing out. Rows are numbered before they commit: a reader that goes by ids would skip a record whose
 writer was slow. So the end is determined first, while no writer is in the middle of a transaction.
 """
 
@@ -11,8 +11,7 @@ import logging
 import time
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Max, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Max
 from django.utils import timezone
 
 from common.bulk_rows import rows_read
@@ -21,9 +20,9 @@ from credits.models import Service
 from credits.prices import PriceTable
 from workspaces.charging.cycles import CYCLE, current_cycle
 from workspaces.charging.hours import counted_from, sums_write
-from workspaces.charging.position import ONLY, position_lock
+from workspaces.charging.position import position_lock
 from workspaces.charging.records import COLUMNS, sum_records
-from workspaces.models import ChargePosition, MeterRecord
+from workspaces.models import MeterRecord
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +61,6 @@ def charge_metered() -> int:
 
 def _safe_end() -> int:
     """The highest id up to which every record is visible. 0: there is none, or a writer does not end in time."""
-    if connection.vendor != "postgresql":
-        # One writer at a time, so that every number is visible once a later one is given.
-        position = Coalesce(Subquery(ChargePosition.objects.filter(pk=ONLY).values("record_id")), 0)
-        return MeterRecord.objects.filter(id__gt=position).aggregate(end=Max("id"))["end"] or 0
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")

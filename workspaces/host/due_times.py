@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from django.db.models import DateTimeField, DurationField, Expression, ExpressionWrapper, F, IntegerField, Q, Value
-from django.db.models.functions import Cast
+from django.db.models import DateTimeField, DurationField, Expression, ExpressionWrapper, F, Q, Value
 from django.utils import timezone
 
 from workspaces.host.restarts import LONGEST_DELAY
@@ -45,9 +44,7 @@ def due_times_correct() -> int:
 
 
 def _seconds(column: str) -> Expression:
-    # SQLite multiplies an IntegerField, but no PositiveIntegerField, with a duration.
-    number = Cast(F(column), IntegerField())
-    return ExpressionWrapper(number * Value(SECOND, output_field=DurationField()), output_field=DurationField())
+    return ExpressionWrapper(F(column) * Value(SECOND, output_field=DurationField()), output_field=DurationField())
 
 
 def _after(now: datetime, length: Expression) -> Expression:
@@ -56,4 +53,4 @@ def _after(now: datetime, length: Expression) -> Expression:
 
 def _is_beyond(column: str, length: Expression, now: datetime) -> Q:
     """Partial indexes have the rows that have such a time."""
-    return Q(**{f"{column}__gt": _after(now + TOLERANCE, length), f"{column}__isnull": False})
+    return Q(**{f"{column}__gt": _after(now + TOLERANCE, length)})

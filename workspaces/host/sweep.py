@@ -41,8 +41,7 @@ def due_workspaces(now: datetime) -> QuerySet[Workspace]:
     """Rows that are due, without those that have an operation in flight or whose host does not answer."""
     wanted = Q()
     for column in DUE_COLUMNS:
-        # SQLite takes a partial index for one of several alternatives only where its condition is repeated.
-        wanted |= Q(**{f"{column}__lte": now, f"{column}__isnull": False})
+        wanted |= Q(**{f"{column}__lte": now})
     silent = Host.objects.exclude(problem="", last_seen_at__gt=now - ALIVE_FOR)
     return Workspace.objects.filter(wanted).exclude(status__in=TRANSITIONAL).exclude(host__in=silent).order_by()
 

@@ -13,8 +13,7 @@ EVERY_CATEGORY = "all"
 def shown_entries(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
     """The entries that contain every word of `search`, in the order of the catalog.
 
-    The search runs here and not in the database, whose case folding is ASCII only (SQLite) and which would search
-    JSON text, including brackets and escapes.
+    The search runs here and not in the database, which would search JSON text, including brackets and escapes.
     """
     found = CatalogEntry.objects.filter(is_shown=True)
     if category != EVERY_CATEGORY:

@@ -251,7 +251,7 @@ class UsageWriter:
         """
         try:
             return self._write_together(tick, deltas)
-        except (DataError, OverflowError):  # SQLite's driver raises the second
+        except DataError:
             if len(deltas) > 1:
                 # Each is tried: `all` would end with the first that is refused.
                 written = [self._write(tick, {key: delta}) for key, delta in deltas.items()]
@@ -262,7 +262,7 @@ class UsageWriter:
         return False
 
     def _write_together(self, tick: int, deltas: Deltas) -> bool:
-        """In one transaction, with retries. Raises DataError, OverflowError."""
+        """In one transaction, with retries. Raises DataError."""
         tries = 0
         while not self._ended.is_set():
             tries += 1
