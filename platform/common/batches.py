@@ -1,4 +1,4 @@
-"""Long lists in parts: a database limits the parameters of one query."""
+"""Long lists in parts: a statement that names many values takes long to be read and planned."""
 
 from __future__ import annotations
 

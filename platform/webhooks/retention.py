@@ -21,8 +21,8 @@ MOST_BATCHES = 400
 def old_events_remove() -> int:
     """Remove events older than 30 days with all that belongs to them. Returns how many.
 
-    Each batch is a short transaction, so other writers come in between, and a run that ends early has removed whole
-    events. An event with a delivery that is pending, as after a redelivery, stays until that has ended.
+    Each batch is a short transaction, which locks few rows, and a run that ends early has removed whole events. An
+    event with a delivery that is pending, as after a redelivery, stays until that has ended.
     """
     removed = 0
     for _ in range(MOST_BATCHES):

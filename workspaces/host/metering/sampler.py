@@ -31,7 +31,7 @@ from workspaces.models.operation import OperationState
 logger = logging.getLogger(__name__)
 
 MIDDLE, MIN_WAIT = 0.5, 0.1  # of a second
-PER_TRANSACTION = 250  # machines; other writers get the lock between two transactions
+PER_TRANSACTION = 250  # machines; charging waits for the end of a transaction that writes their records
 SET_BACK = 60_000_000  # microseconds
 REDIS_RETRY_SECONDS = 5.0  # after a failure
 STOP_SECONDS = 5.0
