@@ -56,12 +56,6 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 3600.0,
             "options": {"expires": 3000},
         },
-        # With nothing to do it is one indexed query for each table.
-        "write-missing-accounts": {
-            "task": "workspaces.tasks.write_missing_accounts",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
         # No request depends on it: readers compute what is not rolled up yet.
         "compact-usage": {
             "task": "workspaces.tasks.compact_usage",

@@ -14,7 +14,6 @@ from workspaces.host.network_policy import apply_policy
 from workspaces.host.process import host_runtime, reconcile_rows_and_machines
 from workspaces.host.reconcile import operations
 from workspaces.host_rpc import reply
-from workspaces.operations import accounts
 
 
 @shared_task
@@ -71,12 +70,6 @@ def charge_metered() -> int:
 def prune_activity() -> int:
     """Celery beat: remove activity that is older than it is kept for."""
     return audit.activity_prune()
-
-
-@shared_task
-def write_missing_accounts() -> int:
-    """Celery beat: the account of operations and ports that a process of an earlier version has added."""
-    return accounts.missing_accounts_write()
 
 
 @shared_task
