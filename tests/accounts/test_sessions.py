@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.apps import apps
 from django.conf import settings
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.models import Session
@@ -158,11 +156,6 @@ def test_a_session_of_an_earlier_release_has_its_longest_time_from_now_on(staff:
     assert staff.get(PAGE).status_code == 200
     idle = timedelta(seconds=settings.ENV.admin_idle_seconds + 5)
     assert Session.objects.get().expire_date < timezone.now() + idle
-
-
-def test_sessions_stored_under_their_own_keys_are_ended_by_the_migration(staff: Client) -> None:
-    import_module("accounts.migrations.0005_end_sessions").end_sessions(apps, None)
-    assert not Session.objects.exists()
 
 
 def test_asynchronous_code_stores_hashes_too() -> None:

@@ -214,7 +214,7 @@ def test_the_migration_makes_the_roles_before_django_makes_permissions() -> None
     wanted = {name: labels_of(name) for name in ROLES}
     Group.objects.all().delete()
     Permission.objects.all().delete()
-    key = ("console", "0001_roles")
+    key = ("console", "0001_initial")
     loader = MigrationExecutor(connection).loader
     for _ in range(2):
         loader.graph.nodes[key].operations[0].code(loader.project_state(key).apps, connection.schema_editor())

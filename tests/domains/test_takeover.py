@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.utils import timezone
 
 import domains.check
@@ -17,7 +15,6 @@ from domains.models import CustomDomain, DomainName, TargetKind
 from domains.services import Target, domain_connect
 from pages.models import PageEvent
 from tests.callers import Caller
-from tests.certificates.rows import certificate_make
 from tests.domains.zone import Zone
 from tests.pages.rows import make_page
 from tests.threads import run_at_once
@@ -218,15 +215,3 @@ def test_many_changes_of_one_page_at_once_leave_its_last_domain_alone(
     assert list(DomainName.objects.values_list("name", flat=True)) == [row.name]
     assert row.proven_at is not None
     assert row.proven_at <= timezone.now()
-
-
-def test_names_that_are_there_get_the_account_whose_orders_they_are(api: Caller, mine: Any) -> None:
-    """By the migration that brings the limit of an account."""
-    domain = CustomDomain.objects.create(account=api.account, name=NAME, target_kind="page", target_id=mine.pk)
-    DomainName.objects.create(name=NAME, domain=domain)
-    DomainName.objects.create(name="free.example.com", domain=None)
-    for name in (NAME, "free.example.com", "none.example.com"):
-        certificate_make(name)
-    import_module("domains.migrations.0002_owners_of_certificates").owners_write(apps, None)
-    owners = dict(Certificate.objects.values_list("name", "owner"))
-    assert owners == {NAME: api.account.pk, "free.example.com": "", "none.example.com": ""}

@@ -21,6 +21,7 @@ from credits.prices import PriceTable
 from workspaces.charging.cycles import CYCLE, current_cycle
 from workspaces.charging.hours import counted_from, sums_write
 from workspaces.charging.position import position_lock
+from workspaces.charging.record_writers import RECORD_WRITERS
 from workspaces.charging.records import COLUMNS, sum_records
 from workspaces.models import MeterRecord
 
@@ -28,9 +29,6 @@ logger = logging.getLogger(__name__)
 
 BATCH = 5000
 MAX_BATCHES = 20
-# The advisory lock that a trigger takes in shared mode for each transaction that inserts records (migration 0014). No
-# lock of the table: it would wait for vacuums, which take minutes and give way only after a second.
-RECORD_WRITERS = 7_308_604_897_068_083_058
 # Writers that come later wait behind the lock: a transaction that is stuck must not keep them for long.
 LOCK_MILLISECONDS = 500
 # A batch that waited longer for locks is given up: reports of a time that is over would wait for it (`finished`).
