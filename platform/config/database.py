@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -27,6 +27,13 @@ LOST_SERVER = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,  # milliseconds
 }
+# Of the server that an instance has for itself; its role is called the same.
+DATABASE_NAME = "platform"
+
+
+def private_url(state: Path) -> str:
+    """The database of an instance's own server; `state` is its state folder under a path short enough for sockets."""
+    return f"postgresql://{DATABASE_NAME}@/{DATABASE_NAME}?host={quote(f'{state}/postgres/data', safe='/')}"
 
 
 def database(url: str, *, persistent: bool, lock_seconds: int | None = None, threads: int = 0) -> dict[str, Any]:

@@ -1,0 +1,278 @@
+"""The instance's own PostgreSQL: its data folder, its configuration, and a server for what needs it before the start.
+
+It listens on a Unix socket in its data folder, `$STATE/postgres/data`, and on no network. Where PLATFORM_DATABASE_URL
+names another server, none is made or started.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from config.database import DATABASE_NAME, POOL_SIZE, VMHOST_THREADS, private_url
+from config.env import Env
+from supervise.configuration import process_environment
+from supervise.files import write_private
+from supervise.instance import ROOT, Instance, InstanceError
+from supervise.postgres_launcher import PROGRAMS, data_version
+from supervise.postgres_processes import ROLE_NAME, is_ready, server_processes
+
+# Of Debian's package, which makes it; PostgreSQL does not run as root.
+USER = "postgres"
+# Who may change the server's settings, make roles and so on; processes of the platform are `platform`, which may not.
+SUPERUSER = "postgres"
+# A server that was killed under load reads what it has not written yet from its log: up to max_wal_size.
+READY_SECONDS = 600.0
+# Of commands: migrations, backups, those of operators, and the three that a server keeps for superusers.
+_OTHER_CONNECTIONS = 40
+_POLL_SECONDS = 0.05
+
+_CONFIGURATION = """\
+# Written by each start of the platform. What ALTER SYSTEM sets (postgresql.auto.conf) wins; superuser: {superuser}.
+cluster_name = '{instance}'
+# The pools of all processes as large as they can grow, and commands.
+max_connections = {connections}
+# A small part of the memory, most of which is promised to machines. Pages that it has not are the kernel's to keep.
+shared_buffers = {buffers}MB
+huge_pages = off
+work_mem = 4MB
+maintenance_work_mem = 32MB
+max_wal_size = 512MB
+min_wal_size = 32MB
+# There is no standby, and a backup is a dump.
+wal_level = minimal
+max_wal_senders = 0
+max_logical_replication_workers = 0
+max_replication_slots = 0
+# Statements are short, and processors few.
+max_parallel_workers_per_gather = 0
+max_parallel_maintenance_workers = 0
+max_worker_processes = 2
+autovacuum_max_workers = 2
+jit = off
+# No statement and no value of a row: they have credentials and data of users.
+log_min_error_statement = panic
+log_error_verbosity = terse
+log_checkpoints = off
+log_line_prefix = '%m [%p] '
+log_timezone = 'UTC'
+timezone = 'UTC'
+"""
+_ACCESS = "local all all peer map=platform\n"
+_MAKE_DATABASE = f"CREATE ROLE {DATABASE_NAME} LOGIN;\nCREATE DATABASE {DATABASE_NAME} OWNER {DATABASE_NAME};\n"
+
+
+def uses_private_server(settings: Env) -> bool:
+    """Whether the database is the instance's own, and not one that the operator named."""
+    return settings.database_url == private_url(settings.short_state)
+
+
+def data_folder(instance: Instance) -> Path:
+    return instance.state / "postgres" / "data"
+
+
+def server_command(instance: Instance) -> tuple[str, ...]:
+    """The command that becomes the server (supervise/postgres_launcher.py)."""
+    data = f"{instance.state}/postgres/data"
+    return (sys.executable, "-m", "supervise.postgres_launcher", data, f"{instance.run_dir}/postgres")
+
+
+def require_fitting_programs(instance: Instance) -> None:
+    """Raises InstanceError where PostgreSQL is not installed, or not in the version of the data folder."""
+    installed = sorted(path.parent.parent.name for path in PROGRAMS.glob("*/bin/postgres"))
+    if not installed:
+        raise InstanceError("PostgreSQL is not installed: `make setup` installs it.")
+    data = data_folder(instance)
+    if not data.exists():
+        return
+    try:
+        version, owner = data_version(data), data.stat().st_uid
+    except OSError as error:
+        raise InstanceError(f"{data} is no data folder of PostgreSQL ({error}); restore a backup.") from error
+    if version not in installed:
+        raise InstanceError(
+            f"The database in {data} is of PostgreSQL {version}, and this host has {', '.join(installed)}: install "
+            f"postgresql-{version}, or restore a backup into an empty state folder."
+        )
+    if owner != _user()["user"]:
+        name = pwd.getpwuid(_user()["user"]).pw_name
+        raise InstanceError(f"{data} must belong to the user {name}: chown -R {name}: {data}")
+
+
+def make_data_folder(instance: Instance) -> None:
+    """Make the data folder with an empty database, completely or not at all; nothing happens where there is one.
+
+    The caller sees to it that no other process does the same. Raises InstanceError.
+    """
+    data = data_folder(instance)
+    if data.exists():
+        return
+    data.parent.mkdir(mode=0o711, exist_ok=True)
+    data.parent.chmod(0o711)
+    for partial in data.parent.glob(".data.*"):  # of a call that died
+        shutil.rmtree(partial, ignore_errors=True)
+    beside = data.with_name(f".data.{secrets.token_hex(4)}")
+    beside.mkdir(mode=0o700)
+    user = _user()
+    os.chown(beside, user["user"], user["group"])
+    descriptor = os.open(beside, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _fill(descriptor, max(PROGRAMS.glob("*/bin/postgres"), key=_version).parent, user)
+    finally:
+        os.close(descriptor)
+    beside.rename(data)
+
+
+def write_server_configuration(instance: Instance, settings: Env) -> None:
+    """Write what the launcher puts into the data folder. Raises OSError."""
+    folder = instance.run_dir / "postgres"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    write_private(folder / "postgresql.conf", _configuration(instance, settings))
+    write_private(folder / "pg_hba.conf", _ACCESS)
+    login = pwd.getpwuid(os.geteuid()).pw_name
+    roles = (DATABASE_NAME, SUPERUSER)
+    write_private(folder / "pg_ident.conf", "".join(f'platform "{login}" {role}\n' for role in roles))
+
+
+@contextmanager
+def running_server(instance: Instance, settings: Env) -> Iterator[None]:
+    """Within the block the instance's own server answers: the one that runs, or else one for the block alone, which
+    also ends with this process. Nothing happens where the operator named another server. Raises InstanceError.
+    """
+    if not uses_private_server(settings):
+        yield
+        return
+    require_fitting_programs(instance)
+    make_data_folder(instance)
+    server = None
+    try:
+        server = _started_where_none_runs(instance, settings)
+        yield
+    finally:
+        if server is not None:
+            _shut_down(server)
+
+
+def _started_where_none_runs(instance: Instance, settings: Env) -> subprocess.Popen[bytes] | None:
+    """Returns once a server answers; the one that was started for that."""
+    data, server = data_folder(instance), None
+    deadline = time.monotonic() + READY_SECONDS
+    try:
+        while not is_ready(data):
+            if server is None and not server_processes(data):
+                server = _start(instance, settings)
+            if server is not None and server.poll() is not None:
+                if not server_processes(data):
+                    raise InstanceError(f"PostgreSQL ended with {server.returncode}: {_last_line(instance)}")
+                server = None  # another one was there first
+            if time.monotonic() > deadline:
+                raise InstanceError(f"PostgreSQL does not answer after {READY_SECONDS:.0f} s; see {_log(instance)}.")
+            time.sleep(_POLL_SECONDS)
+    except BaseException:
+        if server is not None:
+            _shut_down(server)
+        raise
+    return server
+
+
+def _start(instance: Instance, settings: Env) -> subprocess.Popen[bytes]:
+    """Without the mark of supervised processes: a `make down` at this moment must not end a migration half way."""
+    write_server_configuration(instance, settings)
+    with _log(instance).open("ab") as log:
+        return subprocess.Popen(
+            [*server_command(instance), "--tied"],
+            cwd=ROOT,
+            env=process_environment(instance, settings),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C reaches the whole foreground group; the command that needs the server ends it when it has ended.
+            start_new_session=True,
+        )
+
+
+def _shut_down(server: subprocess.Popen[bytes]) -> None:
+    server.send_signal(signal.SIGINT)
+    try:
+        server.wait(60)
+    except subprocess.TimeoutExpired:
+        server.send_signal(signal.SIGQUIT)
+        server.wait()
+
+
+def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
+    """Through the descriptor, as their user need not reach the folder by its path."""
+    data = f"/proc/self/fd/{descriptor}"
+    options = ("--username", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8", "--auth=reject")
+    # The second one is PostgreSQL without a server: a statement is a line.
+    commands: dict[tuple[str, ...], str] = {
+        (f"{programs}/initdb", "-D", data, *options): "",
+        (f"{programs}/postgres", "--single", "-D", data, "postgres"): _MAKE_DATABASE,
+    }
+    for command, statements in commands.items():
+        done = subprocess.run(
+            command,
+            input=statements,
+            cwd="/",
+            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+            pass_fds=[descriptor],
+            **user,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0 or "ERROR:" in done.stderr:
+            lines = " ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+            raise InstanceError(f"The database could not be made: {lines}")
+
+
+def _user() -> dict[str, Any]:
+    """Who owns the data folder and runs the server, as arguments of `subprocess`. Raises InstanceError."""
+    if os.geteuid() != 0:
+        return {"user": os.geteuid(), "group": os.getegid()}
+    try:
+        found = pwd.getpwnam(USER)
+    except KeyError as error:
+        raise InstanceError(f"There is no user {USER}, as whom PostgreSQL runs: `make setup` installs it.") from error
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def _version(program: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in program.parent.parent.name.split(".") if part.isdigit())
+
+
+def _configuration(instance: Instance, settings: Env) -> str:
+    memory_mb = (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 20
+    return _CONFIGURATION.format(
+        instance=instance.id,
+        superuser=SUPERUSER,
+        connections=_connections(settings),
+        buffers=min(1024, max(64, memory_mb // 64)),
+    )
+
+
+def _connections(settings: Env) -> int:
+    """Of api and worker each process has a pool; the others are streams, hooks, pages, push, media and beat."""
+    pools = settings.api_workers + settings.worker_processes + 1 + 6
+    vmhost = max(POOL_SIZE, settings.vmhost_threads + VMHOST_THREADS)
+    return pools * POOL_SIZE + vmhost + _OTHER_CONNECTIONS
+
+
+def _log(instance: Instance) -> Path:
+    return instance.log_dir / f"{ROLE_NAME}.log"
+
+
+def _last_line(instance: Instance) -> str:
+    lines = _log(instance).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it wrote nothing"

@@ -1,0 +1,123 @@
+"""Runs an instance's own PostgreSQL: `python -m supervise.postgres_launcher DATA CONFIGURATION [--tied]`.
+
+DATA is the data folder, to whose owner this process changes, as PostgreSQL does not run as root. CONFIGURATION is a
+folder with files for it. `--tied`: the server shuts down when the process that started this one dies, however it dies.
+
+All processes of the server inherit the data folder as an open descriptor, with a lock on it. The server reaches the
+folder by that descriptor, also below directories that its user may not search. And as long as any of its processes
+lives nobody else has the lock: what a killed server left is ended and removed by its holder alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from supervise.orphans import MARKER, ROLE, STATE, environment_of
+from supervise.postgres_processes import ROLE_NAME, end_server, remove_traces, server_processes
+
+# Debian's, one folder for each major version.
+PROGRAMS = Path("/usr/lib/postgresql")
+_POLL_SECONDS = 0.1
+
+
+def main(arguments: list[str]) -> None:
+    """Clean up after a killed server, then become the server. Never returns."""
+    data, configuration = Path(arguments[0]), Path(arguments[1])
+    wanted = {path.name: path.read_bytes() for path in configuration.iterdir()}
+    parent = os.getppid()
+    descriptor = _locked_folder(data)
+    remove_traces(data)
+    become_owner(data)
+    if "--tied" in arguments:
+        _end_with(parent)
+    os.chdir(descriptor)
+    for name, content in wanted.items():
+        _write(Path(name), content)
+    program = program_of(data_version(Path()), "postgres")
+    # Where its user cannot search the directories above, a server that looks for its program could not come back.
+    os.chdir("/")
+    command = [str(program), "-D", f"/proc/self/fd/{descriptor}"]
+    # No network, whatever the configuration says.
+    command += ["-c", "listen_addresses=", "-c", "unix_socket_directories=.", "-c", "unix_socket_permissions=0700"]
+    os.execve(program, command, _environment())  # noqa: S606 - no shell is wanted
+
+
+def data_version(data: Path) -> str:
+    """The major version of a data folder. Raises OSError."""
+    return (data / "PG_VERSION").read_text().strip()
+
+
+def program_of(version: str, name: str) -> Path:
+    """A program of PostgreSQL's of a major version; it need not be installed."""
+    return PROGRAMS / version / "bin" / name
+
+
+def become_owner(folder: Path) -> None:
+    """Give up root for the rights of the folder's owner."""
+    if os.geteuid() != 0:
+        return
+    owner = folder.stat()
+    os.setgroups([])
+    os.setgid(owner.st_gid)
+    os.setuid(owner.st_uid)
+
+
+def _locked_folder(data: Path) -> int:
+    """An inheritable descriptor of the folder, with its lock.
+
+    A server that runs without the instance's mark prepares the database, and is waited for; any other is what a killed
+    predecessor left.
+    """
+    descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _prepares(data):
+                end_server(data)
+            time.sleep(_POLL_SECONDS)
+        else:
+            os.set_inheritable(descriptor, True)
+            return descriptor
+
+
+def _prepares(data: Path) -> bool:
+    """Whether a server runs for the preparation alone. Only its main process still has an environment."""
+    found = (environment_of(pid) for pid in server_processes(data))
+    return any(STATE in values and MARKER not in values for values in found)
+
+
+def _end_with(parent: int) -> None:
+    """Ask the kernel for SIGINT, a fast shutdown, at the parent's death (PR_SET_PDEATHSIG is 1). It forgets that when
+    a process changes its user, so this comes after.
+    """
+    ctypes.CDLL(None).prctl(1, signal.SIGINT)
+    if os.getppid() != parent:
+        raise SystemExit("The command that needs the database has ended.")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Only where it is to change: a full disk keeps no server from starting with what it has."""
+    if path.exists() and path.read_bytes() == content:
+        return
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+def _environment() -> dict[str, str]:
+    """No secrets: the server's user may have other processes on this host."""
+    own = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC", STATE: os.environ[STATE]}
+    if MARKER in os.environ:
+        own |= {MARKER: os.environ[MARKER], ROLE: ROLE_NAME}
+    return own
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
