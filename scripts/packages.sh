@@ -28,11 +28,17 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 # The packages bring services (redis, libvirtd, postgresql) that the platform does not use: it starts processes
-# of its own. Policy 101 keeps them from starting while they are installed.
+# of its own. While they are installed, policy 101 keeps them from starting, and a setting keeps PostgreSQL's package from
+# making a database. Neither touches what is there, and both are gone afterwards.
 policy=/usr/sbin/policy-rc.d
+no_cluster=/etc/postgresql-common/createcluster.d/microvm-workspaces.conf
+made=("$no_cluster")
+trap 'rm -f "${made[@]}"' EXIT
+trap 'exit 130' INT TERM HUP
+mkdir -p "$(dirname "$no_cluster")"
+echo "create_main_cluster = false" >"$no_cluster"
 if [ ! -e "$policy" ]; then
-    trap 'rm -f "$policy"' EXIT
-    trap 'exit 130' INT TERM HUP
+    made+=("$policy")
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
 fi
