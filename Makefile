@@ -149,7 +149,7 @@ format: setup-lint ## format the code
 
 migration: setup ## write the migration of an app's changed models: make migration APP=workspaces
 	@[ -n "$(APP)" ] || { echo "Name the app: make migration APP=workspaces"; exit 1; }
-	@state=$$(mktemp -d) && PLATFORM_STATE=$$state PLATFORM_VM_BACKEND=fake $(PYTHON) manage.py makemigrations $(APP); \
+	@state=$$(mktemp -d) && PLATFORM_STATE=$$state PLATFORM_VM_BACKEND=fake scripts/postgres.sh $(PYTHON) manage.py makemigrations $(APP); \
 		code=$$?; rm -rf "$$state"; exit $$code
 
 client: setup-lint ## write the routes and types of the Python client from the API's description

@@ -44,7 +44,7 @@ class Connection:
 
 
 def test_a_server_that_is_back_is_used_at_once_however_long_it_was_away() -> None:
-    options = database("postgresql://platform@/platform?host=/run/none", persistent=False)["OPTIONS"]["pool"]
+    options = database("postgresql://platform@/platform?host=/run/none")["OPTIONS"]["pool"]
     Server.back_at = time.monotonic() + AWAY_SECONDS
     with ConnectionPool(connection_class=Connection, open=True, **{**options, "timeout": 0.5}) as pool:  # type: ignore[type-var]
         while time.monotonic() < Server.back_at:
@@ -54,26 +54,24 @@ def test_a_server_that_is_back_is_used_at_once_however_long_it_was_away() -> Non
 
 
 def test_a_server_that_is_lost_is_found_out_and_the_operator_says_how_soon() -> None:
-    options = database("postgresql://platform@db/platform", persistent=False)["OPTIONS"]
+    options = database("postgresql://platform@db/platform")["OPTIONS"]
     del options["pool"]
     assert options == LOST_SERVER
     found_out = options["keepalives_idle"] + options["keepalives_interval"] * options["keepalives_count"]
     assert max(found_out, options["tcp_user_timeout"] / 1000) + options["connect_timeout"] < 120
-    given = database("postgresql://platform@db/platform?keepalives_idle=5&connect_timeout=3", persistent=False)[
-        "OPTIONS"
-    ]
+    given = database("postgresql://platform@db/platform?keepalives_idle=5&connect_timeout=3")["OPTIONS"]
     assert (given["keepalives_idle"], given["connect_timeout"], given["keepalives_count"]) == ("5", "3", 3)
 
 
-@pytest.mark.parametrize("url", ["garbage", " ", "sqlite://", "sqlite:///", "postgresql://h:port/n", "mysql://h/n"])
+@pytest.mark.parametrize("url", ["garbage", " ", "sqlite:///srv/db", "postgresql://h:port/n", "mysql://h/n"])
 def test_an_address_that_is_none_is_a_message(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="PLATFORM_DATABASE_URL"):
-        database(url, persistent=False)
+        database(url)
 
 
 def test_a_pool_that_is_no_number_is_a_message() -> None:
     with pytest.raises(ImproperlyConfigured, match="PLATFORM_DATABASE_URL"):
-        database("postgresql:///n?pool_size=many", persistent=False)
+        database("postgresql:///n?pool_size=many")
 
 
 POOL_SIZE = 'from config.settings import DATABASES; print(DATABASES["default"]["OPTIONS"]["pool"]["max_size"])'
@@ -99,4 +97,4 @@ def test_vmhost_has_a_connection_for_each_of_its_threads_unless_the_address_says
 
 
 def test_a_process_of_few_threads_has_the_pool_of_all() -> None:
-    assert database("postgresql:///name", persistent=False, threads=3)["OPTIONS"]["pool"]["max_size"] == 20
+    assert database("postgresql:///name", threads=3)["OPTIONS"]["pool"]["max_size"] == 20

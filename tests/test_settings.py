@@ -108,7 +108,7 @@ def test_another_process_reads_the_same_settings() -> None:
 def test_an_empty_address_is_an_unset_one() -> None:
     empty = dict.fromkeys(("PLATFORM_DATABASE_URL", "PLATFORM_REDIS_URL", "PLATFORM_LIBVIRT_URI"), "")
     settings = Env.from_environment({"PLATFORM_STATE": "/srv/two", **empty})
-    assert settings.database_url == "sqlite:////srv/two/db.sqlite3"
+    assert settings.database_url == "postgresql://platform@/platform?host=/srv/two/postgres/data"
     assert settings.redis_url == "unix:///srv/two/run/redis.sock"
     assert settings.libvirt_uri == "qemu:///embed?root=/srv/two/libvirt"
 
@@ -144,7 +144,7 @@ CONTRADICTIONS = [
     {"PLATFORM_REDIS_URL": "garbage"},
     {"PLATFORM_SECRET_KEY": "short"},
     {"PLATFORM_STOP_GRACE_SECONDS": "290"},
-    {"PLATFORM_DATABASE_URL": "mysql://host/name"},
+    {"PLATFORM_DATABASE_URL": "sqlite:////srv/two/db.sqlite3"},
 ]
 
 

@@ -1,4 +1,4 @@
-"""The database setting: SQLite by default, PostgreSQL by URL."""
+"""The database setting: PostgreSQL, the instance's own by default, another by URL."""
 
 from __future__ import annotations
 
@@ -36,41 +36,19 @@ def private_url(state: Path) -> str:
     return f"postgresql://{DATABASE_NAME}@/{DATABASE_NAME}?host={quote(f'{state}/postgres/data', safe='/')}"
 
 
-def database(url: str, *, persistent: bool, lock_seconds: int | None = None, threads: int = 0) -> dict[str, Any]:
-    """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`.
+def database(url: str, *, lock_seconds: int | None = None, threads: int = 0) -> dict[str, Any]:
+    """Django's settings for `postgresql://user:password@host:port/name`.
 
-    `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `persistent`: this process keeps its threads, and
-    so their SQLite connections; elsewhere threads come and go. `lock_seconds`: for how long a statement waits for a
-    lock on PostgreSQL; None: as the server has it. (On SQLite every transaction waits for 20 s at most.) `threads`: how
-    many of this process may need a connection at the same time; the pool can have one for each, unless the URL has a
-    `pool_size`.
+    `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `lock_seconds`: for how long a statement waits for
+    a lock; None: as the server has it. `threads`: how many of this process may need a connection at the same time; the
+    pool can have one for each, unless the URL has a `pool_size`. Raises ImproperlyConfigured.
     """
     try:
-        parts = urlsplit(url)
-        if parts.scheme == "sqlite" and len(parts.path) > 1:
-            return sqlite(Path(unquote(parts.path)), persistent=persistent)
-        if parts.scheme in ("postgres", "postgresql"):
+        if urlsplit(url).scheme in ("postgres", "postgresql"):
             return _postgresql(url, lock_seconds, max(POOL_SIZE, threads))
     except ValueError as error:  # of the port, the size of the pool
         raise ImproperlyConfigured(f"PLATFORM_DATABASE_URL: {error}") from error
-    raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use sqlite:///PATH or postgresql://...")
-
-
-def sqlite(path: Path, *, persistent: bool) -> dict[str, Any]:
-    # IMMEDIATE: a deferred transaction that turns into a writer fails at once when another one writes.
-    return {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": path,
-        "OPTIONS": {
-            "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16000; "
-            # Large sorts would need room in /var/tmp, so a full disk would refuse reading, too.
-            "PRAGMA temp_store=MEMORY;",
-        },
-        "CONN_MAX_AGE": None if persistent else 0,
-        "TEST": {"NAME": path.with_name("test-" + path.name)},
-    }
+    raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use postgresql://...")
 
 
 def _postgresql(url: str, lock_seconds: int | None, pool_size: int) -> dict[str, Any]:

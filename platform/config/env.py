@@ -19,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
+from config.database import private_url
 from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
@@ -121,7 +122,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
         validate_default=True,
         json_schema_extra={"default": "`localhost,127.0.0.1,[::1]`"},
     )
-    database_url: str = _derived("`sqlite:///STATE/db.sqlite3`", lambda data: f"sqlite:///{data['state']}/db.sqlite3")
+    database_url: str = _derived("the instance's own server", lambda data: private_url(data["short_state"]))
     migration_wait_seconds: int = Field(default=7200, ge=1, le=_YEAR)
     redis_url: str = _derived(
         "`unix://STATE/run/redis.sock`", lambda data: f"unix://{data['short_state']}/run/redis.sock"
@@ -261,6 +262,11 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     def run_dir(self) -> Path:
         """Sockets, pid files and generated configuration, under a path short enough for sockets."""
         return self.short_state / "run"
+
+    @property
+    def has_own_server(self) -> bool:
+        """Whether the database is on the instance's own server, and not on one that the operator named."""
+        return self.database_url == private_url(self.short_state)
 
     @property
     def cdn_types(self) -> Mapping[str, str]:

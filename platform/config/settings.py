@@ -99,7 +99,6 @@ TEMPLATES = [
 DATABASES = {
     "default": database(
         ENV.database_url,
-        persistent=ENV.role == "api",
         lock_seconds=HOOKS_LOCK_SECONDS if ENV.role in ("hooks", "push") else None,
         threads=ENV.vmhost_threads + VMHOST_THREADS if ENV.role == "vmhost" else 0,
     )

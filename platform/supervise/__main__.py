@@ -23,6 +23,7 @@ COMMANDS: dict[str, Callable[[Instance], int]] = {
     "env": commands.print_environment,
     "clean": commands.clean,
 }
+WITH_ARGUMENTS: dict[str, Callable[..., int]] = {"backup": commands.back_up, "manage": commands.manage}
 STEPS: dict[str, Callable[[Instance, Env], None]] = {
     "prepare": prepare_instance,
     "kit": lambda _, settings: build_guest_kit(settings),
@@ -41,17 +42,15 @@ def main() -> int:
     """Parse the command line and run one command. Errors of the instance are printed without a traceback."""
     os.umask(UMASK)
     parser = argparse.ArgumentParser(prog="supervise")
-    parser.add_argument("command", choices=[*COMMANDS, *STEPS, "backup", "restore", "manage"])
+    parser.add_argument("command", choices=[*COMMANDS, *STEPS, *WITH_ARGUMENTS, "restore"])
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     try:
         if given.command == "restore":
             return commands.restore_backup(*given.arguments)
         instance = load_instance()
-        if given.command == "backup":
-            return commands.back_up(instance, *given.arguments)
-        if given.command == "manage":
-            commands.manage(instance, [item for item in given.arguments if item != "--"])
+        if given.command in WITH_ARGUMENTS:
+            return WITH_ARGUMENTS[given.command](instance, *(item for item in given.arguments if item != "--"))
         if given.command in STEPS:
             STEPS[given.command](instance, instance.settings())
             return 0

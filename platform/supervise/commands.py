@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 from config.env import Env
 from supervise import control, output
@@ -29,6 +27,8 @@ from supervise.demo import (
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.logs import POLL_SECONDS, followed
+from supervise.postgres import data_folder
+from supervise.postgres_server import running_server
 from supervise.prepare import prepare_instance
 from supervise.processes import processes
 from supervise.removal import remove_instance
@@ -137,11 +137,17 @@ def print_environment(instance: Instance) -> int:
     return 0
 
 
-def manage(instance: Instance, arguments: list[str]) -> NoReturn:
-    """`manage.py` with this instance's settings; replaces this process."""
-    environment = process_environment(instance, instance.settings())
+def manage(instance: Instance, *arguments: str) -> int:
+    """`manage.py` with this instance's settings, and with its database also while it is down. Returns its exit code."""
+    settings = instance.settings()
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-    os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted
+    with ExitStack() as stack:
+        if data_folder(instance).exists():
+            try:
+                stack.enter_context(running_server(instance, settings))
+            except InstanceError as error:
+                output.print_message(str(error))
+        return subprocess.run(command, env=process_environment(instance, settings), check=False).returncode
 
 
 def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[bytes]) -> int:

@@ -51,9 +51,9 @@ startsecs = {start_seconds}
 ; The wait before try n is n seconds, so a fault of an hour is tried again after a minute and a half; it
 ; never gives up.
 startretries = 100000
-stopsignal = TERM
+stopsignal = {stop_signal}
 stopwaitsecs = {stop_seconds}
-; A process that ignores SIGTERM is killed together with what it started; machines left its group long before.
+; A process that ignores that signal is killed together with what it started; machines left its group long before.
 stopasgroup = false
 killasgroup = true
 redirect_stderr = true
@@ -81,6 +81,7 @@ def write_configuration(instance: Instance, listed: list[Process]) -> Path:
                 root=ROOT,
                 priority=priority * 10,
                 start_seconds=process.start_seconds,
+                stop_signal=process.stop_signal,
                 stop_seconds=process.stop_seconds,
                 log=instance.log_dir,
             )

@@ -23,14 +23,17 @@ from edge.caddy import caddyfile
 from supervise.configuration import process_environment, write_configuration
 from supervise.files import UMASK, write_private
 from supervise.instance import ROOT, Instance, InstanceError
-from supervise.orphans import MARKER, end_orphans, environment_of, other_folder
+from supervise.orphans import DATABASE_ROLE, MARKER, end_orphans, environment_of, other_folder
+from supervise.postgres import data_folder, write_server_configuration
+from supervise.postgres_processes import end_server, serves_command
 from supervise.processes import processes
 from supervise.supervisor_calls import call_supervisor
 
 # More than any process may take.
 STOP_SECONDS = 240.0
-# They stop in this order, all others at once between them: nothing comes in any more, and Redis is there to the end.
-_FIRST, _LAST = "edge", "redis"
+# They stop in this order, all others at once between them: nothing comes in any more, and what the others need is there
+# to the end.
+_FIRST, _LAST = "edge", (DATABASE_ROLE, "redis")
 _POLL_SECONDS = 0.05
 _UP = ("STARTING", "RUNNING", "BACKOFF", "STOPPING")
 
@@ -89,8 +92,10 @@ def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subpr
     beside its original); then nothing was started.
     """
     require_only_folder(instance)
-    end_orphans(instance.id, grace=20.0)
+    _end_orphans(instance)
     _require_port(instance, settings)
+    if settings.has_own_server:
+        write_server_configuration(instance, settings)
     write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
     configuration = write_configuration(instance, processes(instance, settings))
     for stale in ("supervisord.pid", "supervisor.sock"):
@@ -121,13 +126,22 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
     pid = supervisor_pid(instance)
     if pid is not None:
         _end_supervisor(instance, pid, say)
-    orphans = end_orphans(instance.id, grace=20.0)
+    orphans = _end_orphans(instance)
     if orphans:
         say(f"ended {orphans} orphan process{'es' if orphans > 1 else ''}")
     for name in ("supervisord.pid", "supervisor.sock"):
         with suppress(OSError):  # stale ones do no harm
             (instance.run_dir / name).unlink(missing_ok=True)
     return pid is not None or orphans > 0
+
+
+def _end_orphans(instance: Instance) -> int:
+    """End what outlived its supervisor, the database server last; that of a command, as of one that migrates, stays.
+
+    Returns how many there were.
+    """
+    ended, data = end_orphans(instance.id, grace=20.0), data_folder(instance)
+    return ended if serves_command(data) else ended + end_server(data)
 
 
 def require_only_folder(instance: Instance) -> None:
@@ -160,8 +174,8 @@ def _end_supervisor(instance: Instance, pid: int, say: Callable[[str], None]) ->
 def _stop_processes(instance: Instance, say: Callable[[str], None]) -> None:
     """Several at a time, as supervisord stops one after the other; it ends what this leaves."""
     listed = [row.name for row in process_states(instance)]
-    others = [name for name in listed if name not in (_FIRST, _LAST)]
-    for names in ([_FIRST], others, [_LAST]):
+    others = [name for name in listed if name not in (_FIRST, *_LAST)]
+    for names in ([_FIRST], others, *([name] for name in _LAST)):
         _stop_together(instance, [name for name in names if name in listed], say)
 
 

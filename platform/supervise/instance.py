@@ -115,7 +115,7 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
     choices = _lasting_choices(folder, instance_id)
     write_private_once(folder / "secrets.env", f"{variable('secret_key')}={secrets.token_urlsafe(48)}\n")
     instance = Instance(instance_id, folder, Path(choices["short"]), number, IPv4Network(choices["subnet"]))
-    _ensure_short_path(instance)
+    ensure_short_path(instance)
     return instance
 
 
@@ -201,15 +201,18 @@ def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
 
 
 def short_path(folder: Path, instance_id: str) -> str:
-    """The path under which sockets of the instance are reached."""
-    if len(str(folder)) <= SHORT_PATH_LIMIT:
+    """The path under which sockets of the instance are reached. PostgreSQL's clients take a comma for a separator."""
+    if len(str(folder)) <= SHORT_PATH_LIMIT and "," not in str(folder):
         return str(folder)
     base = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
     return str(base / f"mvm-{instance_id}")
 
 
-def _ensure_short_path(instance: Instance) -> None:
-    """Link the short path to a long state folder. Made at each start, as /run is empty after a boot."""
+def ensure_short_path(instance: Instance) -> None:
+    """Link the short path to a long state folder. Made at each start, as /run is empty after a boot.
+
+    Raises InstanceError.
+    """
     if instance.short == instance.state:
         return
     try:

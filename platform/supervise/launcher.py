@@ -1,18 +1,24 @@
-"""Runs one supervised process: `python -m supervise.launcher NAME [--listener] -- COMMAND...`.
+"""Runs one supervised process: `python -m supervise.launcher NAME [--listener] [--after DATA] -- COMMAND...`.
 
 Before the command replaces this process, what a killed predecessor left is ended: a server's workers go on serving old
-code after a kill -9 of their parent, and a pool's children go on taking tasks.
+code after a kill -9 of their parent, and a pool's children go on taking tasks. `--after`: then the database server of
+that data folder is waited for.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from supervise.orphans import MARKER, ROLE, end_orphans
+from supervise.postgres_processes import wait_until_ready
 
 # Where the command finds the listening socket that supervisord opened; the first one after the standard descriptors.
 LISTENER_FD = 3
+# The longest wait for the database server. Who starts without it says so to its clients and tries again, which is
+# better than to let them wait for a disk that is full or a log of writes that is long.
+DATABASE_SECONDS = 30.0
 
 
 def main(arguments: list[str]) -> None:
@@ -20,6 +26,8 @@ def main(arguments: list[str]) -> None:
     split = arguments.index("--")
     name, options, command = arguments[0], arguments[1:split], arguments[split + 1 :]
     end_orphans(os.environ[MARKER], name)
+    if "--after" in options:
+        wait_until_ready(Path(options[options.index("--after") + 1]), DATABASE_SECONDS)
     if "--listener" in options:
         _move_listener(LISTENER_FD)
     os.environ[ROLE] = name

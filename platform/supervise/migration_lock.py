@@ -63,7 +63,7 @@ class Holder:
 
 
 def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[str], None]) -> None:
-    """Take the lock for as long as this process's connection to the database is open; nothing on SQLite.
+    """Take the lock for as long as this process's connection to the database is open.
 
     `limit`: for how many seconds it waits at most. `parent`: the process that started this one; this one ends where
     that is gone, as its result would be seen by no one. `report` gets a line while another host migrates.
@@ -72,8 +72,6 @@ def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[
     """
     from django.db import connection
 
-    if connection.vendor != "postgresql":
-        return
     with connection.cursor() as cursor:
         _describe_session(cursor, host)
         _wait_for_lock(cursor, limit, parent, report)

@@ -19,18 +19,23 @@ from pathlib import Path
 MARKER = "PLATFORM_SUPERVISED"
 ROLE = "PLATFORM_ROLE"
 STATE = "PLATFORM_STATE"
+# The role of the instance's own database server.
+DATABASE_ROLE = "postgres"
 
 
 def end_orphans(instance_id: str, process: str | None = None, grace: float = 5.0) -> int:
     """End what carries the instance's mark (of one named process only, if given), and return how many there were.
 
-    SIGTERM first; after `grace` seconds SIGKILL. The caller and its ancestors are left alone. Each process is checked
-    again after its pidfd was opened, so that a reused pid never hits another program.
+    SIGTERM first; after `grace` seconds SIGKILL. The caller and its ancestors are left alone, and so is the database
+    server, which the others need until they have ended (`postgres_processes.end_server`). Each process is checked again
+    after its pidfd was opened, so that a reused pid never hits another program.
     """
     ancestors = _own_ancestors()
 
     def is_ours(pid: int) -> bool:
-        return pid not in ancestors and _carries(Path(f"/proc/{pid}"), instance_id, process)
+        if pid in ancestors or environment_of(pid).get(ROLE) == DATABASE_ROLE:
+            return False
+        return _carries(Path(f"/proc/{pid}"), instance_id, process)
 
     signalled = end_matching(is_ours, signal.SIGTERM, grace)
     return max(signalled, end_matching(is_ours, signal.SIGKILL, 2.0) if signalled else 0)

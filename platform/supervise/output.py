@@ -24,6 +24,7 @@ _COLOURS = {
     "vmhost": 94,
     "beat": 90,
     "redis": 31,
+    "postgres": 35,
     "platform": 1,
 }
 _WIDTH = 8

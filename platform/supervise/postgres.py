@@ -1,4 +1,4 @@
-"""The instance's own PostgreSQL: its data folder, its configuration, and a server for what needs it before the start.
+"""The instance's own PostgreSQL: its data folder, its configuration, and the command that becomes the server.
 
 It listens on a Unix socket in its data folder, `$STATE/postgres/data`, and on no network. Where PLATFORM_DATABASE_URL
 names another server, none is made or started.
@@ -10,32 +10,23 @@ import os
 import pwd
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from config.database import DATABASE_NAME, POOL_SIZE, VMHOST_THREADS, private_url
+from config.database import DATABASE_NAME, POOL_SIZE, VMHOST_THREADS
 from config.env import Env
-from supervise.configuration import process_environment
 from supervise.files import write_private
-from supervise.instance import ROOT, Instance, InstanceError
+from supervise.instance import Instance, InstanceError
 from supervise.postgres_launcher import PROGRAMS, data_version
-from supervise.postgres_processes import ROLE_NAME, is_ready, server_processes
 
 # Of Debian's package, which makes it; PostgreSQL does not run as root.
 USER = "postgres"
 # Who may change the server's settings, make roles and so on; processes of the platform are `platform`, which may not.
 SUPERUSER = "postgres"
-# A server that was killed under load reads what it has not written yet from its log: up to max_wal_size.
-READY_SECONDS = 600.0
 # Of commands: migrations, backups, those of operators, and the three that a server keeps for superusers.
 _OTHER_CONNECTIONS = 40
-_POLL_SECONDS = 0.05
 
 _CONFIGURATION = """\
 # Written by each start of the platform. What ALTER SYSTEM sets (postgresql.auto.conf) wins; superuser: {superuser}.
@@ -72,11 +63,6 @@ _ACCESS = "local all all peer map=platform\n"
 _MAKE_DATABASE = f"CREATE ROLE {DATABASE_NAME} LOGIN;\nCREATE DATABASE {DATABASE_NAME} OWNER {DATABASE_NAME};\n"
 
 
-def uses_private_server(settings: Env) -> bool:
-    """Whether the database is the instance's own, and not one that the operator named."""
-    return settings.database_url == private_url(settings.short_state)
-
-
 def data_folder(instance: Instance) -> Path:
     return instance.state / "postgres" / "data"
 
@@ -84,7 +70,8 @@ def data_folder(instance: Instance) -> Path:
 def server_command(instance: Instance) -> tuple[str, ...]:
     """The command that becomes the server (supervise/postgres_launcher.py)."""
     data = f"{instance.state}/postgres/data"
-    return (sys.executable, "-m", "supervise.postgres_launcher", data, f"{instance.run_dir}/postgres")
+    python = str(Path(sys.executable).with_name("python"))
+    return (python, "-m", "supervise.postgres_launcher", data, f"{instance.run_dir}/postgres")
 
 
 def require_fitting_programs(instance: Instance) -> None:
@@ -109,12 +96,11 @@ def require_fitting_programs(instance: Instance) -> None:
         raise InstanceError(f"{data} must belong to the user {name}: chown -R {name}: {data}")
 
 
-def make_data_folder(instance: Instance) -> None:
-    """Make the data folder with an empty database, completely or not at all; nothing happens where there is one.
+def make_data_folder(data: Path) -> None:
+    """Make a data folder with an empty database, completely or not at all; nothing happens where there is one.
 
     The caller sees to it that no other process does the same. Raises InstanceError.
     """
-    data = data_folder(instance)
     if data.exists():
         return
     data.parent.mkdir(mode=0o711, exist_ok=True)
@@ -128,9 +114,15 @@ def make_data_folder(instance: Instance) -> None:
     descriptor = os.open(beside, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _fill(descriptor, max(PROGRAMS.glob("*/bin/postgres"), key=_version).parent, user)
+        beside.rename(data)
     finally:
         os.close(descriptor)
-    beside.rename(data)
+    # Its name has to be on the disk before anything that is stored in it.
+    descriptor = os.open(data.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_server_configuration(instance: Instance, settings: Env) -> None:
@@ -142,72 +134,6 @@ def write_server_configuration(instance: Instance, settings: Env) -> None:
     login = pwd.getpwuid(os.geteuid()).pw_name
     roles = (DATABASE_NAME, SUPERUSER)
     write_private(folder / "pg_ident.conf", "".join(f'platform "{login}" {role}\n' for role in roles))
-
-
-@contextmanager
-def running_server(instance: Instance, settings: Env) -> Iterator[None]:
-    """Within the block the instance's own server answers: the one that runs, or else one for the block alone, which
-    also ends with this process. Nothing happens where the operator named another server. Raises InstanceError.
-    """
-    if not uses_private_server(settings):
-        yield
-        return
-    require_fitting_programs(instance)
-    make_data_folder(instance)
-    server = None
-    try:
-        server = _started_where_none_runs(instance, settings)
-        yield
-    finally:
-        if server is not None:
-            _shut_down(server)
-
-
-def _started_where_none_runs(instance: Instance, settings: Env) -> subprocess.Popen[bytes] | None:
-    """Returns once a server answers; the one that was started for that."""
-    data, server = data_folder(instance), None
-    deadline = time.monotonic() + READY_SECONDS
-    try:
-        while not is_ready(data):
-            if server is None and not server_processes(data):
-                server = _start(instance, settings)
-            if server is not None and server.poll() is not None:
-                if not server_processes(data):
-                    raise InstanceError(f"PostgreSQL ended with {server.returncode}: {_last_line(instance)}")
-                server = None  # another one was there first
-            if time.monotonic() > deadline:
-                raise InstanceError(f"PostgreSQL does not answer after {READY_SECONDS:.0f} s; see {_log(instance)}.")
-            time.sleep(_POLL_SECONDS)
-    except BaseException:
-        if server is not None:
-            _shut_down(server)
-        raise
-    return server
-
-
-def _start(instance: Instance, settings: Env) -> subprocess.Popen[bytes]:
-    """Without the mark of supervised processes: a `make down` at this moment must not end a migration half way."""
-    write_server_configuration(instance, settings)
-    with _log(instance).open("ab") as log:
-        return subprocess.Popen(
-            [*server_command(instance), "--tied"],
-            cwd=ROOT,
-            env=process_environment(instance, settings),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # Ctrl-C reaches the whole foreground group; the command that needs the server ends it when it has ended.
-            start_new_session=True,
-        )
-
-
-def _shut_down(server: subprocess.Popen[bytes]) -> None:
-    server.send_signal(signal.SIGINT)
-    try:
-        server.wait(60)
-    except subprocess.TimeoutExpired:
-        server.send_signal(signal.SIGQUIT)
-        server.wait()
 
 
 def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
@@ -267,12 +193,3 @@ def _connections(settings: Env) -> int:
     pools = settings.api_workers + settings.worker_processes + 1 + 6
     vmhost = max(POOL_SIZE, settings.vmhost_threads + VMHOST_THREADS)
     return pools * POOL_SIZE + vmhost + _OTHER_CONNECTIONS
-
-
-def _log(instance: Instance) -> Path:
-    return instance.log_dir / f"{ROLE_NAME}.log"
-
-
-def _last_line(instance: Instance) -> str:
-    lines = _log(instance).read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it wrote nothing"

@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-from supervise.orphans import MARKER, ROLE, STATE, environment_of
-from supervise.postgres_processes import ROLE_NAME, end_server, remove_traces, server_processes
+from supervise.orphans import DATABASE_ROLE, MARKER, ROLE, STATE
+from supervise.postgres_processes import end_server, has_main_process, remove_traces, serves_command
 
 # Debian's, one folder for each major version.
 PROGRAMS = Path("/usr/lib/postgresql")
@@ -31,10 +31,11 @@ def main(arguments: list[str]) -> None:
     data, configuration = Path(arguments[0]), Path(arguments[1])
     wanted = {path.name: path.read_bytes() for path in configuration.iterdir()}
     parent = os.getppid()
-    descriptor = _locked_folder(data)
+    is_tied = "--tied" in arguments
+    descriptor = _locked_folder(data, is_tied=is_tied)
     remove_traces(data)
     become_owner(data)
-    if "--tied" in arguments:
+    if is_tied:
         _end_with(parent)
     os.chdir(descriptor)
     for name, content in wanted.items():
@@ -68,29 +69,25 @@ def become_owner(folder: Path) -> None:
     os.setuid(owner.st_uid)
 
 
-def _locked_folder(data: Path) -> int:
+def _locked_folder(data: Path, *, is_tied: bool) -> int:
     """An inheritable descriptor of the folder, with its lock.
 
-    A server that runs without the instance's mark prepares the database, and is waited for; any other is what a killed
-    predecessor left.
+    A supervised process waits for the server of a command, as of one that migrates; any other is what a killed
+    predecessor left. A command never ends a server that works: it uses it. Raises SystemExit.
     """
     descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not _prepares(data):
+            if is_tied and has_main_process(data):
+                raise SystemExit("Another server of this data folder was there first.") from None
+            if not serves_command(data):
                 end_server(data)
             time.sleep(_POLL_SECONDS)
         else:
             os.set_inheritable(descriptor, True)
             return descriptor
-
-
-def _prepares(data: Path) -> bool:
-    """Whether a server runs for the preparation alone. Only its main process still has an environment."""
-    found = (environment_of(pid) for pid in server_processes(data))
-    return any(STATE in values and MARKER not in values for values in found)
 
 
 def _end_with(parent: int) -> None:
@@ -115,7 +112,7 @@ def _environment() -> dict[str, str]:
     """No secrets: the server's user may have other processes on this host."""
     own = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC", STATE: os.environ[STATE]}
     if MARKER in os.environ:
-        own |= {MARKER: os.environ[MARKER], ROLE: ROLE_NAME}
+        own |= {MARKER: os.environ[MARKER], ROLE: DATABASE_ROLE}
     return own
 
 

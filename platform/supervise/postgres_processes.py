@@ -10,10 +10,8 @@ import signal
 import time
 from pathlib import Path
 
-from supervise.orphans import end_matching
+from supervise.orphans import MARKER, STATE, end_matching, environment_of
 
-# The role of the supervised process; `end_orphans` leaves the server to `end_server`, until all others have ended.
-ROLE_NAME = "postgres"
 SOCKET = ".s.PGSQL.5432"
 _PID_FILE = "postmaster.pid"
 _POLL_SECONDS = 0.05
@@ -37,6 +35,24 @@ def wait_until_ready(data: Path, seconds: float) -> bool:
     while not (ready := is_ready(data)) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     return ready
+
+
+def serves_command(data: Path) -> bool:
+    """Whether the server of this data folder is one that a command has started for itself (postgres_server.py): it has
+    no mark of supervised processes.
+    """
+    return any(MARKER not in values for values in _environments(data))
+
+
+def has_main_process(data: Path) -> bool:
+    """Whether a server of this data folder works, or is about to; what a killed one left does not."""
+    return bool(_environments(data))
+
+
+def _environments(data: Path) -> list[dict[str, str]]:
+    """Of a server's processes only the main one still has an environment."""
+    found = (environment_of(pid) for pid in server_processes(data))
+    return [values for values in found if STATE in values]
 
 
 def end_server(data: Path, grace: float = 60.0) -> int:

@@ -14,6 +14,8 @@ from supervise.control import exclusive_control
 from supervise.database import HOST_NAME_HELD, INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
+from supervise.postgres import require_fitting_programs
+from supervise.postgres_server import running_server
 from vmbackend.errors import BackendError
 
 
@@ -22,11 +24,25 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
 
     Raises InstanceError with what to do about it. If it dies half way, the next call goes on from there.
     """
+    require_no_former_database(instance)
     with exclusive_control(instance, "prepare"):
+        if settings.has_own_server:
+            require_fitting_programs(instance)
         if settings.vm_backend == "libvirt":
             build_guest_kit(settings)
             build_default_image(settings)
-        _prepare_database(instance, settings)
+        with progress_of("Database") as progress, running_server(instance, settings):
+            _prepare_database(instance, settings, progress)
+
+
+def require_no_former_database(instance: Instance) -> None:
+    """Raises InstanceError where the folder is of a version that had its database in a file."""
+    former = instance.state / "db.sqlite3"
+    if former.exists():
+        raise InstanceError(
+            f"{former} is the database of an earlier version, which this one does not read: move the file away to "
+            f"begin with an empty one, or remove the instance: make clean-instance CONFIRM=yes STATE={instance.state}"
+        )
 
 
 def build_guest_kit(settings: Env) -> None:
@@ -67,16 +83,15 @@ def _step(title: str) -> Iterator[Callable[[int, str], None]]:
         raise InstanceError(f"{title}: {error.message}") from error
 
 
-def _prepare_database(instance: Instance, settings: Env) -> None:
+def _prepare_database(instance: Instance, settings: Env, progress: Callable[[int, str], None]) -> None:
     # Not marked as supervised: a `make down` at this moment must not end a migration half way.
     environment = process_environment(instance, settings)
     command = [sys.executable, "-m", "supervise.database", str(os.getpid())]
-    with progress_of("Database") as progress:
-        code, output = _run_reporting(command, environment, lambda text: progress(0, text))
-        if code in (INVALID_SETTINGS, LOCK_NOT_HAD, HOST_NAME_HELD):
-            raise InstanceError(output.rstrip())
-        if code != 0:
-            raise InstanceError(f"The database could not be prepared:\n{output}")
+    code, output = _run_reporting(command, environment, lambda text: progress(0, text))
+    if code in (INVALID_SETTINGS, LOCK_NOT_HAD, HOST_NAME_HELD):
+        raise InstanceError(output.rstrip())
+    if code != 0:
+        raise InstanceError(f"The database could not be prepared:\n{output}")
 
 
 def _run_reporting(command: list[str], environment: dict[str, str], report: Callable[[str], None]) -> tuple[int, str]:

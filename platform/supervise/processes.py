@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from config.env import Env
 from supervise.instance import Instance
 from supervise.launcher import LISTENER_FD
+from supervise.orphans import DATABASE_ROLE
+from supervise.postgres import data_folder, server_command
 from vmbackend.power import GUEST_END_SECONDS
 
 TOOLS = Path(sys.executable).parent
@@ -21,10 +23,11 @@ TOOLS = Path(sys.executable).parent
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One supervised process. Stopped by SIGTERM; killed when `stop_seconds` have passed.
+    """One supervised process. Stopped by `stop_signal`; killed when `stop_seconds` have passed.
 
-    `socket` is the Unix socket that it listens on, named in its command by `--uds`. supervisord opens it, and keeps it
-    open while the process restarts; there the command has `--fd` instead.
+    `after`: the data folder of a database server that it waits for. `is_launcher`: the command itself clears away what
+    a killed predecessor left. `socket` is the Unix socket that it listens on, named in its command by `--uds`.
+    supervisord opens it, and keeps it open while the process restarts; there the command has `--fd` instead.
     """
 
     name: str
@@ -33,13 +36,19 @@ class Process:
     start_seconds: int = 2
     socket: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    stop_signal: str = "TERM"
+    after: Path | None = None
+    is_launcher: bool = False
 
     def wrapped(self) -> tuple[str, ...]:
         """The command behind the launcher, which clears away what a killed predecessor left."""
+        if self.is_launcher:
+            return self.command
         listener = ("--listener",) if self.socket else ()
+        after = ("--after", str(self.after)) if self.after else ()
         variables = [f"{key}={value}" for key, value in self.environment.items()]
         command = ("env", *variables, *self._inheriting_command()) if variables else self._inheriting_command()
-        return (sys.executable, "-m", "supervise.launcher", self.name, *listener, "--", *command)
+        return (sys.executable, "-m", "supervise.launcher", self.name, *listener, *after, "--", *command)
 
     def _inheriting_command(self) -> tuple[str, ...]:
         if self.socket is None:
@@ -60,9 +69,11 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _media(settings),
         _vmhost(settings),
         _beat(),
-        _edge(instance),
     ]
-    # The platform does not start a Redis that the operator configured.
+    # The platform does not start a PostgreSQL or a Redis that the operator configured.
+    if settings.has_own_server:
+        listed = [_postgres(instance), *(replace(process, after=data_folder(instance)) for process in listed)]
+    listed.append(_edge(instance))
     if settings.redis_url == f"unix://{instance.run_dir}/redis.sock":
         listed.insert(0, _redis(instance))
     return listed
@@ -90,6 +101,17 @@ def _redis(instance: Instance) -> Process:
             # A broker that evicts loses messages silently; one that refuses raises an error.
             *("--maxmemory", "256mb", "--maxmemory-policy", "noeviction"),
         ),
+    )
+
+
+def _postgres(instance: Instance) -> Process:
+    return Process(
+        DATABASE_ROLE,
+        server_command(instance),
+        # Ends the sessions of commands that still run, and writes what only its log has so far.
+        stop_signal="INT",
+        stop_seconds=60,
+        is_launcher=True,
     )
 
 

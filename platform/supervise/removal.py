@@ -12,6 +12,8 @@ from pathlib import Path
 from supervise.instance import Instance, InstanceError
 from supervise.libvirtd import undefine_machines, uses_libvirtd
 from supervise.orphans import end_matching, is_marked
+from supervise.postgres import data_folder
+from supervise.postgres_processes import end_server
 from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.errors import BackendError
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
@@ -23,6 +25,7 @@ def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
 
     Idempotent: a second call finishes a first one that failed.
     """
+    end_server(data_folder(instance))
     machines = end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGTERM, 10.0)
     end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGKILL, 5.0)
     say(f"ended {machines} machine{'' if machines == 1 else 's'}")

@@ -19,11 +19,13 @@ _MARKS = (
     re.compile(r"(?P<level>[A-Z]+): "),
     # libvirt.
     re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+\d{4}: \d+: (?P<level>\w+) : "),
+    # PostgreSQL.
+    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC \[\d+\] (?P<level>[A-Z]+): "),
     # Caddy, in colours; Redis, whose warnings are marked by #.
     re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d+\t(?:\x1b\[\d+m)?(?P<level>[A-Z]+)"),
     re.compile(r"\d+:[XCSM] \d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d+ (?P<level>[.*#-]) "),
 )
-_WARNINGS = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "#"})
+_WARNINGS = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "PANIC", "#"})
 _TRACEBACK = "Traceback (most recent call last):"
 # What each start says, whatever is configured.
 _USUAL = (
@@ -36,6 +38,9 @@ _USUAL = (
     "qemuDomainObjTaintMsg",
     # libvirt, of the setting that leaves labels to the users that machines have of their own.
     'Configured security driver "none"',
+    # PostgreSQL, of its own start and end; and what processes of the platform handle, and log where it matters.
+    *("the database system is starting up", "the database system is shutting down", "due to administrator command"),
+    *("duplicate key value violates", "due to lock timeout", "deadlock detected", "violates foreign key constraint"),
     # Redis, of its own start. Nothing is saved here, so memory overcommit does not matter to it.
     *("Redis is starting", "Redis version=", "Configuration loaded", "Server initialized", "Memory overcommit must be"),
     *("User requested shutdown", "Received SIGTERM", "Redis is now ready to exit", "Removing the unix socket file"),

@@ -22,9 +22,9 @@ TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 PARTS = frozenset(
     {
         *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
+        "postgres",
         *("lost+found", RESTORING),
         *("settings.env", "secrets.env", "credentials.env", "host.id", CHOICES),
-        *("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm", "db.sqlite3-journal"),
     }
 )
 _UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.env)\.[0-9a-f]+")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from supervise.backup import databases
-from supervise.instance import Instance
+import psycopg
+
+from supervise.instance import Instance, load_instance
+from tests.commands.own_servers import own_database, put_empty_database
 
 ASLEEP, STOPPED = "ws_aaaaaaaaaaaaaaaa", "ws_bbbbbbbbbbbbbbbb"
 DISK_MB = 16
@@ -26,12 +27,14 @@ FILES = {
     "keys/key": "key",
 }
 
+FIRST = (("accounts", "0001_initial"),)
+
 
 def silent(_: str) -> None:
     """What nothing is said to."""
 
 
-def fill(instance: Instance, migrations: tuple[tuple[str, str], ...] = (("accounts", "0001_initial"),)) -> None:
+def fill(instance: Instance, migrations: tuple[tuple[str, str], ...] = FIRST) -> None:
     for name, content in FILES.items():
         write(instance.state / name, content)
     write(instance.state / "cache" / "images" / "images" / "f00d" / "root.img", "image")
@@ -42,12 +45,16 @@ def fill(instance: Instance, migrations: tuple[tuple[str, str], ...] = (("accoun
     write(instance.state / "machines" / ASLEEP / "memory", "memory")
     definition = f"<domain><source file='{instance.state}/machines/{ASLEEP}/data.raw'/></domain>"
     write(instance.state / "libvirt" / "etc" / "qemu" / f"{ASLEEP}.xml", definition)
-    with closing(sqlite3.connect(instance.state / "db.sqlite3")) as database, database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("CREATE TABLE django_migrations (app TEXT, name TEXT)")
-        database.execute("CREATE TABLE things (name TEXT)")
-        database.executemany("INSERT INTO django_migrations VALUES (?, ?)", migrations)
-        database.execute("INSERT INTO things VALUES ('kept')")
+    put_empty_database(instance)
+    with own_database(instance) as connection:
+        fill_database(connection, migrations)
+
+
+def fill_database(connection: psycopg.Connection[Any], migrations: tuple[tuple[str, str], ...] = FIRST) -> None:
+    connection.execute("CREATE TABLE django_migrations (app text, name text)")
+    connection.execute("CREATE TABLE things (name text)")
+    connection.cursor().executemany("INSERT INTO django_migrations VALUES (%s, %s)", migrations)
+    connection.execute("INSERT INTO things VALUES ('kept')")
 
 
 def make_machine(instance: Instance, name: str) -> Path:
@@ -66,15 +73,15 @@ def write(path: Path, content: str) -> None:
     path.write_text(content)
 
 
-def things(database: Path) -> list[str]:
-    with closing(sqlite3.connect(database)) as connection:
-        return [name for (name,) in connection.execute("SELECT name FROM things")]
+def things(state: Path) -> list[str]:
+    with own_database(load_instance(state)) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM things").fetchall()]
 
 
 def assert_is_restored(state: Path) -> None:
     for name, content in FILES.items():
         assert (state / name).read_text().startswith(content), name
-    assert things(state / "db.sqlite3") == ["kept"]
+    assert things(state) == ["kept"]
     for name in (ASLEEP, STOPPED):
         disk = state / "machines" / name / "data.raw"
         assert disk.stat().st_size == DISK_MB << 20
@@ -102,7 +109,7 @@ def running_machine(instance_id: str, name: str) -> Iterator[None]:
 
 def was_killed_at(step: int, work: Callable[[], object]) -> bool:
     """Do the work in a process that is killed right before its step of this number (the first is 1); False: it has
-    fewer. Steps: each program that is run, each copy of the database, each rename.
+    fewer. Steps: each program that is run, each rename.
     """
     child = os.fork()
     if not child:
@@ -127,7 +134,6 @@ def _count_steps(last: int) -> None:
 
         return call
 
-    for owner, name in ((subprocess, "run"), (databases, "_copy_sqlite")):
-        setattr(owner, name, counted(getattr(owner, name)))
+    subprocess.run = counted(subprocess.run)
     for name in ("rename", "replace"):
         setattr(Path, name, counted(getattr(Path, name)))

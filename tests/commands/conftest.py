@@ -71,7 +71,7 @@ def sleeping_process(name: str, code: str = "") -> Process:
 
 
 @pytest.fixture
-def on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLATFORM_DATABASE_URL", raising=False)
     # It would wait for what every other process of the host writes.
     monkeypatch.setattr(os, "sync", lambda: None)

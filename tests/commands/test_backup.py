@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,10 @@ from tests.commands.backups import (
     was_killed_at,
     write,
 )
+from tests.commands.own_servers import remove_database
 from tests.small_disk import small_disk
 
-pytestmark = pytest.mark.usefixtures("on_sqlite")
+pytestmark = pytest.mark.usefixtures("own_server")
 
 
 def test_what_is_restored_into_another_folder_is_the_instance(original: Instance, backups: Path, target: Path) -> None:
@@ -45,7 +47,7 @@ def test_what_is_restored_into_another_folder_is_the_instance(original: Instance
 def test_only_its_owner_can_read_a_backup(original: Instance, backups: Path) -> None:
     made = back_up(original, str(backups), silent)
     assert [path.stat().st_mode & 0o777 for path in (backups, made)] == [0o700, 0o700]
-    for name in ("manifest.json", "files.sha256", "database.sqlite3", "state/secrets.env"):
+    for name in ("manifest.json", "files.sha256", "database.dump", "state/secrets.env"):
         assert (made / name).stat().st_mode & 0o777 == 0o600, name
 
 
@@ -69,13 +71,13 @@ def test_a_running_machine_is_left_out_and_named(original: Instance, backups: Pa
 def test_a_machine_that_runs_and_stops_in_between_is_copied_again_with_the_database(
     original: Instance, backups: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied, times = save.save_database, []
+    copied, times = save.save_database, list[object]()
 
-    def copy_and_change(url: str, folder: Path) -> None:
-        copied(url, folder)
+    def copy_and_change(*given: Any) -> None:
+        copied(*given)
         if not times:
             write(original.state / "machines" / STOPPED / "data.raw", "changed while the database was copied")
-        times.append(url)
+        times.append(given)
 
     monkeypatch.setattr(save, "save_database", copy_and_change)
     made = back_up(original, str(backups), silent)
@@ -89,8 +91,8 @@ def test_machines_that_come_and_go_all_the_time_are_named(
 ) -> None:
     copied = save.save_database
 
-    def copy_and_change(url: str, folder: Path) -> None:
-        copied(url, folder)
+    def copy_and_change(*given: Any) -> None:
+        copied(*given)
         os.utime(original.state / "machines" / STOPPED / "data.raw")
 
     monkeypatch.setattr(save, "save_database", copy_and_change)
@@ -103,9 +105,9 @@ def test_a_file_that_comes_while_the_database_is_copied_is_in_the_backup(
 ) -> None:
     copied = save.save_database
 
-    def copy_and_publish(url: str, folder: Path) -> None:
+    def copy_and_publish(*given: Any) -> None:
         write(original.state / "pages" / "releases" / "r2" / "index.html", "deployed in between")
-        copied(url, folder)
+        copied(*given)
 
     monkeypatch.setattr(save, "save_database", copy_and_publish)
     made = back_up(original, str(backups), silent)
@@ -141,7 +143,7 @@ def test_a_full_disk_ends_a_backup_with_a_sentence_and_it_goes_on_later(
         with pytest.raises(InstanceError, match="is full"):
             back_up(original, str(backups), silent)
         assert complete_ones(backups) == [disk.folder / "filling"]
-        assert things(original.state / "db.sqlite3") == ["kept"]
+        assert things(original.state) == ["kept"]
         disk.make_room()
         restore_backup(str(back_up(original, str(backups), silent)), str(target), "", silent)
     assert_is_restored(target)
@@ -165,18 +167,22 @@ def make_file(path: Path, content: bytes) -> Path:
     return path
 
 
-def test_machines_and_a_database_at_other_places_in_the_state_folder_are_copied_once(
+def test_machines_at_another_place_in_the_state_folder_are_copied_once(
     original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (original.state / "machines").rename(original.state / "vm")
-    (original.state / "db.sqlite3").rename(original.state / "own.sqlite3")
     with monkeypatch.context() as patch:
         patch.setenv("PLATFORM_MACHINES_DIR", str(original.state / "vm"))
-        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{original.state}/own.sqlite3")
         made = back_up(original, str(backups), silent)
-    assert not {"vm", "own.sqlite3"} & {path.name for path in (made / "state").iterdir()}
+    assert not {"vm", "postgres"} & {path.name for path in (made / "state").iterdir()}
     restore_backup(str(made), str(target), "", silent)
     assert_is_restored(target)
+
+
+def test_an_instance_without_a_database_has_no_backup(original: Instance, backups: Path) -> None:
+    remove_database(original)
+    with pytest.raises(InstanceError, match="has no database yet"):
+        back_up(original, str(backups), silent)
 
 
 def test_a_backup_cannot_lie_inside_of_the_instance(original: Instance) -> None:
@@ -204,4 +210,4 @@ def test_the_manifest_counts_what_there_is(original: Instance, backups: Path) ->
     assert found.migrations == ["accounts.0001_initial"]
     names = [json.loads(line)[1] for line in (made / "files.sha256").read_text().splitlines()]
     assert found.files == len(names) == len(set(names))
-    assert {"database.sqlite3", "state/secrets.env", f"machines/{ASLEEP}/memory"} <= set(names)
+    assert {"database.dump", "state/secrets.env", f"machines/{ASLEEP}/memory"} <= set(names)

@@ -17,14 +17,14 @@ from supervise.backup.save import back_up
 from supervise.instance import Instance, InstanceError, load_instance
 from tests.commands.backups import ASLEEP, STOPPED, assert_is_restored, silent, write
 
-pytestmark = pytest.mark.usefixtures("on_sqlite")
+pytestmark = pytest.mark.usefixtures("own_server")
 LIES: list[tuple[str, Any]] = [
     ("omitted", [""]), ("omitted", ["../x"]), ("machines", "ws_a"), ("earlier", None), ("instance", "../../etc"),
     ("instance", "*"), ("state", ""), ("state", "/"), ("state", "relative"), ("state", "/a/../b"), ("short", "/\n"),
-    ("subnet", "everywhere"), ("subnet", None), ("host_name", "x'\nPLATFORM_DEBUG='yes"), ("database", "oracle"),
+    ("subnet", "everywhere"), ("subnet", None), ("host_name", "x'\nPLATFORM_DEBUG='yes"),
     ("migrations", None), ("migrations", [1]), ("digest", 5), ("files", "many"), ("format", 1.5),
 ]  # fmt: skip
-NONE = ["", "[]", "{}", "null", "[" * 100_000, '{"format": 1}']
+NONE = ["", "[]", "{}", "null", "[" * 100_000, '{"format": 2}']
 
 
 def test_a_manifest_that_lies_is_refused_and_nothing_is_written(
@@ -93,16 +93,14 @@ def test_folders_whose_names_begin_alike_are_in_the_backup(
 ) -> None:
     """A setting that names a folder `p` leaves out that one, and not `pages`."""
     (original.state / "machines").rename(original.state / "p")
-    (original.state / "db.sqlite3").rename(original.state / "c")
     (original.state / "cache").rename(original.state / "[k]*")
     with monkeypatch.context() as patch:
         patch.setenv("PLATFORM_MACHINES_DIR", str(original.state / "p"))
         patch.setenv("PLATFORM_CACHE_DIR", str(original.state / "[k]*"))
-        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{original.state}/c")
         made = back_up(original, str(backups), silent)
     found = {path.name for path in (made / "state").iterdir()}
     assert {"pages", "cdn", "keys"} <= found
-    assert not {"p", "c", "c-wal", "c-shm", "[k]*"} & found
+    assert not {"p", "[k]*"} & found
     restore_backup(str(made), str(target), "", silent)
     assert_is_restored(target)
 

@@ -15,7 +15,7 @@ from supervise.removal import remove_instance
 from tests.commands.backups import ASLEEP, STOPPED, assert_is_restored, fill, running_machine, silent
 from tests.vmbackend import libvirtd
 
-pytestmark = pytest.mark.usefixtures("on_sqlite")
+pytestmark = pytest.mark.usefixtures("own_server")
 # Of another instance, or of the host's own.
 OTHER = "mvm-0a1b2c-ws_other"
 

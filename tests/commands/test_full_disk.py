@@ -1,4 +1,4 @@
-"""The supervisor on a disk that is full for a while: the real supervisor and launcher, stub processes."""
+"""The supervisor and the database on a disk that is full for a while: the real ones, with stub processes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from supervise import control
 from supervise.instance import Instance, load_instance
+from supervise.postgres import data_folder
+from supervise.postgres_processes import is_ready
 from tests.commands.conftest import sleeping_process
+from tests.commands.own_servers import put_empty_database
+from tests.commands.running import processes_named
 from tests.commands.test_supervise import processes_of, running, silent, start, wait_until
 from tests.free_ports import free_port
 from tests.processes import is_running
@@ -43,6 +49,78 @@ def instance(disk: SmallDisk) -> Iterator[Instance]:
     yield made
     disk.make_room()
     control.stop_instance(made, silent)
+
+
+@pytest.fixture
+def large_disk(short_dir: Path) -> Iterator[SmallDisk]:
+    with small_disk(short_dir, 300) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def with_database(
+    large_disk: SmallDisk, own_server: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Instance, str]]:
+    """An instance whose PostgreSQL runs, and the address of its database."""
+    made = load_instance(large_disk.folder / "one", free_port())
+    put_empty_database(made)
+    try:
+        start(made, monkeypatch, *processes_named(made, "postgres"))
+        wait_until(lambda: is_ready(data_folder(made)))
+        yield made, made.settings({}).database_url
+    finally:
+        large_disk.make_room()
+        control.stop_instance(made, silent)
+
+
+def stored(url: str) -> set[int] | None:
+    """None where the database does not answer."""
+    try:
+        with psycopg.connect(url) as connection:
+            return {value for (value,) in connection.execute("SELECT number FROM kept").fetchall()}
+    except psycopg.OperationalError:
+        return None
+
+
+def write_until_it_fails(url: str, answered: set[int]) -> None:
+    """A row of a megabyte that does not shrink in each transaction; `answered` gets the numbers of those stored."""
+    with suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
+        while True:
+            number = len(answered)
+            connection.execute("INSERT INTO kept VALUES (%s, %s)", [number, os.urandom(1 << 20)])
+            answered.add(number)
+
+
+def test_the_database_is_back_by_itself_once_a_full_disk_has_room(
+    large_disk: SmallDisk, with_database: tuple[Instance, str]
+) -> None:
+    """Where its log of writes cannot grow, PostgreSQL ends."""
+    instance, url = with_database
+    before = running(instance)["postgres"]
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE kept (number int, content bytea)")
+    large_disk.fill(leave_mb=30)
+    answered: set[int] = set()
+    write_until_it_fails(url, answered)
+    assert answered
+    # The log has room in its last file while tables have none: what is written has to be the log itself.
+    large_disk.fill()
+    wait_until(lambda: has_ended(url, before, instance), 120)
+    large_disk.make_room()
+    wait_until(lambda: stored(url) is not None, 120)
+    assert answered <= (stored(url) or set())
+    write_number = len(answered) + 1
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO kept VALUES (%s, '')", [write_number])
+    assert write_number in (stored(url) or set())
+
+
+def has_ended(url: str, before: int, instance: Instance) -> bool:
+    """Write more of the log, without a table that grows, until the server cannot."""
+    with suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(64):
+            connection.execute("SELECT pg_logical_emit_message(false, 'test', repeat('x', 1 << 20))")
+    return running(instance).get("postgres") != before or stored(url) is None
 
 
 def size(path: Path) -> int:

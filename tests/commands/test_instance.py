@@ -155,8 +155,6 @@ def test_everything_in_a_state_folder_is_its_owners_alone(tmp_path: Path) -> Non
     for name in ("machines", "libvirt", "keys", "static/css"):
         (state / name).mkdir(parents=True)
     for name in (
-        "db.sqlite3",
-        "db.sqlite3-wal",
         "log/api.log",
         "log/api.log.1",
         "keys/control_ed25519",

@@ -23,12 +23,11 @@ from tests.commands.backups import (
     make_machine,
     running_machine,
     silent,
-    things,
     was_killed_at,
     write,
 )
 
-pytestmark = pytest.mark.usefixtures("on_sqlite")
+pytestmark = pytest.mark.usefixtures("own_server")
 
 
 def test_a_restore_that_is_killed_at_any_step_goes_on(original: Instance, backups: Path, target: Path) -> None:
@@ -101,16 +100,11 @@ def test_a_backup_is_not_restored_over_anything(original: Instance, backups: Pat
     assert (target / "file").read_text() == "somebody's"
 
 
-def test_a_database_and_machines_elsewhere_are_not_replaced(
+def test_machines_elsewhere_are_not_replaced(
     original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = str(back_up(original, str(backups), silent))
-    database, machines = target.with_name("other.sqlite3"), target.with_name("machines")
-    write(database, "")
-    with monkeypatch.context() as patch:
-        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{database}")
-        with pytest.raises(InstanceError, match="exists already"):
-            restore_backup(made, str(target), "", silent)
+    machines = target.with_name("machines")
     (machines / STOPPED).mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setenv("PLATFORM_MACHINES_DIR", str(machines))
@@ -120,36 +114,22 @@ def test_a_database_and_machines_elsewhere_are_not_replaced(
     restore_backup(made, str(target), "", silent)
 
 
-def test_settings_that_are_given_for_the_restored_instance_stay(
-    original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = str(back_up(original, str(backups), silent))
-    database = target.with_name("moved.sqlite3")
-    with monkeypatch.context() as patch:
-        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{database}")
-        restore_backup(made, str(target), "", silent)
-    assert load_instance(target).settings().database_url == f"sqlite:///{database}"
-    assert things(database) == ["kept"]
-
-
 def test_settings_that_name_the_folder_of_the_original_name_the_new_one(
     original: Instance, backups: Path, target: Path
 ) -> None:
     """Otherwise what they name would be looked for, or made, in a folder that is gone."""
     (original.state / "machines").rename(original.state / "vm")
-    (original.state / "db.sqlite3").rename(original.state / "own.sqlite3")
     values = {
-        "MACHINES_DIR": f"{original.state}/vm", "DATABASE_URL": f"sqlite:///{original.state}/own.sqlite3",
+        "MACHINES_DIR": f"{original.state}/vm",
         "PAGES_CERTIFICATE": f"{original.state}/certs/one.pem", "PAGES_KEY": f"{original.state}-others/certs/one.key",
     }  # fmt: skip
     write(original.state / "settings.env", "".join(f"PLATFORM_{name}='{value}'\n" for name, value in values.items()))
     write(original.state / "certs" / "one.pem", "certificate")
     restore_backup(str(back_up(original, str(backups), silent)), str(target), "", silent)
     settings = load_instance(target).settings()
-    assert (settings.machines_dir, settings.database_url) == (target / "vm", f"sqlite:///{target}/own.sqlite3")
+    assert settings.machines_dir == target / "vm"
     assert Path(settings.pages_certificate).read_text() == "certificate"
     assert settings.pages_key == values["PAGES_KEY"]
-    assert things(target / "own.sqlite3") == ["kept"]
     assert (target / "vm" / STOPPED / "data.raw").exists()
 
 

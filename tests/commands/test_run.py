@@ -7,19 +7,19 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from config.database import private_url
 from supervise.instance import ROOT
 from tests.collector import Collector
 from tests.commands.test_supervise import wait_until
@@ -65,8 +65,10 @@ class Run:
 
     def heartbeats(self) -> str:
         """The time of the host's last heartbeat; there is one every three seconds."""
-        with closing(sqlite3.connect(f"file:{self.state / 'db.sqlite3'}?mode=ro", uri=True)) as connection:
-            return str(connection.execute("SELECT last_seen_at FROM vmbackend_host").fetchone()[0])
+        with psycopg.connect(private_url(self.state)) as connection:
+            row = connection.execute("SELECT last_seen_at FROM vmbackend_host").fetchone()
+        assert row is not None
+        return str(row[0])
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +105,11 @@ def test_of_the_logs_only_warnings_are_shown(run: Run) -> None:
 
 def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:
     """Sockets apart, which are in a folder of the owner's."""
-    passed_through = {run.state, *(run.state / name for name in ("machines", "libvirt", "cache"))}
+    passed_through = {run.state, *(run.state / name for name in ("machines", "libvirt", "cache", "postgres"))}
     made = {path: path.lstat().st_mode for path in (run.state, *run.state.rglob("*"))}
     open_to_others = {path for path, mode in made.items() if stat.S_ISREG(mode) | stat.S_ISDIR(mode) and mode & 0o077}
     assert open_to_others <= passed_through
-    assert (run.state / "db.sqlite3") in made
+    assert (run.state / "postgres" / "data" / "PG_VERSION") in made
 
 
 def test_one_trace_leads_from_the_api_to_the_steps_in_vmhost(run: Run) -> None:
@@ -122,7 +124,7 @@ def test_one_trace_leads_from_the_api_to_the_steps_in_vmhost(run: Run) -> None:
 
 
 # Programs with a form of their own.
-OTHERS = {"redis.log", "edge.log"}
+OTHERS = {"redis.log", "postgres.log", "edge.log"}
 
 
 def entries(run: Run, name: str) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monk
     assert running(two) == before
 
 
-def test_processes_end_at_once_after_the_edge_and_before_redis(
+def test_processes_end_at_once_after_the_edge_and_before_the_database_and_redis(
     make_instance: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = make_instance()
@@ -80,14 +80,14 @@ def test_processes_end_at_once_after_the_edge_and_before_redis(
     wait = count + f"[time.sleep(0.05) for _ in range(100) if open({str(log)!r}).read().count('asked') < 3]"
     wait += "; time.sleep(1)"  # so that all are there when what stops is shown
     codes = {name: slow.format(wait=wait, name=name) for name in ("a", "b", "c")}
-    codes |= {name: slow.format(wait="pass", name=name) for name in ("redis", "edge")}
+    codes |= {name: slow.format(wait="pass", name=name) for name in ("redis", "postgres", "edge")}
     start(instance, monkeypatch, *(sleeping_process(name, code) for name, code in codes.items()))
     for name in codes:
         wait_until(lambda name=name: (instance.log_dir / f"{name}.log").read_text().startswith("up"))
     shown: list[str] = []
     assert control.stop_instance(instance, shown.append)
-    first, *middle, last = log.read_text().split()
-    assert (first, last) == ("edge", "redis")
+    first, *middle, database, last = log.read_text().split()
+    assert (first, database, last) == ("edge", "postgres", "redis")
     assert middle[:3] == ["asked"] * 3
     assert sorted(middle[3:]) == ["a", "b", "c"]
     assert "stopping a, b, c" in shown

@@ -124,6 +124,6 @@ def test_a_result_whose_webhook_is_gone_is_not_kept(api: Caller, receiver: Recei
 
 
 def test_statements_of_hooks_wait_for_a_lock_for_some_seconds_only() -> None:
-    made = database("postgresql:///platform?host=/run&options=-c%20jit%3Doff", persistent=False, lock_seconds=5)
+    made = database("postgresql:///platform?host=/run&options=-c%20jit%3Doff", lock_seconds=5)
     assert made["OPTIONS"]["options"] == "-c jit=off -c lock_timeout=5s"
-    assert "options" not in database("postgresql:///platform", persistent=False)["OPTIONS"]
+    assert "options" not in database("postgresql:///platform")["OPTIONS"]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from supervise.files import write_private
 from supervise.instance import InstanceError
 
-FORMAT = 1
+FORMAT = 2
 NAME = "manifest.json"
 Machine = Annotated[str, Field(pattern=r"^ws_[a-z0-9]+$")]
 AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]+$")]
@@ -34,7 +34,6 @@ class Manifest(BaseModel):
     short: AbsolutePath
     subnet: str
     host_name: str = Field(pattern=r"^[a-z0-9-]{1,40}$")
-    database: str = Field(pattern="^(sqlite|postgresql)$")
     created_at: str
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
     files: int

@@ -25,8 +25,9 @@ from supervise.backup.machines import machine_folders, trace_of
 from supervise.backup.manifest import Manifest, read_manifest
 from supervise.backup.versions import require_known_migrations
 from supervise.files import read_env_file, write_private
-from supervise.instance import Instance, InstanceError, port_number, short_path, state_folder
+from supervise.instance import Instance, InstanceError, ensure_short_path, port_number, short_path, state_folder
 from supervise.libvirtd import define_machines, require_libvirtd, uses_libvirtd
+from supervise.postgres_server import running_server
 from supervise.removal import traces_of
 from supervise.state_folder import CHOICES, RESTORING, make_folders
 from supervise.subnets import routed_networks
@@ -79,12 +80,14 @@ def _restore_all(
     instance = _begin(folder, backup, manifest, port)
     settings = _settings(instance, manifest, port, say)
     if not begun:
-        _require_empty(settings, manifest, folder)
+        _require_empty(settings, folder)
         write_private(folder / RESTORING, f"{backup}\nempty\n")
+    ensure_short_path(instance)
     _restore_files(backup, manifest, folder, settings)
     say(f"machines: {_restore_machines(backup, settings)} copied")
-    restore_database(settings.database_url, backup, manifest.database)
-    _require_database(settings, manifest)
+    with running_server(instance, settings):
+        restore_database(instance, settings, backup)
+        _require_database(settings, manifest)
     _write_choices(instance)
     os.sync()
     (folder / RESTORING).unlink()
@@ -182,10 +185,10 @@ def _quoted(value: str) -> str:
     return f"'{escaped}'"
 
 
-def _require_empty(settings: Env, manifest: Manifest, folder: Path) -> None:
+def _require_empty(settings: Env, folder: Path) -> None:
     """Places outside of the state folder that its settings name, before anything is written there."""
     try:
-        require_restorable(settings.database_url, manifest.database)
+        require_restorable(settings)
         if next(machine_folders(settings.machines_dir), None) is not None:
             raise InstanceError(f"The folder of machines {settings.machines_dir} is not empty.")
         if uses_libvirtd(settings):
@@ -243,7 +246,7 @@ def _restore_machines(backup: Path, settings: Env) -> int:
 
 
 def _require_database(settings: Env, manifest: Manifest) -> None:
-    """Where the restore of a PostgreSQL was interrupted, its tables could be another's."""
+    """Where a restore into a server of the operator's was interrupted, its tables could be another's."""
     if applied_migrations(settings.database_url) != manifest.migrations:
         raise InstanceError("The database has other content than the backup. Name an empty one, and restore again.")
 

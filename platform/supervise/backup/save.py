@@ -21,7 +21,7 @@ from pathlib import Path
 
 from config.env import Env
 from supervise.backup.copying import copy_folder
-from supervise.backup.databases import SQLITE, applied_migrations, kind_of, save_database, sqlite_path
+from supervise.backup.databases import applied_migrations, save_database
 from supervise.backup.digests import NAME as LIST
 from supervise.backup.digests import write_digests
 from supervise.backup.machines import machine_folders, save_machine, traces_at_rest
@@ -29,11 +29,12 @@ from supervise.backup.manifest import NAME, Manifest
 from supervise.control import exclusive_control
 from supervise.instance import Instance, InstanceError
 from supervise.libvirtd import save_definitions, uses_libvirtd
+from supervise.postgres_server import require_database, running_server
 
 # Of the state folder: what each start makes, and what is copied on its own.
 NOT_STATE = (
     *("/run", "/log", "/static", "/reserve", "/libvirt", "/cache", "/machines", "/instance.json"),
-    *("/db.sqlite3*", "/.*", "/restoring"),
+    *("/postgres", "/.*", "/restoring"),
 )
 # Of the kit's folder: what it was built from.
 NOT_KIT = ("/debs", "/.*")
@@ -58,7 +59,8 @@ def back_up(instance: Instance, target: str, say: Callable[[str], None]) -> Path
     """
     settings = instance.settings()
     place = _place(instance, settings, target)
-    with exclusive_control(instance, "backup"):
+    require_database(instance, settings)
+    with exclusive_control(instance, "backup"), running_server(instance, settings):
         partial, former = place / f".{instance.id}.partial", _latest(place, instance.id)
         try:
             partial.mkdir(mode=0o700, exist_ok=True)
@@ -148,9 +150,6 @@ def _save_definitions(instance: Instance, settings: Env, target: Path, former: P
 def _places_elsewhere(instance: Instance, settings: Env) -> list[str]:
     """What settings put into the state folder under another name, and is copied on its own. As patterns of rsync."""
     places = [settings.machines_dir, settings.cache_dir, settings.images_dir, settings.kit_dir]
-    if kind_of(settings.database_url) == SQLITE:
-        database = sqlite_path(settings.database_url)
-        places += [database.with_name(f"{database.name}{end}") for end in ("", "-wal", "-shm", "-journal")]
     inside = [path.relative_to(instance.state) for path in places if path.is_relative_to(instance.state)]
     return [f"/{glob.escape(str(path))}" for path in inside]
 
@@ -159,7 +158,7 @@ def _save_machines_and_database(instance: Instance, settings: Env, target: Path,
     for _ in range(_PASSES):
         before = traces_at_rest(instance.id, settings.machines_dir)
         copied = _save_machines(instance, settings, target, former)
-        save_database(settings.database_url, target)
+        save_database(instance, settings, target)
         after = traces_at_rest(instance.id, settings.machines_dir)
         copied.earlier = [name for name in copied.saved if name in before and before[name] != after.get(name)]
         if before == after:
@@ -192,12 +191,11 @@ def _manifest(instance: Instance, settings: Env, copied: _Copied, folder: Path, 
         short=str(instance.short),
         subnet=str(instance.subnet),
         host_name=settings.host_name,
-        database=kind_of(settings.database_url),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         digest=digests.digest,
         files=len(digests.files),
         bytes=digests.bytes,
-        migrations=applied_migrations(settings.database_url, folder),
+        migrations=applied_migrations(settings.database_url),
         machines=copied.saved,
         omitted=copied.omitted,
         earlier=copied.earlier,
