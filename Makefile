@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel test-campaigns \
-	test-fast test-postgres test-all test-upgrade images fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
+	test-fast test-all test-upgrade images fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
 	clean-instance
 
 help: ## list the commands
@@ -89,7 +89,7 @@ clean-instance: ## remove this instance: machines, bridge, firewall, state (CONF
 	@[ "$(CONFIRM)" = yes ] || { echo "This removes every machine and file of $(STATE). To confirm: make clean-instance CONFIRM=yes"; exit 1; }
 	@$(SUPERVISE) clean
 
-test: setup-test ## every test but campaigns, on SQLite
+test: setup-test ## every test but campaigns
 	$(TESTS) $(ARGS)
 
 test-campaigns: setup-test ## what repeats a test at many points: deaths at each step, full disks, random histories
@@ -101,12 +101,8 @@ test-kernel: setup-kernel setup-test ## build the small guest kernel into the ca
 test-fast: setup-test ## the tests that boot no machine
 	$(TESTS) --fast $(ARGS)
 
-test-postgres: setup-test ## the tests that read or write rows, on a PostgreSQL of its own
-	scripts/postgres.sh $(TESTS) --rows $(ARGS)
-
 test-all: export TEST_ALL = 1
-test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
-	scripts/postgres.sh $(TESTS) $(ARGS)
+test-all: test-kernel test ## every test, campaigns too, with the long versions and both kernels (before a release)
 
 test-upgrade: setup-test ## machines of an earlier commit, with this code (before a release): make test-upgrade FROM=v1.2.0
 	@[ -n "$(FROM)" ] || { echo "Name the commit that is upgraded from: make test-upgrade FROM=v1.2.0"; exit 1; }
@@ -185,9 +181,7 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.sweep
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.charge
-	DURABLE=1 PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.charge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.billing --records 1000000
-	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.billing
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.push
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.page_deploys

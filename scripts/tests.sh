@@ -2,7 +2,6 @@
 # Tests without machines, then those with machines or the host's network; a file is one process's.
 # Options, before all other arguments, which go to pytest (paths, -k, ...):
 #   --fast       none that boots a machine
-#   --rows       only those that read or write rows, for the second database; campaigns too
 #   --campaigns  only campaigns, which are left out otherwise (docs/testing.md); TEST_ALL=1 leaves none out
 # TEST_TIMES names a file to which each part's and each test's seconds are appended.
 # Where one or two tests of a part failed, they are repeated once, alone: docs/testing.md has why. What passes then is named.
@@ -10,23 +9,16 @@ set -uo pipefail
 trap 'exit 130' INT TERM HUP
 
 machines="host or vm"
-rows=
 campaigns="not campaign and "
 while :; do
     case "${1:-}" in
         --fast) machines="host and not vm" ;;
-        --rows) rows="rows and " campaigns= ;;
         --campaigns) campaigns="campaign and " ;;
         *) break ;;
     esac
     shift
 done
 [ -z "${TEST_ALL:-}" ] || campaigns=${campaigns#not campaign and }
-chosen=$rows$campaigns
-case "${PLATFORM_DATABASE_URL:-}" in
-    postgres*) database=PostgreSQL ;;
-    *) database=SQLite ;;
-esac
 
 # Many processes import the same modules, and pytest rewrites those with tests: once, and not once in each process.
 unset PYTHONDONTWRITEBYTECODE
@@ -52,7 +44,7 @@ passes_alone() {
 }
 
 run() {
-    export TEST_PART="$database, $1"
+    export TEST_PART=$1
     shift
     local begun=$SECONDS code=0
     rm -f "$failures"
@@ -67,9 +59,9 @@ run() {
     fi
 }
 
-run "without machines" -m "${chosen}not vm and not host" -n "$processes" "${files[@]}" "$@"
+run "without machines" -m "${campaigns}not vm and not host" -n "$processes" "${files[@]}" "$@"
 # Each process has an instance of its own. Two left the cores of a machine with two idle for a quarter of the time.
-run "machines and host" -m "${chosen}($machines)" -n 3 "${files[@]}" "$@"
+run "machines and host" -m "${campaigns}($machines)" -n 3 "${files[@]}" "$@"
 if [ "$status" -eq 5 ] && [ -n "$campaigns" ]; then
     echo "No test of this target is among those. Campaigns are those of make test-campaigns, all others those of make test." >&2
 fi

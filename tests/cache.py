@@ -41,9 +41,9 @@ def use_kit_dir(kit_dir: Path = KIT_DIR) -> Path:
     return kit_dir
 
 
-def remove_unused(folder: Path) -> None:
-    """Remove the files and folders directly in a folder that no test run has marked as used for KEEP_DAYS."""
-    oldest = time.time() - KEEP_DAYS * 86400
+def remove_unused(folder: Path, days: int = KEEP_DAYS) -> None:
+    """Remove the files and folders directly in a folder that no test run has marked as used for so many days."""
+    oldest = time.time() - days * 86400
     for entry in folder.iterdir():
         with suppress(FileNotFoundError):  # another run removed it
             if entry.stat().st_mtime >= oldest:

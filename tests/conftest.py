@@ -29,14 +29,12 @@ from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
 from cdn.models import PlanLimits
 from common.redis import redis_client
-from credits.ledger_triggers import LEDGER
-from credits.models import Entry, Rate
-from staff.models import AUDIT, StaffEntry
+from credits.models import Rate
 from tests.cached import invalidate_cached_values
 from tests.callers import Caller
+from tests.database_server import TEMPLATE, ensure_server, is_own
 from tests.described import DescribedClient
 from tests.marked_files import CAMPAIGNS, MACHINES, is_read, may_have
-from tests.migrated_database import put_migrated_database
 from tests.world import World
 
 MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
@@ -67,17 +65,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as `rows` what uses the database of the tests. Tests of whole instances carry that mark themselves."""
+    """Refuses marks that a run by marks would not find."""
     for item in items:
         for marks in (MACHINES, CAMPAIGNS):
             if any(item.get_closest_marker(name) for name in marks) and not may_have(marks, item.path):
                 alone = " or ".join(marks)
                 raise pytest.UsageError(f"{item.nodeid}: a run of {alone} would not find it (tests/marked_files.py)")
-        if item.get_closest_marker("one_database"):
-            continue
-        used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
-        if used or item.get_closest_marker("django_db"):
-            item.add_marker("rows")
 
 
 @pytest.fixture(autouse=True)
@@ -104,21 +97,22 @@ def no_links_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """A crash may lose what is written here, so nothing waits for the disk."""
-    options = connection.settings_dict["OPTIONS"]
-    if connection.vendor == "sqlite":
-        options["init_command"] += " PRAGMA synchronous=OFF;"
+def database_server() -> None:
+    """PLATFORM_DATABASE_URL names a server that runs. Tests that use the database of pytest-django have it."""
+    ensure_server()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, database_server: None) -> None:
+    """A copy of a migrated database, where the server has one: running all migrations takes 5 s of a processor."""
+    if is_own():
+        connection.settings_dict["TEST"]["TEMPLATE"] = TEMPLATE
 
 
 @pytest.fixture(scope="session")
 def django_db_keepdb(django_db_modify_db_settings: None) -> bool:
-    """On SQLite a copy of a migrated database, which ends with the state folder; running all migrations takes 5 s of
-    CPU time."""
-    if connection.vendor != "sqlite":
-        return False
-    put_migrated_database(Path(connection.settings_dict["TEST"]["NAME"]))
-    return True
+    """What ends with the server need not be removed."""
+    return is_own()
 
 
 @pytest.fixture(scope="session")
@@ -140,20 +134,14 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 
 def delete_rows(style: Any, connection: Any, **_: Any) -> list[str]:
-    # A test that has lost its connection fails alone: those after it get another one. SQLite's cannot be lost.
-    if connection.vendor == "postgresql":
-        connection.close_if_unusable_or_obsolete()
+    # A test that has lost its connection fails alone: those after it get another one.
+    connection.close_if_unusable_or_obsolete()
     models = apps.get_models(include_auto_created=True)
     tables = {model._meta.db_table for model in models if model._meta.managed and not model._meta.proxy}
     tables -= {ContentType._meta.db_table, Permission._meta.db_table}
     rows = [f"DELETE FROM {connection.ops.quote_name(table)}" for table in sorted(tables)]
-    if connection.vendor == "postgresql":
-        # Neither foreign keys nor triggers, which would depend on an order: everything goes.
-        return ["SET LOCAL session_replication_role = replica; " + "; ".join(rows)]
-    made: dict[str, str] = {}
-    for model, fixed in ((Entry, LEDGER), (StaffEntry, AUDIT)):
-        made |= fixed.sqlite if model._default_manager.exists() else {}
-    return [*(f"DROP TRIGGER {name}" for name in made), *rows, *made.values()]
+    # Neither foreign keys nor triggers, which would depend on an order: everything goes.
+    return ["SET LOCAL session_replication_role = replica; " + "; ".join(rows)]
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """A pytest plugin (`-p tests.environment`, in pyproject.toml) that is loaded before Django's settings are.
 
-It gives the tests a state folder and a Redis of their own, and removes both at the end. Tests that boot machines start
-whole instances with state folders of their own (tests/instances.py).
+It gives the tests a state folder, a Redis and a PostgreSQL of their own, and removes them at the end. Tests that boot
+machines start whole instances with state folders of their own (tests/vm/instances.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+from tests.database_server import choose_server
 
 # Short: socket paths have 107 characters.
 STATE = Path(tempfile.mkdtemp(prefix="mvmt-", dir="/tmp"))
@@ -39,6 +41,7 @@ os.environ.update(
         "PLATFORM_SECRET_FAILURES": "1000000",
     }
 )
+choose_server()
 _redis: list[subprocess.Popen[bytes]] = []
 # Half of the time that collecting took was spent on looking at objects that all stay.
 gc.disable()

@@ -111,8 +111,6 @@ def database_url() -> str:
     from django.db import connection
 
     given = connection.settings_dict
-    if connection.vendor == "sqlite":
-        return f"sqlite:///{given['NAME']}"
     return f"postgresql://{given['USER']}@/{given['NAME']}?host={given['HOST']}"
 
 

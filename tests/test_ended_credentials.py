@@ -35,7 +35,7 @@ from workspaces.states import Status
 from workspaces.streams.staff_tokens import stream_token_create
 
 # Committed: some routes read rows in threads of their own.
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 Ask = Callable[[str], Any]
 REFUSED = (401, 403, 404)
 

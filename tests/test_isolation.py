@@ -27,7 +27,7 @@ from tests.sandboxes.rows import make_sandbox
 from tests.workspaces.rows import make_workspace
 from tests.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
+pytestmark = pytest.mark.django_db
 
 ADDRESSED = [route for route in ROUTES if route.is_addressed]
 FIRST = sorted({route.path.partition("/")[0] for route in ADDRESSED})

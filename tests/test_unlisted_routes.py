@@ -32,7 +32,6 @@ from tests.workspaces.rows import make_workspace
 from tests.world import World
 from workspaces.models import PublicPort
 
-pytestmark = pytest.mark.one_database
 EDGE_PATHS = [
     f"/internal/edge/{name}" for name in ("port", "wake", "certificate", "cdn", "page-headers", "page-redirect")
 ]

@@ -30,7 +30,7 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(current_app, "send_task", send_task)
     monkeypatch.setattr(requests, "WAIT_SECONDS", 0.1)  # for the worker that is not there
-    # As in the api: without it, each request opens a connection, and closing SQLite's last one empties its log.
+    # As in the api: without it, each request opens a connection.
     connection.close()
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
     with serving_model() as made:

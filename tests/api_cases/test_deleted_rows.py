@@ -1,6 +1,6 @@
 """Another request deletes the row of a path between any two statements of a request that writes.
 
-Where both databases allow it: outside of the request's own transaction, which on SQLite excludes each other writer.
+Outside of the request's own transaction, whose locks are tested where they are taken.
 """
 
 from __future__ import annotations

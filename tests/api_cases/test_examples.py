@@ -18,7 +18,6 @@ from tests.api_cases.wsgi import WsgiAnswer
 from tests.described import fault_of
 from tests.openapi import document
 
-pytestmark = pytest.mark.one_database
 JSON = "application/json"
 # `make examples`: what is answered is written to the files, and compared afterwards.
 WRITE = bool(os.environ.get("WRITE_EXAMPLES"))

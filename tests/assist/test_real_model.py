@@ -27,7 +27,6 @@ from tests.run_extent import campaign_after
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.one_database,
     pytest.mark.skipif(model_file() is None, reason="`make setup-model` installs the model"),
 ]
 # Its sizes of an answer: enough for an object of short texts, and little enough for one thread.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from django.db import connection
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
@@ -15,7 +14,7 @@ from tests.run_extent import campaign_after
 
 pytestmark = pytest.mark.django_db
 
-STEPS = int(os.environ.get("STEPS", "0")) or (600 if connection.vendor == "postgresql" else 500)
+STEPS = int(os.environ.get("STEPS", "0")) or 500
 SEED = int(os.environ.get("SEED", "0")) or 1
 LENGTH = 50
 
@@ -27,7 +26,7 @@ class CheckedHistory(FileHistory):
             self.check()
 
 
-@pytest.mark.parametrize("part", campaign_after(1, range(1 if connection.vendor == "postgresql" else 3)))
+@pytest.mark.parametrize("part", campaign_after(1, range(3)))
 def test_counters_rows_and_model_agree_after_each_step(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
     monkeypatch.setattr(pools, "month_of", pools.month_of)
     machine = seed(SEED + part)(CheckedHistory)

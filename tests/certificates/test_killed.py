@@ -17,7 +17,7 @@ from tests.certificates.killed import order_to_end
 from tests.certificates.pebble import Pebble
 from tests.killed_process import killed_process
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.campaign

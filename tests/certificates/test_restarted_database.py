@@ -20,7 +20,7 @@ from tests.certificates.killed import order_to_end
 from tests.certificates.pebble import Pebble
 from tests.killed_process import database_url, killed_process
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 OWNERS = ("ac_one", "ac_two")
 
 
@@ -43,7 +43,6 @@ def cut_at(statement: int) -> Any:
         yield cut
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no server")
 def test_an_order_goes_on_where_the_connection_was_lost(ca: Pebble, announced: list[tuple[str, bool]]) -> None:
     for statement in count(1, 2):
         name = f"r{statement}.example.org"
@@ -69,7 +68,6 @@ def test_an_order_goes_on_where_the_connection_was_lost(ca: Pebble, announced: l
 
 
 @pytest.mark.campaign
-@pytest.mark.one_database
 def test_orders_of_two_accounts_survive_the_deaths_of_their_process(
     ca: Pebble, announced: list[tuple[str, bool]]
 ) -> None:

@@ -192,6 +192,7 @@ FAULTS: dict[str, Fault] = {
     "full disk": storage.fill_disk,
     "no inode": storage.fill_inodes,
     "locked database": storage.lock_database,
+    "disconnected database": storage.cut_connections,
     "flush Redis": storage.flush_redis,
     "full Redis": storage.fill_redis,
     "read-only Redis": storage.make_redis_read_only,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.ledger import WORDS
-from tests.chaos.moments import moment
 from tests.chaos.sites import TOKEN
 from tests.vm.instances import TestInstance
 
@@ -80,8 +79,8 @@ _CHARGED = """SELECT balance.account_id FROM credits_entry AS entry
 def pages_state(instance: TestInstance) -> PagesState:
     """Rows are read before files."""
     root = instance.state / "pages"
-    made = PagesState([PageRow(*found[:-1], bool(found[-1])) for found in instance.query(_PAGES)])
-    made.live = [LiveDeploy(*found[:-1], moment(found[-1])) for found in instance.query(_LIVE)]
+    made = PagesState([PageRow(*found) for found in instance.query(_PAGES)])
+    made.live = [LiveDeploy(*found) for found in instance.query(_LIVE)]
     made.releases = {(page, number): path.rpartition("/site-")[2] for page, number, path in instance.query(_RELEASES)}
     made.deployed = Counter(found[0] for found in instance.query(_DEPLOYED))
     made.charged = Counter(found[0] for found in instance.query(_CHARGED))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,10 +13,11 @@ from datetime import UTC, datetime
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+import psycopg
 import redis
 
-from tests.chaos.moments import moment
 from tests.chaos.page_snapshot import PagesState, pages_state
 from tests.chaos.processes import orphan_processes
 from tests.vm.instances import TestInstance
@@ -105,7 +105,7 @@ def take_snapshot(instance: TestInstance) -> Snapshot:
     made.rows = [_row(found) for found in instance.query(_ROWS)]
     made.live = [_live(found) for found in instance.query(_LIVE)]
     made.keys = [Key(*found) for found in instance.query(_KEYS)]
-    made.sent = [Sent(*found[:-1], moment(found[-1])) for found in instance.query(_SENT)]
+    made.sent = [Sent(*found) for found in instance.query(_SENT)]
     made.metered = frozenset(found[0] for found in instance.query("SELECT workspace_id FROM workspaces_metered"))
     made.counts = dict(instance.query("SELECT id, workspace_count FROM accounts_account"))
     made.pages = pages_state(instance)
@@ -137,18 +137,20 @@ _SENT = """SELECT event.id, event.account_id, event.type, event.namespace_slug, 
     ORDER BY event.id"""
 
 
+_CHECK_INDEXES = """SELECT bt_index_check(index.indexrelid, heapallindexed => true) FROM pg_index AS index
+    JOIN pg_class AS relation ON relation.oid = index.indexrelid JOIN pg_am AS method ON method.oid = relation.relam
+    WHERE method.amname = 'btree' AND relation.relpersistence = 'p' AND index.indisvalid"""
+
+
 def _row(found: tuple[Any, ...]) -> Row:
     key, account, name, status, ready, ip, host, metadata, internet, egress, started = found
-    text = metadata if isinstance(metadata, str) else json.dumps(metadata)
-    networks = json.loads(egress) if isinstance(egress, str) else egress
-    shown = f"{name} {text}"
-    address = str(ip) if ip else None  # PostgreSQL has a type of its own
-    return Row(key, account, name, status, bool(ready), address, host, shown, bool(internet), networks, moment(started))
+    address = str(ip) if ip else None
+    shown = f"{name} {json.dumps(metadata)}"
+    return Row(key, account, name, status, ready, address, host, shown, internet, egress, started)
 
 
 def _live(found: tuple[Any, ...]) -> Live:
-    *fields, deadline = found
-    return Live(*fields, moment(deadline) or datetime.max.replace(tzinfo=UTC))
+    return Live(*(*found[:-1], found[-1] or datetime.max.replace(tzinfo=UTC)))
 
 
 def _shown(row: Row) -> dict[str, Any]:
@@ -157,12 +159,15 @@ def _shown(row: Row) -> dict[str, Any]:
 
 
 def _integrity(instance: TestInstance) -> str:
-    if not instance.settings.database_url.startswith("sqlite:"):
-        return "ok"
+    """Each index against the rows of its table, as the server's superuser."""
+    url = urlsplit(instance.settings.database_url)
     try:
-        return "; ".join(str(row[0]) for row in instance.query("PRAGMA integrity_check"))
-    except sqlite3.DatabaseError as error:
+        with psycopg.connect(url._replace(netloc="postgres@").geturl(), autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+            connection.execute(_CHECK_INDEXES)
+    except psycopg.Error as error:
         return str(error)
+    return "ok"
 
 
 def _files(state: Path) -> tuple[dict[str, str], list[str]]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psycopg
 import redis
@@ -18,6 +16,8 @@ from tests.chaos.world import World
 
 NOTHING = "nothing to hit"
 BLOCK = 4096
+# Each state change, each event and each charge writes to one of these.
+LOCKED = ("workspaces_workspace", "workspaces_operation", "webhooks_event", "credits_balance")
 
 
 @contextmanager
@@ -77,26 +77,29 @@ def take_descriptors(role: str, world: World, pick: int) -> Iterator[str]:
 
 @contextmanager
 def lock_database(world: World, pick: int) -> Iterator[str]:
-    """SQLite: a writer that does not end. PostgreSQL: every connection is cut, as by a restart of the server."""
-    url = world.instance.settings.database_url
-    if not url.startswith("sqlite:"):
-        yield _cut_connections(url)
-        return
-    path = "/" + urlsplit(url).path.lstrip("/")
-    with closing(sqlite3.connect(path, timeout=20, isolation_level=None)) as connection:
+    """A transaction that does not end keeps all others from writing to a table."""
+    with ExitStack() as stack:
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            hit = "locked"
-        except sqlite3.OperationalError as error:  # the disk is full
+            connection = stack.enter_context(closing(psycopg.connect(world.instance.settings.database_url)))
+            connection.execute("SET lock_timeout = '20s'")
+            hit = LOCKED[pick % len(LOCKED)]
+            connection.execute(f"LOCK TABLE {hit} IN EXCLUSIVE MODE".encode())
+        except psycopg.Error as error:  # another fault has locked it, or the server is down
             hit = f"{NOTHING}: {error}"
         yield hit
 
 
-def _cut_connections(url: str) -> str:
+@contextmanager
+def cut_connections(world: World, pick: int) -> Iterator[str]:
+    """Every connection to the database is cut, as by a restart of the server."""
     others = "datname = current_database() AND pid <> pg_backend_pid()"
-    with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}".encode())
-        return f"{len(found.fetchall())} connections"
+    try:
+        with closing(psycopg.connect(world.instance.settings.database_url)) as connection:
+            cut = connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}".encode())
+            hit = f"{len(cut.fetchall())} connections"
+    except psycopg.Error as error:
+        hit = f"{NOTHING}: {error}"
+    yield hit
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def fact_not_asked_for(state: Snapshot, ledger: Ledger) -> Snapshot:
 
 
 def broken_database(state: Snapshot, ledger: Ledger) -> Snapshot:
-    return replace(state, database="row 1 missing from index workspace_list")
+    return replace(state, database='heap tuple (0,1) lacks matching index tuple within index "workspace_list"')
 
 
 Plant = Callable[[Snapshot, Ledger], Snapshot]

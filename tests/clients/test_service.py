@@ -15,7 +15,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from workspaces.models import Workspace
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def client_with(client_id: str, secret: str, tokens: AccessTokens | None = None) -> Microvm:

@@ -96,7 +96,6 @@ def hosts() -> Iterator[list[TestInstance]]:
             yield [one, two]
 
 
-@pytest.mark.rows
 def test_two_hosts_may_prepare_one_database_at_once(hosts: list[TestInstance]) -> None:
     if hosts[0].settings.database_url.startswith("sqlite:"):
         pytest.skip("hosts share a PostgreSQL only")

@@ -24,7 +24,6 @@ from supervise.migration_lock import LOCK, Holder, LockNotHad, take_migration_lo
 from tests.vm.client import until
 from tests.vm.instances import TestInstance, new_instance
 
-only_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="hosts share a PostgreSQL only")
 # It ends with an error once its progress was read.
 UNTIL_READ = """
 import pathlib, sys, time
@@ -88,7 +87,6 @@ def own_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     connection.close_pool()
 
 
-@only_postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_host_that_waits_names_the_one_that_migrates_and_gives_up(own_session: None, test_url: str) -> None:
     seen: list[str] = []
@@ -104,7 +102,6 @@ def test_a_host_that_waits_names_the_one_that_migrates_and_gives_up(own_session:
     assert f"pg_terminate_backend({pid})" in str(raised.value)
 
 
-@only_postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_host_goes_on_when_the_other_one_has_ended(own_session: None, test_url: str) -> None:
     seen: list[str] = []
@@ -127,7 +124,6 @@ def test_a_host_goes_on_when_the_other_one_has_ended(own_session: None, test_url
         assert cursor.fetchone() == ("30s",)
 
 
-@only_postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_host_takes_no_lock_where_its_command_is_gone(own_session: None, test_url: str) -> None:
     with pytest.raises(SystemExit):
@@ -147,8 +143,6 @@ def waiting_sessions(other: Session, host: TestInstance) -> list[tuple[object, .
     return other.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [name]).fetchall()
 
 
-@only_postgresql
-@pytest.mark.rows
 def test_a_start_that_waits_for_too_long_ends_with_a_sentence(host: TestInstance) -> None:
     with other_session(host.settings.database_url):
         done = host.command("prepare")
@@ -158,8 +152,6 @@ def test_a_start_that_waits_for_too_long_ends_with_a_sentence(host: TestInstance
     assert done.stderr.count("\n") == 1
 
 
-@only_postgresql
-@pytest.mark.rows
 def test_a_host_that_waits_says_so_and_ends_with_its_command(host: TestInstance) -> None:
     """However that ends: else it would migrate at a time when no one expects it."""
     patient = host.settings.model_copy(update={"migration_wait_seconds": 600})

@@ -1,4 +1,4 @@
-"""A database that cannot store or cannot be reached: 503 in one place, on both databases."""
+"""A database that cannot store or cannot be reached: 503 in one place."""
 
 from __future__ import annotations
 
@@ -42,15 +42,7 @@ def test_a_full_disk_of_the_database_is_503_and_nothing_is_stored(api: Caller) -
 def test_reading_needs_no_room_on_the_databases_disk(api: Caller) -> None:
     Credential.objects.update(last_used_at=None)
     with full_database("accounts_credential"):
-        if connection.vendor == "sqlite":  # there an update of one row in place needs no page
-            with connection.cursor() as cursor:
-                cursor.execute("PRAGMA query_only = 1")
-        try:
-            assert api.get("/workspace").status_code == 200
-        finally:
-            if connection.vendor == "sqlite":
-                with connection.cursor() as cursor:
-                    cursor.execute("PRAGMA query_only = 0")
+        assert api.get("/workspace").status_code == 200
 
 
 @pytest.mark.django_db
@@ -62,17 +54,15 @@ def test_a_query_that_is_wrong_is_not_a_full_disk() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_server_that_only_reads_is_503(api: Caller) -> None:
-    """PostgreSQL during a fail-over, SQLite on a file system that only reads."""
+    """During a fail-over."""
     path = f"/workspace/{make_workspace(api.account).pk}/metadata"
-    sqlite = connection.vendor == "sqlite"
-    only_reads = "PRAGMA query_only = {}" if sqlite else "SET SESSION CHARACTERISTICS AS TRANSACTION READ {}"
     with connection.cursor() as cursor:
-        cursor.execute(only_reads.format(1 if sqlite else "ONLY"))
+        cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
         try:
             assert refused(api.put(path, {"metadata": {"text": "x"}})) == (503, "VM_UNAVAILABLE")
             assert api.get(path).json()["metadata"] == {}
         finally:
-            cursor.execute(only_reads.format(0 if sqlite else "WRITE"))
+            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -80,13 +70,10 @@ def test_a_full_disk_behind_the_admins_pages_is_503() -> None:
     with full_database("accounts_plan"):
         try:
             with connection.cursor() as cursor:
-                cursor.execute(_LARGE_ROW if connection.vendor == "sqlite" else "UPDATE accounts_plan SET code = code")
+                cursor.execute("UPDATE accounts_plan SET code = code")
         except OperationalError:
             answer = server_error(RequestFactory().get("/admin/"))
     assert (answer.status_code, json.loads(answer.content)["code"]) == (503, "VM_UNAVAILABLE")
-
-
-_LARGE_ROW = "INSERT INTO filling VALUES (zeroblob(65536))"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])

@@ -19,7 +19,6 @@ from tests.commands.conftest import short_folder
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "postgresql", reason="of PostgreSQL's pool"),
 ]
 SERVER_ENDS = "SELECT pg_terminate_backend(%s)"
 

@@ -207,7 +207,6 @@ def test_roles_are_made_by_migrate_and_again_as_they_were() -> None:
     assert permissions_by_group() == {**before, "Mine": set()}
 
 
-@pytest.mark.rows
 def test_the_migration_makes_the_roles_before_django_makes_permissions() -> None:
     """As in a fresh database, which has no permission while it is migrated; and it is repeated without harm."""
     roles_sync()

@@ -142,7 +142,6 @@ def test_a_namespace_that_is_deleted_has_no_events(api: Caller, default: Namespa
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer at a time")
 def test_a_charge_that_publishes_does_not_wait_for_a_request_that_has_locked_the_account(
     api: Caller, default: Namespace
 ) -> None:

@@ -29,7 +29,7 @@ from tests.vm.browser import Page, browser
 from webhooks.models import Subscription
 from workspaces.models import Workspace
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 WIDE, NARROW, HEIGHT = 1400, 400, 900
 SCREENS = [[(WIDE, "light"), (NARROW, "dark")], [(WIDE, "dark"), (NARROW, "light")]]
 SHOWN_SECONDS = 120.0

@@ -23,7 +23,6 @@ from workspaces.models import Workspace
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer at a time"),
 ]
 
 WAIT = 20

@@ -111,7 +111,6 @@ def test_a_change_of_files_locks_no_row_while_it_waits(
     with store.page_locked(page.pk):
         publishing.start()
         wait_until(lambda: _is_waited_for(store.paths.page(page.pk)))
-        # On SQLite every row is locked by a transaction, on PostgreSQL the page's own.
         assert run_at_once(1, lambda _: services.page_update(page=page, name="New", actor="a test")) == ["done"]
         assert (served("abc"), served("def")) == ("one", None)
     publishing.join()

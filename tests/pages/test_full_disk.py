@@ -19,7 +19,7 @@ from pages.states import DeployState
 from tests.pages.conftest import Site
 from tests.small_disk import SmallDisk, small_disk
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.host, pytest.mark.one_database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.host]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.sandboxes.rows import make_sandbox
 from tests.world import World
 from workspaces.states import Status
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 Refusal = tuple[int, dict[str, str], dict[str, Any]]
 
 

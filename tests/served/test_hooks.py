@@ -16,7 +16,6 @@ from tests.vm.instances import TestInstance
 from tests.webhooks.receiver import Received, Receiver, Reply, receiving
 
 # Rows are all that connects the api and `hooks`, so on PostgreSQL, too.
-pytestmark = pytest.mark.rows
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 SOON = 15.0

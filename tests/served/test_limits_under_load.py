@@ -16,8 +16,6 @@ from tests.served.requests import addresses, connected, head
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 
-pytestmark = pytest.mark.rows
-
 MOST, AT_ONCE = 10, 100
 # close() then resets the connection.
 ABRUPT = struct.pack("ii", 1, 0)

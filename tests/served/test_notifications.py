@@ -22,7 +22,6 @@ from tests.vm.browser import Browser, browser
 from tests.vm.client import Api, until
 
 # Rows are all that connects the api and `push`, so on PostgreSQL, too.
-pytestmark = pytest.mark.rows
 
 
 @pytest.fixture

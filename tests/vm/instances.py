@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import xmlrpc.client
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,8 +31,8 @@ from supervise.orphans import MARKER, ROLE, environment_of
 from supervise.prepare import prepare_instance
 from supervise.removal import remove_instance
 from tests.cache import CACHE, KIT_DIR
+from tests.database_server import TEMPLATE, ensure_server, is_own
 from tests.free_ports import free_port
-from tests.migrated_database import put_migrated_database
 from tests.vm.client import Api, until
 from tests.vm.images import add_images
 from tests.vm.outside import addresses
@@ -65,7 +64,8 @@ class TestInstance:
         # Only the namespace that stands for the internet resolves names; while there is none, no name resolves.
         resolver = {"PLATFORM_GUEST_DNS": addresses(self.instance.id).address}
         given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **resolver, **settings}
-        given |= _own_database(self.instance)
+        if "PLATFORM_DATABASE_URL" not in settings:
+            given |= _own_database(self.instance)
         self.settings = self.instance.settings(given)
 
     @property
@@ -78,8 +78,6 @@ class TestInstance:
 
     def start(self) -> None:
         """Start every process; returns when the API answers and the host takes machines."""
-        if self.settings.database_url.startswith("sqlite:"):
-            put_migrated_database(self._sqlite_file)
         prepare_instance(self.instance, self.settings)
         with control.exclusive_control(self.instance):
             control.start_supervisord(self.instance, self.settings, tied=False)
@@ -189,16 +187,8 @@ class TestInstance:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the instance's database directly."""
-        url = self.settings.database_url
-        if url.startswith("sqlite:"):
-            with closing(sqlite3.connect(f"file:{self._sqlite_file}?mode=ro", uri=True, timeout=20)) as connection:
-                return connection.execute(sql).fetchall()
-        with psycopg.connect(url) as connection:
+        with psycopg.connect(self.settings.database_url) as connection:
             return connection.execute(sql.encode()).fetchall()
-
-    @property
-    def _sqlite_file(self) -> Path:
-        return Path("/" + urlsplit(self.settings.database_url).path.lstrip("/"))
 
     def remove(self) -> None:
         """Remove all of it: processes, machines, bridge, firewall, files, database. Idempotent."""
@@ -271,13 +261,12 @@ def is_alive(pid: int) -> bool:
 
 
 def _own_database(instance: Instance) -> dict[str, str]:
-    """A database of this instance on the server that the run's environment names; none on SQLite."""
-    url = os.environ.get("PLATFORM_DATABASE_URL", "")
-    if not url.startswith("postgres"):
-        return {}
-    name = f"mvm_{instance.id}"
+    """A database of this instance on the server of the tests."""
+    ensure_server()
+    url, name = os.environ["PLATFORM_DATABASE_URL"], f"mvm_{instance.id}"
+    migrated = f" TEMPLATE {TEMPLATE}" if is_own() else ""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
+        connection.execute(f"CREATE DATABASE {name}{migrated}".encode())
     return {"PLATFORM_DATABASE_URL": urlsplit(url)._replace(path=f"/{name}").geturl()}
 
 

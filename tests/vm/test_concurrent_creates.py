@@ -13,7 +13,7 @@ from tests.vm.images import BUSYBOX
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
 
-pytestmark = [pytest.mark.vm, pytest.mark.rows, pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 REQUESTS = 100
 
 

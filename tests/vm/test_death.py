@@ -44,7 +44,6 @@ def begin_stop(pool: ThreadPoolExecutor, api: Api, workspace_id: str) -> None:
     until(lambda: api.get(workspace_id)["status"] == "stopping", 10, "the workspace is stopping")
 
 
-@pytest.mark.rows
 @pytest.mark.parametrize(
     ("creating", "stopping"),
     [("prepare_machine", "shut_down"), pytest.param("wait_ready", "complete", marks=pytest.mark.campaign)],
@@ -92,7 +91,6 @@ def test_a_machine_dies_in_the_middle_of_its_create_and_another_in_that_of_its_s
     assert api.output(made, "echo works") == "works"
 
 
-@pytest.mark.rows
 def test_a_running_machine_that_dies_is_stopped_and_starts_again(
     instance: TestInstance, api: Api, running: str
 ) -> None:
@@ -106,7 +104,6 @@ def test_a_running_machine_that_dies_is_stopped_and_starts_again(
     assert api.output(running, ["cat", "/root/kept"]) == "kept"
 
 
-@pytest.mark.rows
 def test_api_streams_and_worker_die_in_the_middle_of_a_create_and_of_a_stop(
     instance: TestInstance, api: Api, pool: ThreadPoolExecutor, running: str
 ) -> None:
@@ -141,7 +138,6 @@ def test_the_next_up_takes_over_what_a_killed_supervisor_left(instance: TestInst
     assert instance.pids().keys() == orphans.keys()
 
 
-@pytest.mark.rows
 def test_a_redis_that_is_gone_for_ten_seconds_delays_a_create_and_breaks_nothing(
     instance: TestInstance, api: Api
 ) -> None:

@@ -13,7 +13,7 @@ from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import assert_nothing_is_left_over, guests, machine_pids
 
-pytestmark = [pytest.mark.vm, pytest.mark.rows, pytest.mark.usefixtures("witness")]
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("witness")]
 
 
 @pytest.fixture(scope="module")

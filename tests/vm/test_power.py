@@ -79,9 +79,7 @@ def ttl_fired_at(instance: TestInstance, workspace_id: str, *, since: datetime) 
     of_ttl = f"WHERE workspace_id = '{workspace_id}' AND actor = '{TTL_ACTOR}'"
     operations = f"SELECT created_at FROM workspaces_operation {of_ttl}"
     found = instance.query(f"{operations} UNION SELECT at FROM workspaces_activity {of_ttl} ORDER BY 1")
-    # SQLite has them as text, in UTC.
-    times = [datetime.fromisoformat(at).replace(tzinfo=UTC) if isinstance(at, str) else at for (at,) in found]
-    return next((at for at in times if at > since), None)
+    return next((at for (at,) in found if at > since), None)
 
 
 def seconds_late(instance: TestInstance, api: Api, workspace_id: str, action: str) -> float:

@@ -62,7 +62,6 @@ def test_statistics_and_usage_show_what_a_machine_does(api: Api) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.rows
 def test_nothing_counts_twice_and_totals_never_decrease_whatever_ends_or_dies(
     instance: TestInstance, api: Api, sleep_command: SleepCommand
 ) -> None:

@@ -29,7 +29,6 @@ from webhooks.models import Delivery, Event, Subscription
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer at a time"),
 ]
 
 

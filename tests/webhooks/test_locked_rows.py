@@ -19,8 +19,6 @@ from webhooks.models import Attempt, Delivery, DeliveryStatus, Subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-only_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no locked rows")
-
 
 @contextmanager
 def locked(model: type[Model], key: str) -> Iterator[None]:
@@ -68,7 +66,6 @@ def two_deliveries(api: Caller, other: Caller, receiver: Receiver) -> tuple[Subs
     return hook, mine, others
 
 
-@only_postgresql
 @pytest.mark.parametrize("model", [Subscription, Delivery])
 def test_a_row_that_is_locked_keeps_no_other_from_being_claimed(
     api: Caller, other: Caller, receiver: Receiver, hooks: Sending, no_waiting: None, model: type[Model]
@@ -82,7 +79,6 @@ def test_a_row_that_is_locked_keeps_no_other_from_being_claimed(
     assert len(receiver.received) == 2
 
 
-@only_postgresql
 @pytest.mark.parametrize("model", [Subscription, Delivery])
 def test_a_row_that_is_locked_keeps_no_other_result_from_being_written(
     api: Caller, other: Caller, receiver: Receiver, hooks: Sending, no_waiting: None, model: type[Model]
@@ -99,7 +95,6 @@ def test_a_row_that_is_locked_keeps_no_other_result_from_being_written(
     assert (len(receiver.received), Attempt.objects.count()) == (2, 2)
 
 
-@only_postgresql
 def test_a_delivery_that_is_locked_keeps_no_other_from_being_disabled(
     api: Caller, receiver: Receiver, no_waiting: None
 ) -> None:

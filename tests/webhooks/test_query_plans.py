@@ -22,16 +22,13 @@ TABLE = Delivery._meta.db_table
 
 
 def plan_of(sql: str) -> list[str]:
-    """The steps that read deliveries. On PostgreSQL as for a large table: a small one is always read as a whole."""
+    """Return the steps that read deliveries, as for a large table: a small one is always read as a whole."""
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            _refresh_statistics(cursor)
-            cursor.execute("SET LOCAL enable_seqscan = off")
-            cursor.execute(f"EXPLAIN {sql}")
-            steps = [str(row[0]) for row in cursor.fetchall() if "Scan" in row[0] and "deliver" in row[0]]
-            return [step for step in steps if "Bitmap Heap Scan" not in step]  # by the index of the step below it
-        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
-        return [str(row[3]) for row in cursor.fetchall() if TABLE in row[3] or " U0 " in row[3]]
+        _refresh_statistics(cursor)
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {sql}")
+        steps = [str(row[0]) for row in cursor.fetchall() if "Scan" in row[0] and "deliver" in row[0]]
+        return [step for step in steps if "Bitmap Heap Scan" not in step]  # by the index of the step below it
 
 
 def _refresh_statistics(cursor: CursorWrapper) -> None:
@@ -43,14 +40,8 @@ def _refresh_statistics(cursor: CursorWrapper) -> None:
     cursor.execute(f"ANALYZE {TABLE}, {Event._meta.db_table}, {Subscription._meta.db_table}")
 
 
-# Of what is pending or leased: these do not grow with what was delivered. And the primary key, on PostgreSQL twice.
-INDEXES = (
-    "deliveries_due_of_webhook",
-    "deliveries_leased",
-    "sqlite_autoindex_webhooks_delivery_1",
-    "webhooks_delivery_pkey",
-)
-INDEXES += ("webhooks_delivery_id_",)
+# Of what is pending or leased: these do not grow with what was delivered. And the primary key, which has two.
+INDEXES = ("deliveries_due_of_webhook", "deliveries_leased", "webhooks_delivery_pkey", "webhooks_delivery_id_")
 IS_ANYTHING_DUE = "deliveries_due "
 
 

@@ -18,7 +18,6 @@ from workspaces.models import Workspace
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "postgresql", reason="of PostgreSQL's pool"),
 ]
 WAITING = 7  # of the eight threads that carry out operations
 # One for each of those, and this test's own.

@@ -14,7 +14,7 @@ from django.conf import settings as django_settings
 
 from tests.sandboxes.level.calls import SandboxCaller
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def tree(disk: Path, *names: str) -> None:

@@ -20,7 +20,7 @@ from tests.sandboxes.level.calls import SandboxCaller
 from vmbackend.errors import GuestCommandInvalid
 from vmbackend.fake.guest import FakeGuestSession
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 AUTHOR = {"name": "Ada", "email": "ada@example.com"}
 REPO = {"repoPath": "/w/repo"}
 

@@ -24,7 +24,6 @@ from vmbackend.fake.guest import FakeGuestSession
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.one_database,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
 ]
 __all__ = ["remote"]

@@ -22,7 +22,6 @@ from tests.vmbackend.local_dropbear import LocalGuest, missing_requirement
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.one_database,
     pytest.mark.skipif(missing_requirement() is not None, reason=""),
 ]
 __all__ = ["box", "remote"]

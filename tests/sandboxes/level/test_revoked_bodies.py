@@ -25,7 +25,7 @@ from tests.workspaces.files.test_streaming_uploads import HALF, Upload, partial
 from vmbackend.fake.guest import FakeGuestSession
 from workspaces.models import Workspace
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 HUGE = 1 << 40
 LOG = "/var/log/workspace/cmd.log"
 FILES = "/workspace/the-box/overlay/files"

@@ -28,7 +28,6 @@ from vmbackend.guest.session import ExecResult, SearchTools
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.one_database,
     pytest.mark.skipif(shutil.which("rg") is None, reason="needs ripgrep"),
 ]
 

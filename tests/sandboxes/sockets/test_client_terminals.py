@@ -16,7 +16,6 @@ from sandboxes import services
 from tests.sandboxes.sockets.conftest import Box
 from tests.sandboxes.sockets.page import Relay
 
-pytestmark = pytest.mark.one_database
 LINES = 20_000
 COUNTING = f"i=0; while [ $i -lt {LINES} ]; do echo line-$i; i=$((i+1)); done; exit 4"
 WHOLE = b"".join(b"line-%d\r\n" % number for number in range(LINES))

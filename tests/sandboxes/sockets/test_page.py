@@ -15,7 +15,7 @@ from tests.sandboxes.sockets.conftest import Box, Streams
 from tests.sandboxes.sockets.page import SCREEN, Relay, TerminalPage
 from tests.vm.browser import Browser, browser
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 Opened = Callable[..., TerminalPage]
 
 

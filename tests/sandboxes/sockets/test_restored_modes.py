@@ -12,7 +12,7 @@ import pytest
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 # More than guest and streams keep.
 FLOOD = "seq 100000"
 

@@ -21,7 +21,7 @@ from tests.run_extent import campaign_after
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 HEADLESS = Path(sys.prefix) / "share/npm/headless/xterm-headless.mjs"
 SIZE = {"cols": 80, "rows": 24}
 # What is quiet for so long has drawn its screen: only how often it is looked depends on it.

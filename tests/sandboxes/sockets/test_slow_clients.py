@@ -16,7 +16,7 @@ from tests.run_extent import WHOLE, campaign_after
 from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 MIB = 1 << 20
 READY = b"ready\n"

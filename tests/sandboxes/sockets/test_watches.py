@@ -15,7 +15,7 @@ from tests.sandboxes.sockets.client import WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 from vmbackend.guest.hold import HoldClient
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 MIB = 1 << 20
 EVENTS = ("watch_add", "watch_change", "watch_unlink", "watch_overflow", "watch_error")

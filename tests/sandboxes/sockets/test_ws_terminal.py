@@ -14,7 +14,6 @@ from tests.clients.cli.runner import PROGRAM, TerminalProcess, Ws
 from tests.sandboxes.sockets.conftest import Box
 from tests.sandboxes.sockets.page import Relay
 
-pytestmark = pytest.mark.one_database
 CODE = """
 import sys
 from microvm.cli.terminal import Keyboard, open_sandbox_terminal

@@ -1,7 +1,5 @@
 """A simulated day of many workspaces through the real metering and charging, with everything that may go wrong: the
 ledger has what the samples cost, to 0.1 %, and agrees with itself.
-
-On SQLite; on PostgreSQL in `make test-all` only, as it shows arithmetic and not what a database does.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 from django.db.models import Sum
 from django.utils import timezone
 
@@ -187,7 +184,6 @@ class Day:
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(connection.vendor == "postgresql" and not WHOLE, reason="on SQLite, or with TEST_ALL=1")
 def test_the_ledger_of_a_day_has_what_the_samples_cost(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workspaces sleep at night; by day they crash, sleep and wake, and everything around them fails now and then."""
     Namespace.objects.create(account=api.account, name="Team", slug="team")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -27,6 +25,7 @@ from credits.entries import Purpose
 from credits.models import Balance, Entry, Service
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.killed_process import database_url
 from tests.workspaces.usage.test_charging import HOUR_NS, TICK, metered, record
 from workspaces.charging import services as charging
 from workspaces.models import MeterRecord
@@ -53,7 +52,7 @@ def cut_at(statement: int) -> Iterator[None]:
     try:
         with connection.execute_wrapper(execute):
             yield
-    except (Error, sqlite3.Error, psycopg.Error):  # of a closed connection not all are Django's own
+    except (Error, psycopg.Error):  # of a closed connection not all are Django's own
         pass
     finally:
         connection.close()
@@ -102,14 +101,6 @@ def charger() -> Iterator[Callable[[], int]]:
         begin.ended = process.stdout.readline  # type: ignore[attr-defined]
         yield begin
         process.kill()
-
-
-def database_url() -> str:
-    """Of the tests' database."""
-    given = connection.settings_dict
-    if connection.vendor == "sqlite":
-        return f"sqlite:///{quote(str(given['NAME']))}"
-    return f"postgresql://{given['USER']}@/{given['NAME']}?host={given['HOST']}"
 
 
 def test_a_pass_that_is_killed_at_any_moment_leaves_all_or_nothing(

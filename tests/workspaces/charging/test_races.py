@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Sum
 
 from accounts.models import Account
@@ -30,7 +30,6 @@ from workspaces.charging import services as charging
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SANDBOX = Service.SANDBOX
-only_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
 
 
 @pytest.fixture
@@ -77,7 +76,6 @@ LOCKED: dict[str, Callable[[Namespace], Any]] = {
 }
 
 
-@only_postgresql
 @pytest.mark.parametrize("request_of", LOCKED)
 @pytest.mark.parametrize("work", [charge_directly, charge_by_a_pass, settle])
 def test_a_charge_that_suspends_and_a_request_never_wait_for_each_other(

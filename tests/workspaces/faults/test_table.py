@@ -28,9 +28,6 @@ from workspaces.host import engine
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
-# After them an operation goes on with the statements that it also has after other faults.
-PASSING_FAULTS = {"raises what a retry cures", "raises it at every attempt"}
-ONE_DATABASE = pytest.mark.one_database
 ONE_IN = 4
 
 
@@ -42,7 +39,7 @@ def cells() -> Iterator[ParameterSet]:
         for place, step in enumerate(case.steps):
             parts[(place - begin) % ONE_IN == 0].append(step)
         for first, steps in parts.items():
-            marks = [ONE_DATABASE] * (fault.name in PASSING_FAULTS) + [pytest.mark.campaign] * (not first)
+            marks = [pytest.mark.campaign] * (not first)
             if steps:
                 yield pytest.param(case, fault, steps, marks=marks, id=f"{case.name}-{fault.name}-{'+'.join(steps)}")
 
@@ -151,7 +148,7 @@ def fails_always_at(host: FakeHost, point: str) -> None:
 
 IN_THE_MIDDLE = [
     dies_at,
-    *(pytest.param(each, marks=[ONE_DATABASE, pytest.mark.campaign]) for each in (fails_at, fails_always_at)),
+    *(pytest.param(each, marks=pytest.mark.campaign) for each in (fails_at, fails_always_at)),
 ]
 
 

@@ -190,7 +190,6 @@ def slow_writer(default: Namespace) -> Iterator[threading.Event]:
     thread.join()
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer at a time")
 def test_a_record_whose_writer_is_slow_is_charged_once(default: Namespace, slow_writer: threading.Event) -> None:
     record(metered(default, "ws_2"), TICK + 1, cpu_time_ns=HOUR_NS)
     assert [charging.charge_metered() for _ in range(2)] == [0, 0], "its number is lower than the visible one's"
@@ -202,7 +201,6 @@ def test_a_record_whose_writer_is_slow_is_charged_once(default: Namespace, slow_
     assert charging.charge_metered() == 0
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no such locks")
 def test_a_vacuum_of_the_records_does_not_hold_up_charging(default: Namespace) -> None:
     record(metered(default), TICK, cpu_time_ns=HOUR_NS)
     began, end = threading.Event(), threading.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError
 
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, dying_after, metered_cpu, points
 from vmbackend.errors import BackendUnavailable
@@ -13,7 +13,7 @@ from workspaces.host.metering import writer as writing
 from workspaces.models import MeterRecord
 
 pytestmark = pytest.mark.django_db
-STATEMENTS = {"sqlite": 5, "postgresql": 4}[connection.vendor]  # of a write of two machines' counts
+STATEMENTS = 4  # of a write of two machines' counts
 
 
 @pytest.mark.django_db(transaction=True)
