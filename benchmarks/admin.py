@@ -1,10 +1,9 @@
 """The admin with many rows beside few: the same queries, and how much longer each page takes.
 
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.admin [--only REGEX]
-    PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.admin
 
-Fills two databases, SQLite files or two of the private PostgreSQL: one with a thousand rows of each kind,
-one with the given sizes (PostgreSQL: some 8 GB, SQLite: 6 GB, a few minutes). Then measures, in turns, the dashboard,
+Fills two databases: one with a thousand rows of each kind, one with the given sizes (some 8 GB, a few minutes); on a
+server that PLATFORM_DATABASE_URL names they stay, and are used again. Then measures, in turns, the dashboard,
 every list (first page, one deep in it, each filter, order and search), every page of a row with all its tabs, and the
 lists of the API: each rendered whole by Django's test client. What misses its bar is repeated. Ends with status 1 if a
 list was not measured or a bar is missed.
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from benchmarks.databases import new_database
+
 FEW = 1000
 RATIO, DASHBOARD_SECONDS, DASHBOARD_QUERIES = 1.3, 0.1, 12
 REPEATED = 4
@@ -45,7 +46,7 @@ class Database:
         self.rows: dict[str, int] = {}  # that the list shows
         self.wall: dict[tuple[str, bool], list[float]] = defaultdict(list)
         self.cpu: dict[tuple[str, bool], list[float]] = defaultdict(list)
-        own = {"STATE": str(folder), "DATABASE_URL": _url(name, folder), "VM_BACKEND": "fake", "LOG_LEVEL": "ERROR"}
+        own = {"STATE": str(folder), "DATABASE_URL": _url(name), "VM_BACKEND": "fake", "LOG_LEVEL": "ERROR"}
         own["SECRET_KEY"] = "a-key-of-the-benchmark-alone-0123456789"
         env = {**os.environ, **{f"PLATFORM_{key}": value for key, value in own.items()}}
         command = [sys.executable, "-m", "benchmarks.admin_child", *(f"--{key}={size}" for key, size in sizes.items())]
@@ -77,25 +78,16 @@ class Database:
         self.process.wait()
 
 
-def _url(name: str, folder: Path) -> str:
-    url = os.environ.get("PLATFORM_DATABASE_URL", "")
-    if not url.startswith("postgresql:"):
-        return f"sqlite:///{folder}/{name}.sqlite3"
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (f"bench_{name}",)).fetchone():
-            connection.execute(f"CREATE DATABASE bench_{name}")  # type: ignore[arg-type]  # few or many
-    parts = urlsplit(url)
+def _url(name: str) -> str:
+    parts = urlsplit(new_database(f"bench_{name}"))
     # Time of other processes of the server would not be seen.
     query = f"{parts.query}&options={quote('-c max_parallel_workers_per_gather=0')}"
-    return parts._replace(path=f"/bench_{name}", query=query).geturl()
+    return parts._replace(query=query).geturl()
 
 
 def main() -> None:
     given = _arguments()
-    folder = Path(given.keep or tempfile.mkdtemp(prefix="mvmb-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="mvmb-"))
     many_rows = {name: getattr(given, name) for name in ("workspaces", "records", "activity")}
     try:
         few = Database("few", folder, dict.fromkeys(many_rows, FEW))
@@ -104,8 +96,7 @@ def main() -> None:
         few.close()
         many.close()
     finally:
-        if not given.keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     sys.exit(0 if ok else 1)
 
 
@@ -116,7 +107,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--activity", type=int, default=1_000_000, help="activity, ledger, events, deliveries")
     parser.add_argument("--rounds", type=int, default=3, help="of each page; what misses its bar has more")
     parser.add_argument("--only", default="", help="a regular expression for names of pages")
-    parser.add_argument("--keep", default="", help="a folder whose databases are used and stay")
     return parser.parse_args()
 
 

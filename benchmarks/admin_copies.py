@@ -70,13 +70,7 @@ class Copies:
 
     def _numbers(self) -> str:
         step = max(1, SPAN_MS // max(1, self.count))
-        if is_postgresql():
-            rows = f"generate_series(0::bigint, {self.count - 1}) AS g(number)"
-        else:
-            rows = (
-                "(WITH RECURSIVE g(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM g"
-                f" WHERE number < {self.count - 1}) SELECT number FROM g)"
-            )
+        rows = f"generate_series(0::bigint, {self.count - 1}) AS g(number)"
         return f"(SELECT number, {self.begin_ms} + number * {step} AS ms FROM {rows})"
 
     def _value(self, column: Any) -> str:
@@ -104,14 +98,12 @@ def new_id(prefix: str, letter: str) -> str:
 
 def digits(count: int) -> str:
     """SQL for the copy's number, with zeros before it."""
-    return f"lpad(n.number::text, {count}, '0')" if is_postgresql() else f"printf('%0{count}d', n.number)"
+    return f"lpad(n.number::text, {count}, '0')"
 
 
 def moment(milliseconds: str) -> str:
     """SQL for a time, as the column has it."""
-    if is_postgresql():
-        return f"to_timestamp({milliseconds} / 1000.0)"
-    return f"(strftime('%Y-%m-%d %H:%M:%f', {milliseconds} / 1000.0, 'unixepoch') || '000')"
+    return f"to_timestamp({milliseconds} / 1000.0)"
 
 
 def _sample(table: str, which: str, key: str) -> int:
@@ -155,12 +147,6 @@ def _prefix(model: Any) -> str:
 
 def _encoded(milliseconds: int) -> str:
     return "".join(ALPHABET[(milliseconds >> shift) & 31] for shift in range(40, -1, -5))
-
-
-def is_postgresql() -> bool:
-    from django.db import connection
-
-    return connection.vendor == "postgresql"
 
 
 def _execute(sql: str) -> list[Any]:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.admin_copies import Copies, Parents, digits, execute, is_postgresql, keys_of, moment
+from benchmarks.admin_copies import Copies, Parents, digits, execute, keys_of, moment
 
 HOSTS = 20
 
@@ -43,20 +43,13 @@ def fill(sizes: Sizes) -> None:
 
 
 def _begin() -> None:
-    if is_postgresql():
-        execute("SET session_replication_role = replica", "SET work_mem = '256MB'")
-    else:
-        execute(
-            "PRAGMA foreign_keys = OFF", "PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF",
-            "PRAGMA cache_size = -1500000",
-        )  # fmt: skip
+    execute("SET session_replication_role = replica", "SET work_mem = '256MB'")
 
 
 def _end() -> None:
     from django.db import connection
 
-    if is_postgresql():  # which keeps statistics by itself; SQLite of an instance has none
-        execute("VACUUM (ANALYZE)")
+    execute("VACUUM (ANALYZE)")
     connection.close()
 
 
@@ -113,7 +106,7 @@ def _workspace() -> dict[str, str]:
         "name": "s.name || '-' || n.number",
         "slug": "'box-' || n.number",
         "host_id": f"'host-' || (n.number % {HOSTS})",
-        "ip": f"CAST({address} AS inet)" if is_postgresql() else address,
+        "ip": f"CAST({address} AS inet)",
     }
 
 
@@ -157,9 +150,7 @@ def _fill_money(owners: _Owners, sizes: Sizes) -> None:
     balances = keys_of(made, "balance_id")
     some = (balances, "skewed")
     _made(Entry, sizes.activity, some, key="NULL")
-    day = "(current_date - CAST(n.number % 14 AS integer))" if is_postgresql() else (
-        "date('now', '-' || (n.number % 14) || ' days')"
-    )  # fmt: skip
+    day = "(current_date - CAST(n.number % 14 AS integer))"
     _made(Spending, 14 * balances.count, (balances, "n.number / 14"), day=day)
     _made(Hold, max(60, count // 100), some, key="'hold-' || n.number")
     _made(WaitingCharge, max(60, count // 100), some)
@@ -227,9 +218,7 @@ def _fill_tokens(owners: _Owners, sizes: Sizes) -> None:
     _made(NotificationEvent, count, (accounts, "skewed"))
     keys = keys_of(_made(ApiKey, owners.count, (owners.namespaces, "skewed"), key_hash=unique), "key_id")
     _made(KeyEvent, count, (keys, "skewed"))
-    day = "(current_date - CAST(n.number % 30 AS integer) - 1)" if is_postgresql() else (
-        "date('now', '-' || (n.number % 30 + 1) || ' days')"
-    )  # fmt: skip
+    day = "(current_date - CAST(n.number % 30 AS integer) - 1)"
     _made(DayCount, 30 * accounts.count, (accounts, "n.number / 30"), day=day)
     _made(Call, max(60, count // 500), (owners.namespaces, "skewed"))
     _made(NamespaceActivity, count, (owners.namespaces, "skewed"))

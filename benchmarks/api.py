@@ -1,9 +1,9 @@
 """`GET /workspace/:id` beside an empty authenticated view of the same server, and the list of 20 from 100,000 rows
 beside the list from 100; workspace objects by `ResponseSerializer` beside DRF's own.
 
-Starts a server of its own (granian as in production) over a SQLite database of its own.
+Starts a server (granian as in production) and a PostgreSQL of its own.
 
-    .venv/bin/python -m benchmarks.api [--seconds 5] [--rows 100000]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.api [--seconds 5] [--rows 100000]
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 
 import httpx
 
+from benchmarks.databases import use_own_server
+
 PORT = 8931
 URL = f"http://127.0.0.1:{PORT}"
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,7 @@ def environment(state: Path) -> dict[str, str]:
         "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
         "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
         "PLATFORM_STATE": str(state),
+        "PLATFORM_DATABASE_URL": os.environ["PLATFORM_DATABASE_URL"],
         "PLATFORM_SECRET_KEY": "a-key-for-the-benchmark-only-0123456789",
         "PLATFORM_VM_BACKEND": "fake",
         "PLATFORM_LOG_LEVEL": "ERROR",
@@ -94,11 +97,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=100_000)
     options = parser.parse_args()
+    use_own_server()
     state = Path(tempfile.mkdtemp(prefix="mvmb-"))
     env = environment(state)
     try:
-        manage = [sys.executable, "manage.py"]
-        subprocess.run([*manage, "migrate", "-v0"], env=env, cwd=ROOT, check=True)
         rows = [sys.executable, "-m", "benchmarks.rows", str(options.rows)]
         made = json.loads(subprocess.run(rows, env=env, cwd=ROOT, check=True, capture_output=True).stdout)
         print("workspace objects by ResponseSerializer beside DRF's Serializer (bar: ratio at least 3)", flush=True)

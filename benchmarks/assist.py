@@ -1,8 +1,7 @@
 """Code assistance: what the platform adds to the model's own time, calls a second beside the same proxy without
 counters and ledger, what waiting calls cost, and whether calls that hang delay anything else.
 
-Starts a Redis, a streams process and an api process of its own over a SQLite database, and a model that answers at
-once.
+Starts a Redis, a PostgreSQL, a streams process and an api process of its own, and a model that answers at once.
 
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.assist [--calls 200] [--rounds 3]
 """
@@ -174,9 +173,6 @@ async def measure(of: Server, url: str, sockets: tuple[Path, Path], options: arg
     async with connect(of.socket, of.headers) as owner:
         key = (await owner.post("/api-keys", json={})).raise_for_status().json()["key"]
     headers = {"Authorization": f"Bearer {key}"}
-    async with connect(sockets[1], of.headers) as api:
-        # As in an instance, a process that keeps its connections: the last one that SQLite closes writes all back.
-        await asyncio.gather(*((api.get("/workspace")) for _ in range(16)))
     async with connect(of.socket, headers) as client, connect(sockets[0], headers) as plain:
         ours, baseline = checked(client, "/v1/blurs/generate", BODY), checked(plain, "/v1/blurs/generate", BODY)
         await measure_added(ours, url, options.calls)

@@ -1,9 +1,6 @@
 """Billing: closing a cycle of many workspaces, usage units of a namespace with many records, and bytes of a day.
 
-On a SQLite database of its own, or on a private PostgreSQL:
-
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.billing [--workspaces 10000] [--records 10000000]
-    PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.billing
 
 Ten million records take about 2 GB in /tmp and some minutes to load. Baselines, in the same run: of the cycle the same
 number of events and deliveries written by bare statements; of usage units a namespace with 10,000 records.
@@ -23,10 +20,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchmarks.charge import make_owners, write_ticks
 from benchmarks.common import show
+from benchmarks.databases import new_database
 from benchmarks.sweep import prepare
 
 CLOSE_SECONDS, CLOSE_MIB = 30, 64
@@ -45,12 +42,6 @@ def execute(sql: str, *params: object) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchall() if cursor.description else []
-
-
-def is_postgresql() -> bool:
-    from django.db import connection
-
-    return connection.vendor == "postgresql"
 
 
 def resident_mib(name: str) -> float:
@@ -155,17 +146,12 @@ def load_namespace(number: int, records: int, workspaces: int, end: int) -> str:
     first = execute("SELECT MIN(id) FROM workspaces_metered WHERE namespace_id = %s", namespace.pk)[0][0]
     ticks = records // workspaces
     distance = DAYS * 86400 * 1_000_000 // ticks
-    series = (
-        "generate_series(0, %s - 1) AS ticks(n)"
-        if is_postgresql()
-        else "(WITH RECURSIVE t(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM t WHERE n + 1 < %s) SELECT n FROM t) ticks"
-    )
-    if is_postgresql():
-        execute("SET session_replication_role = replica")  # foreign keys are right by construction
+    execute("SET session_replication_role = replica")  # foreign keys are right by construction
     execute(
         "INSERT INTO workspaces_meterrecord (metered_id, period_ms, tick, cpu_time_ns, memory_mb_ms, disk_bytes,"
-        f" network_bytes) SELECT w.id, 60000, %s - (n + 1) * CAST(%s AS bigint), 30000000000, 30720000,"
-        f" 18000000, 42000000 FROM {series}, workspaces_metered w WHERE w.id >= %s AND w.namespace_id = %s"
+        " network_bytes) SELECT w.id, 60000, %s - (n + 1) * CAST(%s AS bigint), 30000000000, 30720000,"
+        " 18000000, 42000000 FROM generate_series(0, %s - 1) AS ticks(n), workspaces_metered w"
+        " WHERE w.id >= %s AND w.namespace_id = %s"
         " ORDER BY n DESC, w.id",
         end * 1_000_000, distance, ticks, first, namespace.pk,
     )  # fmt: skip
@@ -243,15 +229,7 @@ def measure_units(records: int, workspaces: int) -> None:
 
 def table_bytes() -> dict[str, int]:
     """With their indexes."""
-    if is_postgresql():
-        return {name: execute("SELECT pg_total_relation_size(%s)", name)[0][0] for name in TABLES}
-    return {
-        name: execute(
-            "SELECT COALESCE(SUM(pgsize), 0) FROM dbstat WHERE name IN"
-            " (SELECT name FROM sqlite_master WHERE tbl_name = %s)", name,
-        )[0][0]
-        for name in TABLES
-    }  # fmt: skip
+    return {name: execute("SELECT pg_total_relation_size(%s)", name)[0][0] for name in TABLES}
 
 
 def measure_day() -> None:
@@ -301,14 +279,7 @@ def main() -> None:
 
 def run_part(part: str) -> None:
     """In a process and a database of its own."""
-    environment, url = dict(os.environ), os.environ.get("PLATFORM_DATABASE_URL", "")
-    if url.startswith("postgresql:"):
-        import psycopg
-
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE bench_{part}")
-        parts = urlsplit(url)
-        environment["PLATFORM_DATABASE_URL"] = parts._replace(path=f"/bench_{part}").geturl()
+    environment = {**os.environ, "PLATFORM_DATABASE_URL": new_database()}
     command = [sys.executable, "-m", "benchmarks.billing", "--only", part, *sys.argv[1:]]
     subprocess.run(command, env=environment, check=True)
 

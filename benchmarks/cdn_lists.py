@@ -1,9 +1,6 @@
 """`GET /cdn/files` of an account with 100,000 files beside one of an account with 100, through the api's views.
 
-On a SQLite database of its own, or on a private PostgreSQL:
-
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.cdn_lists [--files 100000] [--requests 200]
-    PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.cdn_lists
 
 A quarter of the files is in the trash, a third in one namespace. Requests of both accounts take turns.
 """
@@ -93,7 +90,7 @@ def measure(options: argparse.Namespace) -> None:
     few, many = fill("few", 100), fill("many", options.files)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    print(f"  {connection.vendor}, {options.files} files beside 100, {options.requests} requests each")
+    print(f"  {options.files} files beside 100, {options.requests} requests each")
     for path in PATHS:
         for caller in (few, many):
             milliseconds(caller, path)

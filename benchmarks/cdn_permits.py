@@ -1,9 +1,9 @@
-"""Permits a second beside bare `UPDATE ... RETURNING` and commit on one hot row, of 16 threads each, on PostgreSQL.
+"""Permits a second beside bare `UPDATE ... RETURNING` and commit on one hot row, of 16 threads each.
 
-    DURABLE=1 PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.cdn_permits [--seconds 10]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.cdn_permits [--seconds 10]
 
 All permits are of one account and one namespace. The baseline is what a counter takes at least: one statement of the
-driver, committed. Without DURABLE=1 a commit of that PostgreSQL is not written to the disk.
+driver, committed.
 """
 
 from __future__ import annotations
@@ -48,10 +48,6 @@ def bare_update(made: Any, key: str) -> Callable[[], Any]:
 
 
 def measure(options: argparse.Namespace) -> None:
-    from django.db import connection
-
-    if connection.vendor != "postgresql":
-        raise SystemExit("The bar is that of PostgreSQL: run it by scripts/postgres.sh.")
     namespace = make_namespace()
     permits_of(namespace)()
     slice_of = options.seconds / ROUNDS

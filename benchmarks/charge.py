@@ -1,12 +1,8 @@
 """Charging: metered records a second beside bare `UPDATE ... RETURNING` and commit; hold and settle on one hot row.
 
-On a SQLite database of its own, or on a private PostgreSQL:
-
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.charge [--workspaces 1000] [--ticks 60] [--seconds 5]
-    DURABLE=1 PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.charge
 
-The baseline is what charging each record by itself would take at least: one statement of the driver, committed. Without
-DURABLE=1 a commit of that PostgreSQL is not written to the disk, which makes the baseline the faster one.
+The baseline is what charging each record by itself would take at least: one statement of the driver, committed.
 """
 
 from __future__ import annotations
@@ -22,9 +18,11 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
+import psycopg
+
 from benchmarks.sweep import prepare
 
-BARS = {"postgresql": 10.0, "sqlite": 1.0}
+BAR = 10.0
 HOLD_BAR = 0.3
 THREADS = 16
 TICK_SECONDS = 1
@@ -90,25 +88,13 @@ def bare_connection() -> Any:
     """The driver's own, which commits each statement."""
     from django.db import connection
 
-    if connection.vendor == "postgresql":
-        import psycopg
-
-        parameters = connection.get_connection_params()
-        known = {name: parameters[name] for name in ("dbname", "user", "host", "port") if parameters.get(name)}
-        return psycopg.connect(**known, autocommit=True)
-    import sqlite3
-
-    made = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None, timeout=20)
-    for line in connection.settings_dict["OPTIONS"]["init_command"].split(";"):
-        made.execute(line)
-    return made
+    parameters = connection.get_connection_params()
+    known = {name: parameters[name] for name in ("dbname", "user", "host", "port") if parameters.get(name)}
+    return psycopg.connect(**known, autocommit=True)
 
 
 def bare_update(made: Any, key: int) -> Callable[[], Any]:
-    from django.db import connection
-
-    place = "%s" if connection.vendor == "postgresql" else "?"
-    statement = f"UPDATE credits_balance SET used = used + 1 WHERE id = {place} RETURNING used"
+    statement = "UPDATE credits_balance SET used = used + 1 WHERE id = %s RETURNING used"
     cursor = made.cursor()
     return lambda: cursor.execute(statement, (key,)).fetchall()
 
@@ -179,7 +165,6 @@ def show_ratios(name: str, ours: Callable[[], float], bare: Callable[[], float],
 
 
 def measure(options: argparse.Namespace) -> None:
-    from django.db import connection
 
     from credits import ledger
     from credits.models import Service
@@ -189,9 +174,9 @@ def measure(options: argparse.Namespace) -> None:
         namespace=namespace, service=Service.AI, limit=Decimal(10**6), overdraft=Decimal(0), action="block",
         thresholds=[80],
     )  # fmt: skip
-    made, bar, slice_of = bare_connection(), BARS[connection.vendor], options.seconds / ROUNDS
+    made, bar, slice_of = bare_connection(), BAR, options.seconds / ROUNDS
     charged_a_second(2, at_once=False)  # the first cycle, plans of statements
-    print(f"  {connection.vendor}, {options.workspaces} workspaces in {NAMESPACES} namespaces, {options.ticks} ticks")
+    print(f"  {options.workspaces} workspaces in {NAMESPACES} namespaces, {options.ticks} ticks")
 
     def bare() -> float:
         return rate(bare_update(made, hot.pk), slice_of)
@@ -199,8 +184,6 @@ def measure(options: argparse.Namespace) -> None:
     ticks = max(1, options.ticks // ROUNDS)
     show_ratios("records, a backlog in full batches", lambda: charged_a_second(ticks, at_once=True), bare, bar)
     show_ratios("records, a pass for each tick", lambda: charged_a_second(ticks, at_once=False), bare, None)
-    if connection.vendor != "postgresql":
-        return
     keys = itertools.count()
 
     def bare_of_threads() -> float:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.databases import use_own_server
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -25,7 +27,8 @@ def receiver(module: str) -> Iterator[str]:
 
 
 def prepare(state: str, base: str, role: str) -> None:
-    """Django as in the process `role`, with a database in `state`; `base` may be sent to."""
+    """Django as in the process `role`, with a database of its own; `base` may be sent to."""
+    use_own_server()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     os.environ.update(
         PLATFORM_STATE=state,
@@ -40,6 +43,3 @@ def prepare(state: str, base: str, role: str) -> None:
     import django
 
     django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)

@@ -1,10 +1,10 @@
 """200 commands of 60 s in 4 guests at once: what else the streams process serves at that time, beside the same without.
 
-Starts a Redis and a streams process (uvicorn as in production) of its own over a SQLite database, with guests of the
+Starts a Redis and a streams process (uvicorn as in production) and a PostgreSQL of its own, with guests of the
 fake driver, whose commands run on this host. `GET /workspace/:id` is measured in the same process, though the api
 serves it in production. Clients are this process, so one clock measures.
 
-    .venv/bin/python -m benchmarks.guests [--commands 200] [--seconds 60]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.guests [--commands 200] [--seconds 60]
 """
 
 from __future__ import annotations

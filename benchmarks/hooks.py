@@ -2,10 +2,7 @@
 the same with half of the subscriptions at a receiver that never answers; and how long one good receiver waits beside
 twenty that never answer.
 
-On a SQLite database of its own, or on a private PostgreSQL:
-
-    .venv/bin/python -m benchmarks.hooks [--deliveries 4000]
-    scripts/postgres.sh .venv/bin/python -m benchmarks.hooks
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.hooks [--deliveries 4000]
 
 bare httpx has a client for each thread, which keeps its connection; a delivery has a connection of its own, claims its
 row, signs its body and writes what came of it.

@@ -1,10 +1,7 @@
 """Notifications to 500 browsers a second, whose push service answers after 50 ms, beside bare httpx in as many threads;
 and the threads of the process that answers while requests wait for their counts.
 
-On a SQLite database of its own, or on a private PostgreSQL:
-
-    .venv/bin/python -m benchmarks.push [--devices 500]
-    scripts/postgres.sh .venv/bin/python -m benchmarks.push
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.push [--devices 500]
 
 A notification is handed out, encrypted for its browser, signed, sent over a connection of its own, and counted in its
 row. bare httpx posts as many bytes: with a connection for each request (the baseline, as endpoints are places of users,

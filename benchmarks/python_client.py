@@ -1,9 +1,9 @@
 """1,000 calls of the Python client beside the same calls with bare httpx: same server, same run, in turns.
 
 Time is the clock's, CPU that of this process alone. Bar: both at most 1.5 times those of httpx, for the synchronous and
-for the asynchronous client. Starts a server of its own (granian as in production) over a SQLite database of its own.
+for the asynchronous client. Starts a server (granian as in production) and a PostgreSQL of its own.
 
-    .venv/bin/python -m benchmarks.python_client [--calls 1000] [--rounds 5]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.python_client [--calls 1000] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.api import ROOT, URL, environment, server
+from benchmarks.databases import use_own_server
 
 sys.path.insert(0, str(ROOT / "clients/python/src"))
 
@@ -113,9 +114,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     state = Path(tempfile.mkdtemp(prefix="mvmb-"))
+    use_own_server()
     env = environment(state)
     try:
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=env, cwd=ROOT, check=True)
         rows = [sys.executable, "-m", "benchmarks.rows", "100"]
         made = json.loads(subprocess.run(rows, env=env, cwd=ROOT, check=True, capture_output=True).stdout)["few"]
         place = (made["id"], made["headers"])

@@ -1,9 +1,9 @@
 """A host's sampler over many machines: its share of a core, what it writes, and what a day of it takes on disk.
 
-The machines are the fake driver's, with counters that move; the database is SQLite, Redis a private one. Beside it, in
+The machines are the fake driver's, with counters that move; database and Redis are private ones. Beside it, in
 the same run, the bare driver call once a second.
 
-    .venv/bin/python -m benchmarks.sampler [--machines 1000] [--seconds 130] [--no-day]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.sampler [--machines 1000] [--seconds 130] [--no-day]
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.databases import use_own_server
+
+use_own_server()
 STATE = Path(tempfile.mkdtemp(prefix="mvb-", dir="/tmp"))
 SOCKET = STATE / "redis.sock"
 os.environ.update(
     DJANGO_SETTINGS_MODULE="config.settings",
     PLATFORM_STATE=str(STATE),
-    PLATFORM_DATABASE_URL="",
     PLATFORM_VM_BACKEND="fake",
     PLATFORM_SECRET_KEY="a-key-for-one-run-of-a-benchmark-0123456789",
     PLATFORM_REDIS_URL=f"unix://{SOCKET}",
@@ -37,7 +39,6 @@ import django  # noqa: E402
 django.setup()
 
 import redis  # noqa: E402
-from django.core.management import call_command  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.db.backends.utils import CursorWrapper  # noqa: E402
 from django.utils import timezone  # noqa: E402
@@ -174,8 +175,10 @@ def bare(driver: Moving, ids: list[str], seconds: float) -> float:
 
 
 def bytes_written() -> int:
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
+    """Bytes of the server's log of writes, in which each change is first."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_lsn() - '0/0'")
+        return int(cursor.fetchone()[0])
 
 
 def measure(driver: Moving, ids: list[str], seconds: float, client: redis.Redis) -> None:
@@ -206,13 +209,13 @@ def measure(driver: Moving, ids: list[str], seconds: float, client: redis.Redis)
     print(f"  database: {rows:.0f} rows a minute in {statements:.0f} statements")
     for table, count in written.rows.most_common():
         print(f"    {table:<38} {count / minutes:7.0f}")
-    print(f"  written to the database's files: {moved:.1f} MB a minute, while it is small")
+    print(f"  written to the log of the database: {moved:.1f} MB a minute")
     print(f"  Redis holds {client.info('memory')['used_memory'] / 1e6:.1f} MB")
     sampler.stop()
 
 
 def a_day(entries: list[MeterTarget]) -> None:
-    """One day of ticks and compactions, as fast as they go; then the size of the file, with and without each part."""
+    """One day of ticks and compactions, as fast as they go; then the size of the database, and of each part."""
     for model in (MeterRecord, Metered, UsagePoint):
         model.objects.all().delete()
     begun = time.monotonic()
@@ -235,7 +238,7 @@ def a_day(entries: list[MeterTarget]) -> None:
     bill = whole - base - tiers
     print(f"  a day of {len(entries)} workspaces, made in {time.monotonic() - begun:.0f} s:")
     print(f"    compaction wrote {rolled / (DAY // MINUTE):.0f} points a minute")
-    print(f"    written to the database's files at its end: {moved / LAST_MINUTES / 1e6:.1f} MB a minute")
+    print(f"    written to the log of the database at its end: {moved / LAST_MINUTES / 1e6:.1f} MB a minute")
     for tier in TIERS[2:]:
         print(f"    tier {tier.number}: {counts[tier.number]:>8} points")
     print(f"    the tiers take {tiers / 1e6:.1f} MB, {tiers / max(sum(counts.values()), 1):.0f} bytes a point")
@@ -260,10 +263,9 @@ def _part(entry: MeterTarget, minute: int, at: int, start: int) -> UsageDelta:
 def size() -> int:
     """Bytes of the database when it is packed."""
     with connection.cursor() as cursor:
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        cursor.execute("VACUUM")
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return Path(connection.settings_dict["NAME"]).stat().st_size
+        cursor.execute("VACUUM (FULL)")
+        cursor.execute("SELECT pg_database_size(current_database())")
+        return int(cursor.fetchone()[0])
 
 
 def main() -> None:
@@ -274,7 +276,6 @@ def main() -> None:
     options = parser.parse_args()
     try:
         with private_redis() as client:
-            call_command("migrate", verbosity=0)
             driver, entries = make_machines(options.machines)
             measure(driver, [entry.workspace_id for entry in entries], options.seconds, client)
             if not options.no_day:

@@ -1,9 +1,9 @@
 """500 clients of one event stream on one streams process beside one client, 10,000 forced disconnects, deaf clients.
 
-Starts a Redis and a streams process (uvicorn as in production) of its own over a SQLite database, and writes the
+Starts a Redis and a streams process (uvicorn as in production) and a PostgreSQL of its own, and writes the
 console's channel of one workspace as vmhost does. Clients and writer are this process, so one clock measures.
 
-    .venv/bin/python -m benchmarks.streams [--clients 500] [--events 20] [--disconnects 10000]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.streams [--clients 500] [--events 20] [--disconnects 10000]
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from benchmarks.common import percentile
+from benchmarks.databases import new_database
 from common.sse.replay import Channel, ReplayBuffer
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -57,21 +58,13 @@ class Server:
         return self.state / "streams.sock"
 
     def held(self) -> dict[str, int]:
-        """Threads, open files, open files of the database, memory in MiB."""
+        """Threads, open files, memory in MiB."""
         assert self.process is not None
         proc = Path(f"/proc/{self.process.pid}")
         status = dict(line.split(":\t", 1) for line in (proc / "status").read_text().splitlines() if ":\t" in line)
-        targets = []
-        for link in (proc / "fd").iterdir():
-            try:
-                targets.append(str(link.readlink()))
-            except FileNotFoundError:
-                continue
-        database = [target for target in targets if target.endswith("db.sqlite3")]
         return {
             "threads": int(status["Threads"]),
-            "files": len(targets),
-            "database": len(database),
+            "files": len(list((proc / "fd").iterdir())),
             "MiB": int(status["VmRSS"].split()[0]) // 1024,
         }
 
@@ -86,6 +79,7 @@ def server(given: Mapping[str, str] | None = None) -> Iterator[Server]:
         "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "PLATFORM_STATE": str(state),
+        "PLATFORM_DATABASE_URL": new_database(),
         "PLATFORM_REDIS_URL": f"unix://{state}/redis.sock",
         "PLATFORM_SECRET_KEY": "a-key-for-the-benchmark-only-0123456789",
         "PLATFORM_INSTANCE": INSTANCE,
@@ -99,7 +93,6 @@ def server(given: Mapping[str, str] | None = None) -> Iterator[Server]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=env, cwd=ROOT, check=True)
         rows = subprocess.run(
             [sys.executable, "-m", "benchmarks.rows", "1"], env=env, cwd=ROOT, check=True, capture_output=True
         )

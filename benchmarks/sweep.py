@@ -1,9 +1,6 @@
 """One pass of the lifecycle sweep over 100,000 workspaces of which none is due, beside one over 100.
 
-On a SQLite database of its own, or on a private PostgreSQL:
-
-    .venv/bin/python -m benchmarks.sweep [--rows 100000]
-    scripts/postgres.sh .venv/bin/python -m benchmarks.sweep
+PYTHONPATH=.:platform .venv/bin/python -m benchmarks.sweep [--rows 100000]
 """
 
 from __future__ import annotations
@@ -17,11 +14,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from benchmarks.common import show
+from benchmarks.databases import use_own_server
 
 BAR = "one query; the time is that of finding nothing in four indexes"
 
 
 def prepare(state: str) -> None:
+    use_own_server()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     os.environ.update(
         PLATFORM_STATE=state,
@@ -32,9 +31,6 @@ def prepare(state: str) -> None:
     import django
 
     django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)
 
 
 def add_rows(name: str, count: int) -> None:

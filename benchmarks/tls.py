@@ -1,6 +1,6 @@
 """New TLS connections to domains that users bring, beside a static certificate of the same edge, in turns.
 
-    .venv/bin/python -m benchmarks.tls [--rounds 3] [--seconds 10] [--rate 200] [--names 1000]
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.tls [--rounds 3] [--seconds 10] [--rate 200] [--names 1000]
 
 An edge and an api of its own, with as many certificates as names; the api is asked at each handshake. Connections begin
 at a fixed rate, whether or not earlier ones have ended, and resume no session; the time of each counts, and the
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import percentile
+from benchmarks.databases import use_own_server
 
 BAR_SECONDS = 0.1
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,6 +118,7 @@ def started(folder: Path, names: int) -> Iterator[tuple[dict[str, int], list[int
 
     ports = {name: free_port() for name in ("port", "domains_https_port", "domains_keys_port")}
     static = free_port()
+    use_own_server()
     os.environ.update(
         {
             "DJANGO_SETTINGS_MODULE": "config.settings",
@@ -170,12 +172,9 @@ def make_rows(names: int) -> str:
     import django
 
     django.setup()
-    from django.core.management import call_command
-
     from certificates.models import Certificate
     from tests.certificates.rows import self_signed
 
-    call_command("migrate", verbosity=0)
     Certificate.objects.bulk_create(_row(f"n{number}.example.org", Certificate, self_signed) for number in range(names))
     chain, key, *_ = self_signed("static.example.org")
     return chain + key
