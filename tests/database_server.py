@@ -18,10 +18,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
 
 from tests.migrated_database import put_migrated_data
-from tests.postgres import DATABASE, UNSAFE, USER, execute_as_superuser, give_to_owner, running_server, url_of
+from tests.postgres import DATABASE, DURABLE, UNSAFE, USER, execute_as_superuser, give_to_owner, running_server, url_of
 
 ROOT = Path(__file__).parent.parent
 URL = "PLATFORM_DATABASE_URL"
@@ -66,6 +71,17 @@ def ensure_server() -> None:
             _start_keeper(folder)
 
 
+@contextmanager
+def new_database() -> Iterator[str]:
+    """Yield the URL of an empty database of the run's server, which is there until the end of the block."""
+    ensure_server()
+    name = f"empty_{secrets.token_hex(4)}"
+    with closing(psycopg.connect(os.environ[URL], autocommit=True)) as server:
+        server.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())
+        yield urlsplit(os.environ[URL])._replace(path=f"/{name}").geturl()
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 def _start_keeper(folder: Path) -> None:
     # Without the mark of a CI run, whose sweep would end the keeper before it has done its work.
     environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}
@@ -93,7 +109,7 @@ def keep(folder: Path, owner: int) -> None:
         give_to_owner(folder)
         data = folder / "data"
         put_migrated_data(data)
-        with running_server(data, folder, {} if os.environ.get("DURABLE") else UNSAFE):
+        with running_server(data, folder, DURABLE if os.environ.get("DURABLE") else UNSAFE):
             _make_template(folder)
             sys.stdout.write("ready\n")
             sys.stdout.flush()

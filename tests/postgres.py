@@ -18,6 +18,7 @@ SUPERUSER = "postgres"
 START_SECONDS = 120.0
 # What a crash would lose does not matter to a test, and tests commit often.
 UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "128MB"}
+DURABLE = {"fsync": "on", "full_page_writes": "on"}
 
 
 def initialize_data(data: Path) -> None:

@@ -96,4 +96,4 @@ def test_a_periodic_task_has_no_options_of_its_own_which_beat_would_not_send() -
 def test_the_processes_without_admin_are_those_that_serve_no_request() -> None:
     instance = Instance("000000", Path("/s"), Path("/s"), 8000, IPv4Network("10.200.0.0/20"))
     names = {process.name for process in processes(instance, Env.from_environment({}))}
-    assert names - {"redis", "api", "streams", "edge"} == ROLES_WITHOUT_ADMIN
+    assert names - {"postgres", "redis", "api", "streams", "edge"} == ROLES_WITHOUT_ADMIN

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
-import psycopg
 import pytest
 from django.conf import settings
 
-from tests.database_server import URL
+from tests.database_server import URL, new_database
 from tests.upgraded_database import RELEASES
 
 # What migrations since a release change on purpose: `table` or `table.column`.
@@ -25,13 +22,9 @@ TABLES = {"0.1.0": 79}
 
 
 @pytest.fixture
-def database(database_server: None) -> Iterator[str]:
-    """The URL of an empty one."""
-    url, name = os.environ[URL], f"earlier_{secrets.token_hex(4)}"
-    with psycopg.connect(url, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name}".encode())
-        yield urlsplit(url)._replace(path=f"/{name}").geturl()
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+def database() -> Iterator[str]:
+    with new_database() as url:
+        yield url
 
 
 def migrated(release: str, database: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""`python -m tests.upgraded_database RELEASE`: a database of that release with a row in every table, then migrated; prints
-as JSON what differs. In a process of its own, on the empty database of PLATFORM_DATABASE_URL.
+"""`python -m tests.upgraded_database RELEASE`: a database of that release with a row in every table, then migrated;
+prints as JSON what differs. In a process of its own, on the empty database of PLATFORM_DATABASE_URL.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.db import IntegrityError, connection, models, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
-# Each release that is upgraded from, with the last migration of the apps that it had beyond their first one; None: of an
-# app that came later.
+# Each release that is upgraded from, with the last migration of the apps that it had beyond their first one; None: the
+# app came later.
 RELEASES: dict[str, dict[str, str | None]] = {"0.1.0": {}}
 # Django's own apps are at their last migration.
 DJANGO = ("admin", "auth", "contenttypes", "sessions")

@@ -170,7 +170,7 @@ def truncate(path: Path) -> None:
 
 # The lists
 
-ROLES = ("redis", "api", "streams", "worker", "hooks", "pages", "push", "media", "vmhost", "beat", "edge")
+ROLES = ("postgres", "redis", "api", "streams", "worker", "hooks", "pages", "push", "media", "vmhost", "beat", "edge")
 # They start the instance again, so no other fault is under way.
 ALONE: dict[str, Fault] = {
     "kill supervisord": kill_supervisor,
@@ -180,7 +180,7 @@ ALONE: dict[str, Fault] = {
 }
 FAULTS: dict[str, Fault] = {
     **{f"kill {role}": partial(kill_main, role) for role in ROLES},
-    **{f"kill a child of {role}": partial(kill_child, role) for role in ("api", "worker")},
+    **{f"kill a child of {role}": partial(kill_child, role) for role in ("postgres", "api", "worker")},
     **{f"stop {role} for a while": partial(freeze, role) for role in ROLES},
     "kill vmhost at a step": kill_at_step,
     "kill a machine": kill_machine,

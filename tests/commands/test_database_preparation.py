@@ -16,6 +16,7 @@ from accounts.models import Account, Credential
 from supervise import database
 from supervise.files import read_env_file
 from supervise.instance import Instance, load_instance
+from tests.database_server import new_database
 from tests.vm.instances import TestInstance, new_instance
 
 
@@ -89,16 +90,16 @@ def test_a_static_file_that_was_cut_off_is_copied_again(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hosts() -> Iterator[list[TestInstance]]:
-    with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_HOST_NAME="one") as one:
-        shared = {"PLATFORM_DATABASE_URL": one.settings.database_url, "PLATFORM_SECRET_KEY": one.settings.secret_key}
-        with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_HOST_NAME="two") as two:
-            two.settings = two.instance.settings(shared | {"PLATFORM_VM_BACKEND": "fake"})
+    with new_database() as url:
+        shared = {"PLATFORM_DATABASE_URL": url, "PLATFORM_SECRET_KEY": "x" * 50, "PLATFORM_VM_BACKEND": "fake"}
+        with (
+            new_instance(images=False, PLATFORM_HOST_NAME="one", **shared) as one,
+            new_instance(images=False, PLATFORM_HOST_NAME="two", **shared) as two,
+        ):
             yield [one, two]
 
 
 def test_two_hosts_may_prepare_one_database_at_once(hosts: list[TestInstance]) -> None:
-    if hosts[0].settings.database_url.startswith("sqlite:"):
-        pytest.skip("hosts share a PostgreSQL only")
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda host: host.command("prepare"), hosts))
     assert [(each.returncode, each.stderr[-500:]) for each in done] == [(0, ""), (0, "")]

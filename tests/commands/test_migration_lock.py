@@ -21,6 +21,7 @@ from supervise.configuration import process_environment
 from supervise.database import REPORT
 from supervise.instance import ROOT
 from supervise.migration_lock import LOCK, Holder, LockNotHad, take_migration_lock
+from tests.database_server import new_database
 from tests.vm.client import until
 from tests.vm.instances import TestInstance, new_instance
 
@@ -134,8 +135,11 @@ def test_a_host_takes_no_lock_where_its_command_is_gone(own_session: None, test_
 
 @pytest.fixture
 def host() -> Iterator[TestInstance]:
-    with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_MIGRATION_WAIT_SECONDS="1") as made:
-        yield made
+    """Its database is on a server that other hosts use, too."""
+    with new_database() as url:
+        settings = {"PLATFORM_DATABASE_URL": url, "PLATFORM_MIGRATION_WAIT_SECONDS": "1"}
+        with new_instance(images=False, PLATFORM_VM_BACKEND="fake", **settings) as made:
+            yield made
 
 
 def waiting_sessions(other: Session, host: TestInstance) -> list[tuple[object, ...]]:

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 from supervisor.xmlrpc import SupervisorTransport
@@ -27,12 +26,14 @@ from supervise.configuration import process_environment
 from supervise.demo import wait_until_serving
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, load_instance
-from supervise.orphans import MARKER, ROLE, environment_of
+from supervise.orphans import DATABASE_ROLE, MARKER, ROLE, environment_of
+from supervise.postgres import data_folder
+from supervise.postgres_processes import server_processes
 from supervise.prepare import prepare_instance
 from supervise.removal import remove_instance
 from tests.cache import CACHE, KIT_DIR
-from tests.database_server import TEMPLATE, ensure_server, is_own
 from tests.free_ports import free_port
+from tests.migrated_database import put_migrated_data
 from tests.vm.client import Api, until
 from tests.vm.images import add_images
 from tests.vm.outside import addresses
@@ -64,8 +65,6 @@ class TestInstance:
         # Only the namespace that stands for the internet resolves names; while there is none, no name resolves.
         resolver = {"PLATFORM_GUEST_DNS": addresses(self.instance.id).address}
         given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **resolver, **settings}
-        if "PLATFORM_DATABASE_URL" not in settings:
-            given |= _own_database(self.instance)
         self.settings = self.instance.settings(given)
 
     @property
@@ -78,6 +77,8 @@ class TestInstance:
 
     def start(self) -> None:
         """Start every process; returns when the API answers and the host takes machines."""
+        if self.settings.has_own_server:
+            put_migrated_data(data_folder(self.instance))
         prepare_instance(self.instance, self.settings)
         with control.exclusive_control(self.instance):
             control.start_supervisord(self.instance, self.settings, tied=False)
@@ -124,7 +125,7 @@ class TestInstance:
             values = environment_of(int(entry.name))
             if values.get(MARKER) == self.id and ROLE in values:
                 found[int(entry.name)] = values[ROLE]
-        return found
+        return found | dict.fromkeys(server_processes(data_folder(self.instance)), DATABASE_ROLE)
 
     def kill(self, *names: str) -> None:
         """kill -9 of supervised processes, then wait until each has been started again by itself.
@@ -186,9 +187,15 @@ class TestInstance:
         until(lambda: (step,) in self.query(sql.format(workspace_id, kind)), 60, f"{workspace_id} comes to {point}")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Read the instance's database directly."""
-        with psycopg.connect(self.settings.database_url) as connection:
-            return connection.execute(sql.encode()).fetchall()
+        """Read the instance's database directly; a server that starts again is waited for."""
+        return until(lambda: self._rows(sql), 60, "the database answers")[0]
+
+    def _rows(self, sql: str) -> list[list[tuple[Any, ...]]]:
+        try:
+            with psycopg.connect(self.settings.database_url) as connection:
+                return [connection.execute(sql.encode()).fetchall()]
+        except psycopg.OperationalError:
+            return []
 
     def remove(self) -> None:
         """Remove all of it: processes, machines, bridge, firewall, files, database. Idempotent."""
@@ -196,7 +203,6 @@ class TestInstance:
             return
         self.stop()
         remove_instance(self.instance, lambda _: None)
-        _drop_database(self.settings.database_url)
 
     def _supervisor(self, method: str, name: str) -> None:
         transport = SupervisorTransport(None, None, f"unix://{self.instance.run_dir}/supervisor.sock")
@@ -258,21 +264,3 @@ def is_alive(pid: int) -> bool:
         return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
         return False
-
-
-def _own_database(instance: Instance) -> dict[str, str]:
-    """A database of this instance on the server of the tests."""
-    ensure_server()
-    url, name = os.environ["PLATFORM_DATABASE_URL"], f"mvm_{instance.id}"
-    migrated = f" TEMPLATE {TEMPLATE}" if is_own() else ""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}{migrated}".encode())
-    return {"PLATFORM_DATABASE_URL": urlsplit(url)._replace(path=f"/{name}").geturl()}
-
-
-def _drop_database(url: str) -> None:
-    parts = urlsplit(url)
-    if not parts.path.startswith("/mvm_"):
-        return
-    with psycopg.connect(os.environ["PLATFORM_DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {parts.path[1:]} WITH (FORCE)".encode())

@@ -24,7 +24,7 @@ from tests.vm.sandbox_sockets import connect
 
 pytestmark = [pytest.mark.vm, pytest.mark.campaign]
 
-DISK_MB, RESERVE_MB = 400, 64
+DISK_MB, RESERVE_MB = 460, 64
 SMALL = {"image": BUSYBOX, "config": {"memory_mb": 128, "disk_size_mb": 64, "cpus": 1}, "mode": "permanent"}
 LARGE = {"metadata": {"text": "x" * 50_000}}
 SANDBOX = {"name": "agent", "image": BUSYBOX, "config": SMALL["config"]}
