@@ -17,8 +17,7 @@ from sandboxes.sockets.messages import MAX_INPUT
 from sandboxes.sockets.modes import TerminalModes
 from sandboxes.sockets.output import STUCK_SECONDS, OutputBuffer, Place, may_read
 from vmbackend.errors import BackendError, GuestUnreachable
-from vmbackend.guest.hold import HeldTerminal, InputFull
-from vmbackend.guest.terminal_contract import TerminalExit
+from vmbackend.guest.hold import HeldTerminal, InputFull, TerminalExit
 
 logger = logging.getLogger(__name__)
 

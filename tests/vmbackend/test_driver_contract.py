@@ -215,22 +215,3 @@ def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_no
     assert not harness.driver.agent_responds(address.machine_id, 1)
     with pytest.raises(MachineNotFound):
         harness.driver.agent_responds(ABSENT, 1)
-
-
-def test_a_terminal_in_a_machine_is_a_tty(machine: Machine):
-    harness, address = machine.harness, machine.address
-
-    async def talk(session) -> tuple[bytes, int | None]:
-        terminal = await session.open_terminal(["/bin/sh", "-c", "stty size; tty; read line; exit 7"], cols=91, rows=33)
-        await terminal.write(b"go\n")
-        seen = b""
-        while chunk := await terminal.read():
-            seen += chunk
-        ended = await terminal.wait()
-        await terminal.close()
-        return seen, ended.exit_code
-
-    seen, code = harness.pool.call(address, talk, 300)
-    assert b"33 91" in seen
-    assert b"/dev/pts/" in seen
-    assert code == 7

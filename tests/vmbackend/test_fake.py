@@ -214,8 +214,6 @@ def test_commands_that_write_without_end_are_ended_with_what_is_left_unread(tmp_
 
 
 def test_machines_of_the_fake_driver_refuse_terminals_with_a_documented_error():
-    """Of the hold; a shell for one command, `open_terminal`, they have."""
-
     async def work() -> None:
         client = open_hold(GuestAddress("m", "10.0.0.2", 1, ""), HoldSettings())
         with pytest.raises(HoldUnsupported) as refused:

@@ -138,17 +138,6 @@ def test_commands_get_the_machines_environment_user_and_directory(ready: harness
     assert "sleep\x0077" not in results[8][1]
 
 
-def test_a_terminal_carries_the_exit_code_and_its_size(ready: harness.Machine) -> None:
-    async def work(connection: asyncssh.SSHClientConnection) -> tuple[int | None, str]:
-        command = RUN + "-- /run/kit/bin/busybox sh -c '/run/kit/bin/busybox stty size; echo $TERM; exit 5'"
-        done = await connection.run(command, term_type="xterm", term_size=(100, 40))
-        return done.exit_status, str(done.stdout)
-
-    code, output = over_ssh(ready, work)
-    assert code == 5
-    assert output.split() == ["40", "100", "xterm"]
-
-
 @pytest.mark.parametrize("image", ["shell_image", "empty_image"])
 def test_sftp_needs_nothing_of_the_image(start: Start, image: str, request: pytest.FixtureRequest) -> None:
     if image == "shell_image":

@@ -16,9 +16,9 @@ from vmbackend.driver import Boot
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest.hold.client import HoldClient
 from vmbackend.guest.hold.errors import TerminalNotFound
+from vmbackend.guest.hold.terminal import TerminalExit
 from vmbackend.guest.kit import Kit
 from vmbackend.guest.ssh import SSHGuestSession
-from vmbackend.guest.terminal_contract import TerminalExit
 
 __all__ = ["kit", "shell_image", "start"]
 pytestmark = pytest.mark.vm

@@ -30,15 +30,12 @@ from vmbackend.errors import (
 from vmbackend.fake import trees
 from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking, stream_command
 from vmbackend.fake.store import Domain, FakeStore
-from vmbackend.fake.terminal import open_terminal
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
-from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.output import StreamedOutput, StreamOptions
 from vmbackend.guest.records import ssh_key_file
 from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
-from vmbackend.guest.terminal_contract import Terminal
 
 _CHUNK = 64 * 1024
 # Next to a machine's disk: the keys that its users' SSH accepts (absent: off), and the number of connections to report.
@@ -125,23 +122,6 @@ class FakeGuestSession(GuestSession):
     @property
     def askpass_program(self) -> str:
         return str((self.helper or Path("/none")).with_name("askpass"))
-
-    async def open_terminal(
-        self,
-        command: Sequence[str] | None = None,
-        *,
-        cols: int = 120,
-        rows: int = 30,
-        env: Mapping[str, str] | None = None,
-        working_dir: str | None = None,
-        user: str | None = None,
-    ) -> Terminal:
-        domain = self._require_ready()
-        _check_user(user)
-        whole, cwd = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}, self._cwd(working_dir)
-        return await open_terminal(
-            command, size=(cols, rows), env=whole, cwd=cwd, user=user, require_ready=self._require_ready
-        )
 
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         place = self._find(path)

@@ -67,20 +67,6 @@ def build_command(
     return _remote(kit, [*options, *_options(env, working_dir, user)], words)
 
 
-def build_terminal(
-    kit: KitPaths,
-    command: Sequence[str] | None,
-    *,
-    env: Mapping[str, str] | None,
-    working_dir: str | None,
-    user: str | None,
-) -> RemoteCommand:
-    """The same for a command on a terminal; None: the user's shell. Raises GuestCommandInvalid."""
-    remote = _remote(kit, ["--tty", *_options(env, working_dir, user)], command)
-    # `exec` replaces the login shell: the SSH server reports the signal of the process that it started itself.
-    return RemoteCommand(f"exec {remote.line}", remote.preamble)
-
-
 def _options(env: Mapping[str, str] | None, working_dir: str | None, user: str | None) -> list[str]:
     options: list[str] = []
     if working_dir is not None:
@@ -93,8 +79,8 @@ def _options(env: Mapping[str, str] | None, working_dir: str | None, user: str |
     return options
 
 
-def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) -> RemoteCommand:
-    argv = [*options, "--", *(words or ())]
+def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str]) -> RemoteCommand:
+    argv = [*options, "--", *words]
     _check(words, argv)
     # Not on the command line: dropbear closes the connection for a line above 9000 bytes, and every process of the
     # guest could read it. The helper reads exactly that many bytes; the rest is the command's own input.
@@ -140,8 +126,8 @@ def _check_name(name: str) -> None:
         raise GuestCommandInvalid("An environment variable's name is empty or contains '='.")
 
 
-def _check(words: Sequence[str] | None, argv: Sequence[str]) -> None:
-    if words is not None and (not words or not words[0]):
+def _check(words: Sequence[str], argv: Sequence[str]) -> None:
+    if not words or not words[0]:
         raise GuestCommandInvalid("The command is empty.")
     if any("\0" in word for word in argv):
         raise GuestCommandInvalid("The command or its environment contains a NUL character.")

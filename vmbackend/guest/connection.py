@@ -19,9 +19,6 @@ from .ssh_limits import CpuBudget, connect_guest, require_long_packets
 from .ssh_process import GuestProcess
 from .translate import translate_errors
 
-# Part of every image with a terminal database.
-TERMINAL_TYPE = "xterm-256color"
-
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
@@ -81,10 +78,8 @@ class Connection:
             connection.abort()
             await connection.wait_closed()
 
-    async def open_channel(self, command: str, *, terminal: tuple[int, int] | None = None) -> Channel:
+    async def open_channel(self, command: str) -> Channel:
         """Open a channel for a command, which the caller closes; reconnects once if the connection is dead.
-
-        With `terminal` (columns, rows) the command runs on one.
 
         The retry is safe as the guest cannot have seen the command: asyncssh calls the session factory when the
         channel is open and before the command is sent.
@@ -92,7 +87,7 @@ class Connection:
         connection, made_now = await self._connected()
         opened = _Opened()
         try:
-            return await self._open(connection, command, opened, terminal)
+            return await self._open(connection, command, opened)
         except GuestUnreachable:
             if opened.called or made_now:
                 raise
@@ -100,25 +95,13 @@ class Connection:
             connection.abort()
             await connection.wait_closed()
         connection, _ = await self._connected()
-        return await self._open(connection, command, _Opened(), terminal)
+        return await self._open(connection, command, _Opened())
 
-    async def _open(
-        self,
-        connection: asyncssh.SSHClientConnection,
-        command: str,
-        opened: _Opened,
-        terminal: tuple[int, int] | None,
-    ) -> Channel:
-        kind = None if terminal is None else TERMINAL_TYPE
+    async def _open(self, connection: asyncssh.SSHClientConnection, command: str, opened: _Opened) -> Channel:
         with translate_errors():
             async with asyncio.timeout(self._settings.request_timeout):
                 _, process = await connection.create_session(
-                    opened,
-                    command,
-                    encoding=None,
-                    window=self._settings.window,
-                    term_type=kind,
-                    term_size=terminal or (),
+                    opened, command, encoding=None, window=self._settings.window
                 )
                 require_long_packets(connection, cast("GuestProcess", process))
                 return Channel(connection, cast("asyncssh.SSHClientProcess[bytes]", process))

@@ -17,7 +17,6 @@ from typing import Unpack
 
 from .asking import Answer
 from .output import StreamedOutput, StreamOptions
-from .terminal_contract import Terminal
 
 # As a command's user: the image's, in its working directory unless another one is given. A machine with an older kit
 # takes it for root.
@@ -185,23 +184,6 @@ class GuestSession(ABC):
     @abstractmethod
     def askpass_program(self) -> str:
         """A path in the guest, for GIT_ASKPASS or SSH_ASKPASS of a command of `execute_answering`."""
-
-    @abstractmethod
-    async def open_terminal(
-        self,
-        command: Sequence[str] | None = None,
-        *,
-        cols: int = 120,
-        rows: int = 30,
-        env: Mapping[str, str] | None = None,
-        working_dir: str | None = None,
-        user: str | None = None,
-    ) -> Terminal:
-        """Start a command on a terminal of its own (`TERM` is xterm-256color); size in characters.
-
-        None: the user's shell of the image's /etc/passwd, else /bin/bash, /bin/sh, else the kit's; no login shell.
-        Raises GuestCommandInvalid (no such program, user or directory); nothing remains then.
-        """
 
     @abstractmethod
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:

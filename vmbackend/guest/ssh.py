@@ -31,8 +31,6 @@ from .session import IMAGE_USER, DiskUsage, Entry, ExecResult, GuestAddress, Gue
 from .sftp import FileChannel
 from .ssh_limits import CpuBudget
 from .streamed import stream_remote
-from .terminal import open_terminal
-from .terminal_contract import Terminal
 
 SSH_PORT = 22  # of the users' own server
 HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
@@ -64,7 +62,6 @@ class SSHGuestSession(GuestSession):
         budget = CpuBudget()
         # dropbear resets a sixth connection that has not logged in yet.
         self._own = (address, private_key, settings, asyncio.Semaphore(2), budget)
-        self._start_timeout = settings.request_timeout
         self._kit = kit or KitPaths()
         self._search_folder = search_folder
         self._terminal_buffer = terminal_buffer
@@ -138,19 +135,6 @@ class SSHGuestSession(GuestSession):
             return _started(await self._held.run(start, timeout, max_output))
         except NotStarted:
             return await self._execute(remote, b"", timeout, max_output, reserved=False)
-
-    async def open_terminal(
-        self,
-        command: Sequence[str] | None = None,
-        *,
-        cols: int = 120,
-        rows: int = 30,
-        env: Mapping[str, str] | None = None,
-        working_dir: str | None = None,
-        user: str | None = None,
-    ) -> Terminal:
-        remote = commands.build_terminal(self._kit, command, env=env, working_dir=working_dir, user=user)
-        return await open_terminal(Connection(*self._own), remote, (cols, rows), self._start_timeout)
 
     def open_hold(self, settings: HoldSettings | None = None) -> HoldClient:
         """A client of the terminals that the guest keeps. It has a connection of its own and outlives the session."""

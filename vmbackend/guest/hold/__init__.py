@@ -7,7 +7,7 @@ to the windows and limits that the client granted.
 
 from .client import HoldClient, HoldSettings
 from .errors import HoldUnsupported, InputFull, TerminalEnded, TerminalLimit, TerminalNotFound, WatchNotFound
-from .terminal import HeldTerminal, TerminalEntry
+from .terminal import HeldTerminal, TerminalEntry, TerminalExit
 from .watch import HeldWatch, WatchEvent, WatchKind
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "InputFull",
     "TerminalEnded",
     "TerminalEntry",
+    "TerminalExit",
     "TerminalLimit",
     "TerminalNotFound",
     "WatchEvent",

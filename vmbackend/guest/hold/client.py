@@ -10,14 +10,13 @@ from typing import TypeVar
 
 from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
 from vmbackend.guest.commands import MAX_ARGUMENT
-from vmbackend.guest.terminal_contract import terminal_size
 from vmbackend.guest.translate import UNREACHABLE
 
 from .command import HeldCommands
 from .errors import TerminalNotFound
 from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, text, texts
 from .link import HoldLink
-from .terminal import HeldTerminal, TerminalEntry, read_exit
+from .terminal import HeldTerminal, TerminalEntry, clamp_size, read_exit
 from .transport import OpenTransport
 from .watch import MAX_PATH_BYTES, HeldWatch
 
@@ -81,12 +80,13 @@ class HoldClient:
     ) -> HeldTerminal:
         """Start a command on a terminal of its own, attached from its first byte; size in characters.
 
-        None: the user's shell, as `GuestSession.open_terminal` chooses it. Raises GuestCommandInvalid (no such program,
-        user or directory), TerminalLimit. With GuestUnreachable a terminal may have been made: see `list_terminals`.
+        None: the user's shell of the image's /etc/passwd, else /bin/bash, /bin/sh, else the kit's; no login shell.
+        Raises GuestCommandInvalid (no such program, user or directory), TerminalLimit. With GuestUnreachable a terminal
+        may have been made: see `list_terminals`.
         """
         words, variables = list(command or ()), [f"{name}={value}" for name, value in (env or {}).items()]
         fields = _encode_start(words, variables, working_dir, user)
-        size = terminal_size(cols, rows)
+        size = clamp_size(cols, rows)
         link = await self.connect_guest()
         window = self._window(link)
 

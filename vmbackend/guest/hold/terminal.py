@@ -9,14 +9,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from vmbackend.guest.terminal_contract import TerminalExit, terminal_size
-
 from .errors import TerminalNotFound
 from .frames import Fields, GuestGarbage, Request, number, read_nothing
 from .link import HoldLink, LinkOpener
 
 INPUT_PIECE = 32 * 1024  # bytes of a request
 MAX_MODES = 1024  # bytes
+MAX_SIZE = 1000  # columns and rows
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalExit:
+    """How a terminal's program ended: its exit code, or the name of the signal that killed it (`SIGKILL`)."""
+
+    exit_code: int | None
+    signal: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,11 @@ def _read_modes(fields: Fields) -> tuple[int, bytes]:
     if len(text) > MAX_MODES:
         raise GuestGarbage
     return offset, text
+
+
+def clamp_size(cols: int, rows: int) -> tuple[int, int]:
+    """Return the size in characters, clamped to what terminal programs support."""
+    return min(max(cols, 1), MAX_SIZE), min(max(rows, 1), MAX_SIZE)
 
 
 def read_exit(fields: Fields) -> TerminalExit:
@@ -117,7 +129,7 @@ class HeldTerminal:
 
     async def resize(self, cols: int, rows: int) -> tuple[int, int]:
         """Set the size in characters, each clamped to 1..1000, and return it; the foreground group gets SIGWINCH."""
-        size = terminal_size(cols, rows)
+        size = clamp_size(cols, rows)
         fields = number(self.id, 4) + number(size[0], 2) + number(size[1], 2)
         await self._connected()
         await self._client.repeat_request(Request.RESIZE, fields, read=read_nothing)

@@ -100,12 +100,6 @@ void exec_shell(const struct passwd *user, const char *command); /* returns if t
 /* shell.c */
 void restore_dev_null(void); /* in the user's file system */
 
-/* terminal.c: `guest run --tty` */
-void terminal_begin_arguments(void); /* on a terminal: asks the client for the argument block */
-void terminal_end_arguments(void);
-void terminal_exec(char **argv) __attribute__((noreturn)); /* sends the start mark; an empty ARGV is the user's shell */
-void terminal_exit_by_signal(int number); /* returns for signals that SSH has no name for */
-
 /* cgroup.c: a group for each command and terminal; KIND begins the names of those that are swept together */
 void cgroup_prepare(void);          /* finds the hierarchy in the present mount namespace; once */
 int cgroup_create(char kind);       /* a descriptor of a new group, -1 where the kernel or the machine has none */

@@ -25,7 +25,6 @@ struct request {
 	double timeout; /* seconds; 0: none */
 	double grace;   /* seconds between SIGTERM and SIGKILL where it is ended; 0: only SIGKILL */
 	const char *ask; /* a folder; see ask.c */
-	bool terminal;
 	char **environment;
 	size_t environment_size;
 	char **command;
@@ -34,9 +33,8 @@ struct request {
 static const struct option OPTIONS[] = {
 	{"env", required_argument, NULL, 'e'},     {"cwd", required_argument, NULL, 'd'},
 	{"user", required_argument, NULL, 'u'},    {"timeout", required_argument, NULL, 't'},
-	{"stdin-args", required_argument, NULL, 's'}, {"tty", no_argument, NULL, 'T'},
-	{"grace", required_argument, NULL, 'g'},   {"ask", required_argument, NULL, 'a'},
-	{NULL, 0, NULL, 0},
+	{"stdin-args", required_argument, NULL, 's'}, {"grace", required_argument, NULL, 'g'},
+	{"ask", required_argument, NULL, 'a'},     {NULL, 0, NULL, 0},
 };
 
 /* The first SIZE bytes of stdin are NUL-terminated arguments: SSH servers limit the length of a command line. */
@@ -69,9 +67,7 @@ static void parse(int argc, char **argv, struct request *request)
 	request->environment = calloc((size_t)argc, sizeof(char *));
 	while ((option = getopt_long(argc, argv, "+", OPTIONS, NULL)) != -1) {
 		if (option == 's') {
-			terminal_begin_arguments();
 			argc = read_arguments(strtoul(optarg, NULL, 10), &argv);
-			terminal_end_arguments();
 			free(request->environment);
 			*request = (struct request){0};
 			optind = 0; /* start over on the new list */
@@ -90,21 +86,17 @@ static void parse(int argc, char **argv, struct request *request)
 			request->grace = strtod(optarg, NULL);
 		else if (option == 'a')
 			request->ask = optarg;
-		else if (option == 'T')
-			request->terminal = true;
 		else
-			die(EXIT_CANNOT_RUN, "usage: guest run [--env K=V] [--cwd DIR] [--user U[:G]] [--timeout S] [--grace S] [--ask DIR] [--tty] -- COMMAND");
+			die(EXIT_CANNOT_RUN, "usage: guest run [--env K=V] [--cwd DIR] [--user U[:G]] [--timeout S] [--grace S] [--ask DIR] -- COMMAND");
 	}
 	request->command = argv + optind;
-	if (!*request->command && !request->terminal)
+	if (!*request->command)
 		die(EXIT_CANNOT_RUN, "no command");
 }
 
-static void set_environment(const struct request *request, const char *terminal)
+static void set_environment(const struct request *request)
 {
 	base_environment();
-	if (terminal)
-		setenv("TERM", terminal, 1);
 	for (size_t i = 0; i < request->environment_size; i++)
 		putenv(request->environment[i]);
 }
@@ -112,11 +104,6 @@ static void set_environment(const struct request *request, const char *terminal)
 static void start_command(const struct request *request, const sigset_t *original)
 {
 	setpgid(0, 0);
-	if (isatty(STDIN_FILENO)) {
-		signal(SIGTTOU, SIG_IGN); /* tcsetpgrp from a background group raises it */
-		tcsetpgrp(STDIN_FILENO, getpid());
-		signal(SIGTTOU, SIG_DFL);
-	}
 	sigprocmask(SIG_SETMASK, original, NULL);
 	/* The platform's own commands name no user: they are root's, in root's home. */
 	const char *user = request->user ? request->user : "root";
@@ -124,8 +111,6 @@ static void start_command(const struct request *request, const sigset_t *origina
 		_exit(EXIT_CANNOT_RUN);
 	if (request->ask)
 		ask_detach();
-	if (request->terminal)
-		terminal_exec(request->command);
 	exec_command(request->command);
 }
 
@@ -190,19 +175,17 @@ static void handle_signal(struct course *course, int signals)
 		kill(-course->child, (int)info.ssi_signo);
 }
 
-static int exit_code(const struct course *course, int status, bool terminal)
+static int exit_code(const struct course *course, int status)
 {
 	if (course->ending && !cgroup_kill(course->cgroup))
 		kill(-course->child, SIGKILL); /* what is left of it */
 	if (course->late)
 		return EXIT_TIMEOUT;
-	if (terminal && WIFSIGNALED(status))
-		terminal_exit_by_signal(WTERMSIG(status));
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 /* Returns when the command exits: by itself, at its deadline, or because the reader of the output is gone. */
-static int supervise(struct course *course, int signals, const struct request *request)
+static int supervise(struct course *course, int signals)
 {
 	int status;
 	struct pollfd sources[2 + ASK_SOURCES] = {{.fd = signals, .events = POLLIN}, {.fd = STDOUT_FILENO}};
@@ -219,7 +202,7 @@ static int supervise(struct course *course, int signals, const struct request *r
 		if (sources[0].revents & POLLIN)
 			handle_signal(course, signals);
 		if (waitpid(course->child, &status, WNOHANG) == course->child)
-			return exit_code(course, status, request->terminal);
+			return exit_code(course, status);
 	}
 }
 
@@ -234,15 +217,14 @@ int run_main(int argc, char **argv)
 	sigset_t wanted, original;
 	parse(argc, argv, &request);
 	config_load(CONFIG_FILE);
-	const char *terminal = getenv("TERM");
-	set_environment(&request, terminal ? strdup(terminal) : NULL);
+	set_environment(&request);
 	sigemptyset(&wanted);
 	for (const int *number = (const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0}; *number; number++)
 		sigaddset(&wanted, *number);
 	sigprocmask(SIG_BLOCK, &wanted, &original);
 	if (request.ask)
 		ask_open(request.ask);
-	int cgroup = request.terminal ? -1 : cgroup_create('r'); /* a terminal is hung up, as documented, not killed */
+	int cgroup = cgroup_create('r');
 	pid_t child = cgroup_fork(cgroup);
 	if (!child)
 		start_command(&request, &original);
@@ -256,7 +238,7 @@ int run_main(int argc, char **argv)
 	/* Background processes of the group may keep stdout open; this process must not. */
 	struct course course = {.child = child, .cgroup = cgroup, .grace = milliseconds(request.grace)};
 	course.until = milliseconds(request.timeout) ? now_ms() + milliseconds(request.timeout) : 0;
-	int code = supervise(&course, signalfd(-1, &wanted, SFD_CLOEXEC), &request);
+	int code = supervise(&course, signalfd(-1, &wanted, SFD_CLOEXEC));
 	ask_close();
 	/* What was killed ends a moment later, and its group can be removed then. */
 	for (int left = course.ending ? LAST_MS / PAUSE_MS : 0; left > 0 && !cgroup_is_empty(cgroup); left--)

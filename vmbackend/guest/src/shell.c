@@ -66,8 +66,6 @@ static const char *run_arguments(const char *command)
 {
 	static char size[21];
 	char more;
-	if (command && !strncmp(command, "exec ", 5))
-		command += 5;
 	return command && sscanf(command, KIT "/bin/guest run --stdin-args %20[0-9]%c", size, &more) == 1 ? size : NULL;
 }
 
