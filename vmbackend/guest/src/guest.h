@@ -36,6 +36,10 @@ struct pollfd;
 #define INIT_WAIT_MS 30000
 #define AGENT_WAIT_MS 500
 #define LOWEST_PRIORITY 19 /* niceness */
+#define STOPPED_FILE "stopped" /* in a workload's directory: it is not to be started again */
+#define EXIT_FILE "exit"       /* beside it: the code of its last end */
+#define RESTARTS_FILE "restarts"
+#define WAITING_FILE "waiting" /* the finish script has written the end, and waits for the restart */
 #define SERVICE_NAME_SIZE 80 /* workload names have at most 64 characters */
 #define SERVICE_PATH_SIZE 256     /* paths below SERVICES */
 #define KEY_SIZE 128         /* configuration keys of workloads */
@@ -128,6 +132,9 @@ void send_event(const char *line);
 bool control_service(const char *service, const char *command); /* commands of runsv's control pipe; false: no supervisor */
 bool service_is(const char *service, const char *wanted); /* run, finish or down */
 pid_t service_process(const char *service); /* its program's, or its finish script's; 0: none */
+bool services_any(bool (*condition)(const char *service)); /* of the main program and the workloads; ends at the first */
+const char *service_file(const char *service, const char *file); /* a file in its directory; valid until the next call */
+bool service_has(const char *service, const char *file);
 pid_t start_supervisor(int niceness);      /* a process group of its own, which its children share */
 void reset_supervisor_priority(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
@@ -141,12 +148,6 @@ bool logs_run(void);
 bool write_workload_service(const char *service, bool down); /* `down`: its supervisor waits for a command */
 const char *workload_name(bool of_log); /* derived from the working directory: that of its service or of its log */
 const char *workload_get(const char *name, const char *field, const char *otherwise);
-/* workloads.c: those of a running machine */
-#define STOPPED_FILE "stopped" /* in a service's directory: it is not to be started again */
-#define EXIT_FILE "exit"       /* the code of its last end */
-#define RESTARTS_FILE "restarts"
-#define WAITING_FILE "waiting" /* the finish script has written the end, and waits for the restart */
-bool services_any(bool (*condition)(const char *service)); /* of the main program and the workloads; ends at the first */
 /* trees.c */
 void empty_folder(const char *path); /* of what can be removed, to any depth; nothing else may change it at that time */
 /* ignore.c */

@@ -92,6 +92,31 @@ pid_t service_process(const char *service)
 	return pid > 1 ? pid : 0;
 }
 
+bool services_any(bool (*condition)(const char *service))
+{
+	DIR *services = opendir(SERVICES);
+	struct dirent *entry;
+	bool found = false;
+	while (services && !found && (entry = readdir(services)))
+		found = (!strcmp(entry->d_name, "main") || !strncmp(entry->d_name, WORKLOAD_PREFIX, strlen(WORKLOAD_PREFIX))) &&
+			condition(entry->d_name);
+	if (services)
+		closedir(services);
+	return found;
+}
+
+const char *service_file(const char *service, const char *file)
+{
+	static char path[SERVICE_PATH_SIZE];
+	snprintf(path, sizeof path, SERVICES "%s/%s", service, file);
+	return path;
+}
+
+bool service_has(const char *service, const char *file)
+{
+	return !access(service_file(service, file), F_OK);
+}
+
 pid_t start_supervisor(int niceness)
 {
 	pid_t child = fork();
