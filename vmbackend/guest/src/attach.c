@@ -1,6 +1,7 @@
 /* `guest attach`: hands its standard input and output to the hold, which it starts where there is none. */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "guest.h"
+#include "hold_protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>

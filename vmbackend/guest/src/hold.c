@@ -5,7 +5,12 @@
  * buffer, in bytes, and how long a lost client is waited for, in milliseconds.
  */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "guest.h"
+#include "hold_commands.h"
+#include "hold_state.h"
+#include "hold_streams.h"
+#include "hold_terminals.h"
+#include "hold_watches.h"
 
 #include <fcntl.h>
 #include <poll.h>

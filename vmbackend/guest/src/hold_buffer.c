@@ -1,4 +1,4 @@
-#include "hold.h"
+#include "hold_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>

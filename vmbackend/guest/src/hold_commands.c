@@ -5,7 +5,12 @@
  * started; what it leaves in the background after an ordinary end lives on.
  */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "hold_commands.h"
+
+#include "guest.h"
+#include "hold_frames.h"
+#include "hold_start.h"
+#include "hold_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

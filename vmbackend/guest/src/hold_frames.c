@@ -1,5 +1,7 @@
 /* Frames of the hold's protocol: length (4 bytes, of what follows), type (1), id (4), fields. All numbers are big-endian. */
-#include "hold.h"
+#include "hold_frames.h"
+
+#include "hold_state.h"
 
 #include <stdlib.h>
 #include <string.h>

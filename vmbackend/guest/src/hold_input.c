@@ -1,10 +1,15 @@
 /* Input of a terminal that its program has not read yet. Each request is answered once the kernel has all of it. */
-#include "hold.h"
+#include "hold_input.h"
+
+#include "hold_frames.h"
+#include "hold_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define MAX_INPUT (1 << 20) /* bytes for a terminal that its program has not read */
 
 static void answer(const struct input *input, bool written)
 {

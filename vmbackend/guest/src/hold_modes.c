@@ -1,5 +1,5 @@
 /* The modes that a terminal's output has set before the oldest byte that is kept: a program says them once. */
-#include "hold.h"
+#include "hold_modes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

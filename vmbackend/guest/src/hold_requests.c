@@ -1,5 +1,15 @@
 /* What clients ask for. A request that is no such gets a failure with its id, and the stream goes on. */
-#include "hold.h"
+#include "hold_requests.h"
+
+#include "guest.h"
+#include "hold_commands.h"
+#include "hold_frames.h"
+#include "hold_input.h"
+#include "hold_start.h"
+#include "hold_state.h"
+#include "hold_terminals.h"
+#include "hold_views.h"
+#include "hold_watches.h"
 
 #include <errno.h>
 #include <stdlib.h>

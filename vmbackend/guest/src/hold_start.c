@@ -1,6 +1,9 @@
 /* Starts the programs of terminals, each in a session of its own, and of commands: in the user's file system. */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "hold_start.h"
+
+#include "guest.h"
+#include "hold_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

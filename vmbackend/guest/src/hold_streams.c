@@ -1,6 +1,14 @@
 /* The attached streams: frames from their input, answers and output to theirs. */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "hold_streams.h"
+
+#include "hold_commands.h"
+#include "hold_frames.h"
+#include "hold_input.h"
+#include "hold_requests.h"
+#include "hold_state.h"
+#include "hold_views.h"
+#include "hold_watches.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +20,6 @@
 
 #define HEAD 9 /* bytes of length, type and id */
 #define FIRST_CAPACITY 4096
-
-struct stream *streams[MAX_STREAMS];
-size_t stream_count;
-uint64_t instance;
 
 /* `guest attach` sends its standard input and output along with one byte. */
 static bool receive_descriptors(int control, int descriptors[2])
@@ -51,7 +55,7 @@ void stream_accept(int listener)
 	streams[stream_count++] = stream;
 }
 
-void stream_close(struct stream *stream)
+static void stream_close(struct stream *stream)
 {
 	size_t place = 0;
 	commands_leave(stream);

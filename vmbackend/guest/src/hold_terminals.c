@@ -1,6 +1,13 @@
 /* The terminals: reading their output, their programs' ends, and when they are forgotten. */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "hold_terminals.h"
+
+#include "guest.h"
+#include "hold_commands.h"
+#include "hold_frames.h"
+#include "hold_input.h"
+#include "hold_state.h"
+#include "hold_views.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +21,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MAX_ID 255
 #define ID_FILE "last-id"
+#ifndef KEPT_MS        /* tests have a shorter one */
+#define KEPT_MS 600000 /* an ended terminal that no client closed */
+#endif
 #define PAUSE_MS 100 /* between readings of a terminal that no process has open */
-
-struct terminal *terminals[MAX_TERMINALS];
-size_t terminal_count;
-size_t buffer_size;
-long linger_ms;
 
 struct terminal *terminal_find(uint32_t id)
 {
@@ -55,7 +61,7 @@ static uint32_t free_id(void)
 {
 	bool used;
 	do {
-		last_id = last_id % MAX_TERMINAL_ID + 1;
+		last_id = last_id % MAX_ID + 1;
 		used = false;
 		for (size_t i = 0; i < terminal_count; i++)
 			used |= terminals[i]->id == last_id;
@@ -231,11 +237,4 @@ int terminals_expire(void)
 			wait = shorter_wait(wait, (int)rest);
 	}
 	return wait;
-}
-
-void put_exit(struct stream *stream, const struct terminal *terminal)
-{
-	bool by_signal = WIFSIGNALED(terminal->status);
-	put_number(stream, by_signal, 1);
-	put_number(stream, (uint64_t)(by_signal ? WTERMSIG(terminal->status) : WEXITSTATUS(terminal->status)), 4);
 }

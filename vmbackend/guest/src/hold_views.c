@@ -2,10 +2,17 @@
  * read further than its buffer goes: the program waits for the slowest, and nothing is lost. It waits for STUCK_MS only
  * where another client takes what there is: then the one that stopped gets BEHIND, and has to attach again.
  */
-#include "hold.h"
+#include "hold_views.h"
+
+#include "guest.h"
+#include "hold_frames.h"
+#include "hold_state.h"
 
 #include <limits.h>
 #include <string.h>
+#include <sys/wait.h>
+
+#define STUCK_MS 5000 /* a client that takes nothing while another one does */
 
 struct view *view_find(struct terminal *terminal, const struct stream *stream)
 {
@@ -136,6 +143,13 @@ static void send_piece(struct stream *stream, struct terminal *terminal, struct 
 	put_bytes(stream, data, size);
 	end_frame(stream, frame);
 	view->sent += size;
+}
+
+void put_exit(struct stream *stream, const struct terminal *terminal)
+{
+	bool by_signal = WIFSIGNALED(terminal->status);
+	put_number(stream, by_signal, 1);
+	put_number(stream, (uint64_t)(by_signal ? WTERMSIG(terminal->status) : WEXITSTATUS(terminal->status)), 4);
 }
 
 static void send_exit(struct stream *stream, const struct terminal *terminal, struct view *view)

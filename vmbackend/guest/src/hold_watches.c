@@ -1,6 +1,10 @@
 /* The watches: a process for each, whose events are passed on as far as their client's window goes. */
 #define _GNU_SOURCE
-#include "hold.h"
+#include "hold_watches.h"
+
+#include "guest.h"
+#include "hold_frames.h"
+#include "hold_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,24 @@
+/* What the hold and its clients agree on. README.md, "Held terminals and commands", describes the protocol. */
+#ifndef HOLD_PROTOCOL_H
+#define HOLD_PROTOCOL_H
+
+#define HOLD_VERSION 1
+#define HOLD_MAGIC 0x484f4c44u /* "HOLD" */
+#define SOCKET_NAME "socket"
+#define CLIENT_ID_SIZE 16
+#define MAX_REQUEST (2 << 20) /* bytes of a frame from a client, without its length */
+#define MAX_WORDS 4096        /* arguments, variables or patterns of one request */
+#define MAX_PATH_SIZE 4096
+#define PIECE (8 << 10)       /* bytes of output in a frame */
+#define REASON_SIZE 256
+
+enum request_type {
+	HELLO = 1, CREATE, INPUT, RESIZE, LIST, CLOSE, ATTACH, DETACH, CREDIT, WATCH, UNWATCH, WATCH_CREDIT, BYE, MODES, RUN, STOP,
+};
+enum answer_type { WELCOME = 129, DONE, FAILED, OUTPUT, EXITED, EVENT, BEHIND, WRITTEN };
+enum failure {
+	BAD_REQUEST = 1, BAD_VERSION, NO_TERMINAL, NO_WATCH, TOO_MANY, INPUT_FULL, ENDED, BAD_SIZE, BAD_OFFSET,
+	CANNOT_START, CANNOT_WATCH,
+};
+
+#endif
