@@ -9,7 +9,7 @@
 
 struct stream;
 
-/* Of a received frame, big-endian; `bad` once one is missing or longer than the frame. */
+/* The big-endian fields of a received frame; `bad` once one is missing or longer than the frame. */
 struct fields {
 	uint8_t *data;
 	size_t left;

@@ -1,4 +1,4 @@
-/* What the hold and its clients agree on. README.md, "Held terminals and commands", describes the protocol. */
+/* The terms of the hold's protocol, which README.md, "Held terminals and commands", describes. */
 #ifndef HOLD_PROTOCOL_H
 #define HOLD_PROTOCOL_H
 

@@ -1,7 +1,18 @@
 /* `guest watch PATH PATTERN...`: writes events of PATH to its output, each as a length, its kind, whether it is of a folder,
  * and two texts. */
 #define _GNU_SOURCE
-#include "watch.h"
+#include "guest.h"
+#include "watch_drop.h"
+#include "watch_events.h"
+#include "watch_found.h"
+#include "watch_incomplete.h"
+#include "watch_limits.h"
+#include "watch_moves.h"
+#include "watch_names.h"
+#include "watch_open.h"
+#include "watch_patterns.h"
+#include "watch_scan.h"
+#include "watch_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,25 +29,6 @@
 
 static bool over;
 static bool events_read; /* since scans were settled */
-
-char **ignore_patterns;
-
-bool ignored(const char *path, bool is_folder)
-{
-	const char *slash = strrchr(path, '/');
-	return is_own_name(slash ? slash + 1 : path) || is_ignored(ignore_patterns, path, is_folder);
-}
-
-/* Their meaning for an entry depends on more than its name. */
-static bool has_anchored(void)
-{
-	for (char **pattern = ignore_patterns; *pattern; pattern++) {
-		const char *slash = strchr(*pattern, '/');
-		if (slash && slash[1])
-			return true;
-	}
-	return false;
-}
 
 static void end_watch(const char *reason)
 {
@@ -71,7 +63,7 @@ static void place_folder(struct folder *parent, const char *name, const char *pa
 	struct folder *child = tree_child(parent, name);
 	bool known = child && tree_is_there(child), renamed = false;
 	bool replaced = drop_replaced(child, known, &moved);
-	if (moved && !known && !has_anchored()) {
+	if (moved && !known && !patterns_anchored()) {
 		tree_move(moved, parent, name);
 		renamed = tree_is_there(moved);
 	}
@@ -248,7 +240,7 @@ static void serve(void)
 int watch_main(char **argv)
 {
 	int guest = open_guest_root();
-	ignore_patterns = argv + 1;
+	patterns_set(argv + 1);
 	fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
 	set_root(guest, argv[0]);
 	if (guest >= 0 && tree_open())

@@ -1,6 +1,11 @@
 /* Events on their way to the reader, in order. Each waits for a moment: a later change of the same file is part of it. */
 #define _GNU_SOURCE
-#include "watch.h"
+#include "watch_events.h"
+
+#include "guest.h"
+#include "watch_halves.h"
+#include "watch_memory.h"
+#include "watch_tree.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -9,6 +14,9 @@
 #include <unistd.h>
 
 #define BUCKETS 4096
+#define MAX_PENDING_EVENTS 65536
+#define MAX_PENDING_BYTES (8 << 20)
+#define SLOW_READER_MS 1000 /* without room for a byte, when more cannot wait */
 #define FRAME_SIZE (2 * MAX_WATCH_PATH + 64)
 
 struct event {
@@ -49,7 +57,7 @@ static void free_event(struct event *event)
 		*place = event->next_in_bucket;
 	count--;
 	bytes -= size_of(event);
-	moves_sent(event);
+	halves_sent(event);
 	free(event->other);
 	free(event);
 }

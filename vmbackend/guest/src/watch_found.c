@@ -1,5 +1,8 @@
 /* What scans have reported, until the events of that time were read. */
-#include "watch.h"
+#include "watch_found.h"
+
+#include "watch_memory.h"
+#include "watch_tree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,9 @@
  * the next comes at once, but for a pause in proportion to the time of the one before; without any, after a wait that
  * doubles. Changes of files do not count: they do not make it possible to enter a folder. */
 #define _GNU_SOURCE
-#include "watch.h"
+#include "watch_incomplete.h"
+
+#include "watch_tree.h"
 
 #include <time.h>
 
@@ -37,6 +39,17 @@ void tree_set_incomplete(struct folder *folder)
 	*incomplete_end = folder;
 	incomplete_end = &folder->next_incomplete;
 	found_outside = found_outside || !in_piece;
+}
+
+static void doubt(struct folder *folder, void *unused)
+{
+	(void)unused;
+	tree_set_incomplete(folder);
+}
+
+void tree_doubt(void)
+{
+	tree_visit(doubt, NULL);
 }
 
 void incomplete_forget(struct folder *folder)

@@ -1,5 +1,8 @@
 /* What cannot be watched is reported: the first folder by its path, the next as a loss anywhere, until a folder was removed. */
-#include "watch.h"
+#include "watch_limits.h"
+
+#include "watch_events.h"
+#include "watch_tree.h"
 
 static int reported;
 

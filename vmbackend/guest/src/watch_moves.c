@@ -2,7 +2,17 @@
  *
  * The first half is a removal among the events, which the second turns into a rename, at its place: what comes between
  * the halves concerns other folders, and a later entry of the old name comes after both. */
-#include "watch.h"
+#include "watch_moves.h"
+
+#include "guest.h"
+#include "watch_drop.h"
+#include "watch_events.h"
+#include "watch_halves.h"
+#include "watch_incomplete.h"
+#include "watch_names.h"
+#include "watch_open.h"
+#include "watch_patterns.h"
+#include "watch_tree.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -12,16 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_MOVES 256
-
-struct move {
-	uint32_t cookie;
-	struct folder *folder; /* NULL: no folder, or none that was watched */
-	struct event *event;   /* NULL: it was sent */
-	unsigned changes;      /* of the tree so far: with others between the halves, paths may mean other entries */
-	long long until;
-};
-
 /* Two entries that are exchanged (RENAME_EXCHANGE) have the events of a rename and of its reversal. */
 struct place {
 	int watch; /* of its folder */
@@ -30,18 +30,9 @@ struct place {
 static struct place leaving, former_from, former_to;
 static uint32_t leaving_cookie;
 
-static struct move moves[MAX_MOVES]; /* the oldest first */
-static size_t move_count;
-
-static void remove_move(size_t place)
+static void leave(const struct half *half)
 {
-	memmove(moves + place, moves + place + 1, (--move_count - place) * sizeof *moves);
-}
-
-static void leave(size_t place)
-{
-	struct folder *folder = moves[place].folder;
-	remove_move(place);
+	struct folder *folder = half_take(half).folder;
 	if (folder)
 		tree_drop(folder);
 }
@@ -49,63 +40,48 @@ static void leave(size_t place)
 /* FOLDER is what was moved, if it is watched. */
 void move_begin(uint32_t cookie, struct folder *folder, const char *path, bool is_folder)
 {
-	if (move_count == MAX_MOVES)
-		leave(0);
+	if (halves_are_full())
+		leave(half_first());
 	if (folder)
 		tree_detach(folder);
 	event_add(REMOVED, is_folder, path, "");
-	moves[move_count++] = (struct move){cookie, folder, event_newest(), tree_changes, now_ms() + SETTLE_MS};
+	half_add((struct half){cookie, folder, event_newest(), tree_changes, now_ms() + SETTLE_MS});
 }
 
 bool move_take(uint32_t cookie, struct folder **folder, struct event **event)
 {
-	for (size_t i = 0; i < move_count; i++) {
-		if (moves[i].cookie != cookie)
-			continue;
-		if (!moves[i].event || moves[i].changes != tree_changes) {
-			leave(i);
-			return false;
-		}
-		*folder = moves[i].folder;
-		*event = moves[i].event;
-		remove_move(i);
-		return true;
+	const struct half *half = half_find(cookie);
+	if (!half)
+		return false;
+	if (!half->event || half->changes != tree_changes) {
+		leave(half);
+		return false;
 	}
-	return false;
+	*folder = half->folder;
+	*event = half->event;
+	half_take(half);
+	return true;
 }
 
 /* Something happened inside of what is being moved, at a path that is not known. */
 void moves_give_up(void)
 {
-	while (move_count)
-		leave(0);
+	while (half_first())
+		leave(half_first());
 	tree_doubt();
 }
 
 bool moves_wait(void)
 {
-	return move_count;
-}
-
-void moves_sent(const struct event *event)
-{
-	for (size_t i = 0; i < move_count; i++)
-		if (moves[i].event == event)
-			moves[i].event = NULL;
+	return half_first();
 }
 
 int moves_expire(void)
 {
-	while (move_count && moves[0].until <= now_ms())
-		leave(0);
-	return move_count ? (int)(moves[0].until - now_ms()) + 1 : -1;
-}
-
-void moves_forget(const struct folder *folder)
-{
-	for (size_t i = 0; i < move_count; i++)
-		if (moves[i].folder == folder)
-			moves[i].folder = NULL;
+	const struct half *half;
+	while ((half = half_first()) && half->until <= now_ms())
+		leave(half);
+	return half ? (int)(half->until - now_ms()) + 1 : -1;
 }
 
 static struct place make_place(const struct folder *folder, const char *name)

@@ -1,6 +1,9 @@
 /* The names of what is in a folder beside folders, by their hashes: inotify does not say whether a rename has replaced
  * something. Where two names have one hash, something new is reported as changed. */
-#include "watch.h"
+#include "watch_names.h"
+
+#include "watch_memory.h"
+#include "watch_tree.h"
 
 #include <stdlib.h>
 #include <string.h>

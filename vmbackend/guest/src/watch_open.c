@@ -4,7 +4,9 @@
  * is therefore known by its watch, which belongs to the inode: a second watch of it has the same number.
  */
 #define _GNU_SOURCE
-#include "watch.h"
+#include "watch_open.h"
+
+#include "watch_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +25,7 @@ struct open_how {
 	uint64_t flags, mode, resolve;
 };
 
+int inotify = -1;
 static int guest = -1;
 static const char *root_path;
 static struct folder *opened; /* the parent of the last folder that was entered */

@@ -7,7 +7,18 @@
  * is in it again.
  */
 #define _GNU_SOURCE
-#include "watch.h"
+#include "watch_scan.h"
+
+#include "watch_drop.h"
+#include "watch_events.h"
+#include "watch_found.h"
+#include "watch_incomplete.h"
+#include "watch_limits.h"
+#include "watch_names.h"
+#include "watch_open.h"
+#include "watch_patterns.h"
+#include "watch_tasks.h"
+#include "watch_tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,37 +29,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct task { /* a folder to be entered */
-	struct task *next;
-	struct folder *parent; /* NULL: it is not in the tree any more */
-	bool report, announce; /* what is in it; itself */
-	char name[];
-};
-
-static struct task *tasks, **tasks_end = &tasks;
-
-void scan_forget(struct folder *folder)
-{
-	forget_parent(folder);
-	for (struct task *task = tasks; task && folder->tasks; task = task->next) {
-		if (task->parent == folder) {
-			task->parent = NULL;
-			folder->tasks--;
-		}
-	}
-}
-
-static void add_task(struct folder *parent, const char *name, bool report, bool announce)
-{
-	struct task *task = get_memory(sizeof *task + strlen(name) + 1);
-	task->parent = parent;
-	task->report = report;
-	task->announce = announce;
-	strcpy(task->name, name);
-	parent->tasks++;
-	*tasks_end = task;
-	tasks_end = &task->next;
-}
+#define MAX_FOLDERS 131072 /* of one watch */
 
 static bool is_folder_entry(int fd, const struct dirent *entry)
 {
@@ -72,7 +53,7 @@ static void scan_entry(struct folder *folder, const char *name, bool is_folder, 
 		tree_remember(folder, name);
 	}
 	if (is_folder)
-		add_task(folder, name, report, false);
+		task_add(folder, name, report, false);
 	else
 		names_add(folder, name);
 }
@@ -90,7 +71,7 @@ static void scan(int fd, struct folder *folder, bool report, bool complete)
 		if (!complete)
 			scan_entry(folder, entry->d_name, is_folder, report);
 		else if (is_folder && tree_path(folder, entry->d_name, path) && !ignored(path, true))
-			add_task(folder, entry->d_name, true, true);
+			task_add(folder, entry->d_name, true, true);
 	}
 	if (entries)
 		closedir(entries);
@@ -173,22 +154,15 @@ static void enter(struct folder *parent, const char *name, bool report, bool ann
 
 static void enter_all(void)
 {
-	struct task *task;
-	while ((task = tasks)) {
+	for (struct task *task; (task = task_first()); task_remove_first())
 		if (task->parent)
 			enter(task->parent, task->name, task->report, task->announce);
-		if (task->parent)
-			task->parent->tasks--;
-		if (!(tasks = task->next))
-			tasks_end = &tasks;
-		free(task);
-	}
 	close_parent();
 }
 
 void tree_enter(struct folder *parent, const char *name, bool report)
 {
-	add_task(parent, name, report, false);
+	task_add(parent, name, report, false);
 	enter_all();
 }
 

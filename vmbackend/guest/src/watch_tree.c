@@ -1,14 +1,14 @@
 /* The watched folders, by watch and by name. */
 #define _GNU_SOURCE
-#include "watch.h"
+#include "watch_tree.h"
+
+#include "watch_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 
 #define BUCKETS 16384
 static struct folder *by_watch[BUCKETS], *by_name[BUCKETS];
-int inotify = -1;
 struct folder *root_folder;
 size_t folder_count;
 unsigned tree_changes;
@@ -20,19 +20,6 @@ static unsigned place_of(const struct folder *folder, const char *name)
 	for (; *name; name++)
 		hash = (hash ^ (uint8_t)*name) * 16777619u;
 	return hash % BUCKETS;
-}
-
-void *get_memory(size_t size)
-{
-	void *memory = calloc(1, size);
-	if (!memory)
-		die(EXIT_CANNOT_RUN, "out of memory");
-	return memory;
-}
-
-char *copy_text(const char *text)
-{
-	return strcpy(get_memory(strlen(text) + 1), text);
 }
 
 struct folder *tree_find(int watch)
@@ -49,6 +36,15 @@ struct folder *tree_child(const struct folder *parent, const char *name)
 	while (folder && (folder->parent != parent || strcmp(folder->name, name)))
 		folder = folder->next_by_name;
 	return folder;
+}
+
+void tree_visit(void (*visit)(struct folder *folder, void *about), void *about)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct folder *folder = by_watch[i], *next; folder; folder = next) {
+			next = folder->next_by_watch;
+			visit(folder, about);
+		}
 }
 
 static bool prepend(char *path, size_t *start, const char *name)
@@ -95,7 +91,8 @@ void tree_detach(struct folder *folder)
 	tree_changes++;
 }
 
-static void remove_folder(struct folder *folder)
+/* The caller notifies those that have kept something of it. */
+void tree_remove(struct folder *folder)
 {
 	struct folder **place = &by_watch[(unsigned)folder->watch % BUCKETS];
 	while (*place && *place != folder)
@@ -107,12 +104,7 @@ static void remove_folder(struct folder *folder)
 			tree_detach(folder);
 		folder->parent->children--;
 	}
-	moves_forget(folder);
-	scan_forget(folder);
 	folder_count--;
-	incomplete_forget(folder);
-	limit_lifted();
-	names_clear(folder);
 	free(folder->name);
 	free(folder);
 }
@@ -122,24 +114,6 @@ bool tree_is_below(const struct folder *folder, const struct folder *top)
 	while (folder && folder != top)
 		folder = folder->parent;
 	return folder;
-}
-
-/* Leaves first: each has a parent until it is removed. */
-void tree_drop(struct folder *top)
-{
-	while (top->children) {
-		for (size_t i = 0; i < BUCKETS; i++) {
-			for (struct folder *folder = by_watch[i], *next; folder; folder = next) {
-				next = folder->next_by_watch;
-				if (folder == top || folder->children || !tree_is_below(folder, top))
-					continue;
-				inotify_rm_watch(inotify, folder->watch);
-				remove_folder(folder);
-			}
-		}
-	}
-	inotify_rm_watch(inotify, top->watch);
-	remove_folder(top);
 }
 
 /* PARENT has no folder of that name, and is not below FOLDER. */
@@ -174,23 +148,4 @@ bool tree_is_moving(const struct folder *folder)
 	while (folder && !folder->moving)
 		folder = folder->parent;
 	return folder;
-}
-
-void tree_doubt(void)
-{
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct folder *folder = by_watch[i]; folder; folder = folder->next_by_watch)
-			tree_set_incomplete(folder);
-}
-
-void tree_clear(void)
-{
-	while (root_folder->children)
-		for (size_t i = 0; i < BUCKETS; i++)
-			for (struct folder *folder = by_watch[i], *next; folder; folder = next) {
-				next = folder->next_by_watch;
-				if (folder != root_folder && !folder->children)
-					remove_folder(folder);
-			}
-	remove_folder(root_folder);
 }

@@ -1,4 +1,4 @@
-/* What the workloads of a running machine do, and what they take. */
+/* The states of a running machine's workloads, and the time and memory that they take. */
 #define _GNU_SOURCE
 #include "workload_states.h"
 
