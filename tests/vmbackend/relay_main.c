@@ -1,6 +1,7 @@
 /* The relay's connections outside of a machine: for each port of ARGV what comes to 127.0.0.2 goes to the program on 127.0.0.1. */
 #define _GNU_SOURCE
-#include "relay.h"
+#include "relay_links.h"
+#include "relay_ports.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

@@ -7,10 +7,13 @@
  */
 #define _GNU_SOURCE
 #include "guest.h"
-#include "relay.h"
+#include "relay_links.h"
+#include "relay_ports.h"
+#include "relay_steer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,12 @@
 /* Connections that are passed on: two sockets each, and what is on its way between them. */
 #define _GNU_SOURCE
-#include "relay.h"
+#include "relay_links.h"
+
+#include "relay_ports.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,7 +1,8 @@
 /* The ports on which something listens on loopback, and nothing where connections from outside would find it. */
-#include "relay.h"
+#include "relay_ports.h"
 
 #include <arpa/inet.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,9 @@
  * descriptors of this process.
  */
 #define _GNU_SOURCE
-#include "relay.h"
+#include "relay_steer.h"
+
+#include "relay_ports.h"
 
 #include <fcntl.h>
 #include <net/if.h>
