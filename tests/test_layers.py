@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import grimp
 import pytest
 from django.conf import settings
+
+from tests.circles import circles
 
 ROOT = Path(settings.ROOT)
 Graph = dict[str, set[str]]
@@ -38,24 +39,6 @@ def siblings(graph: Graph) -> dict[str, Graph]:
                 edges.setdefault(ours[shared], set()).add(theirs[shared])
                 edges.setdefault(theirs[shared], set())
     return found
-
-
-def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """The groups of nodes that reach each other (strongly connected components of more than one node)."""
-    reached = {node: _reachable(graph, node) for node in graph}
-    found = {frozenset([node, *(other for other in reached[node] if node in reached[other])]) for node in graph}
-    return sorted(sorted(group) for group in found if len(group) > 1)
-
-
-def _reachable(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
-    seen: set[str] = set()
-    pending = list(graph[start])
-    while pending:
-        node = pending.pop()
-        if node not in seen:
-            seen.add(node)
-            pending.extend(graph[node])
-    return seen
 
 
 def test_circles_are_found() -> None:
