@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "expire-assist-calls": {
-            "task": "assist.tasks.calls_expire",
-            "schedule": 20.0,
-            "options": {"expires": 18},
-        },
-        "prune-assist-rows": {
-            "task": "assist.tasks.rows_prune",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
+        "expire-assist-calls": run_every(20, "assist.tasks.calls_expire"),
+        "prune-assist-rows": run_every(3600, "assist.tasks.rows_prune"),
     }

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "expire-holds": {
-            "task": "credits.tasks.expire_holds",
-            "schedule": 10.0,
-            "options": {"expires": 9},
-        },
+        "expire-holds": run_every(10, "credits.tasks.expire_holds"),
         # Nothing waits unless a balance is full: one query on an empty table.
-        "charge-waiting": {
-            "task": "credits.tasks.charge_waiting",
-            "schedule": 60.0,
-            "options": {"expires": 50},
-        },
+        "charge-waiting": run_every(60, "credits.tasks.charge_waiting"),
     }

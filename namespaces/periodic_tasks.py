@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
         # Without a deleted namespace it is one query on an empty index.
-        "continue-namespace-deletions": {
-            "task": "namespaces.tasks.continue_deletions",
-            "schedule": 5.0,
-            "options": {"expires": 4},
-        },
-        "prune-namespace-activity": {
-            "task": "namespaces.tasks.prune_activity",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
+        "continue-namespace-deletions": run_every(5, "namespaces.tasks.continue_deletions"),
+        "prune-namespace-activity": run_every(3600, "namespaces.tasks.prune_activity"),
     }

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "end-overdue-sends": {
-            "task": "notifications.tasks.overdue_sends_end",
-            "schedule": 10.0,
-            "options": {"expires": 9},
-        },
+        "end-overdue-sends": run_every(10, "notifications.tasks.overdue_sends_end"),
         # As many as the busiest minute of several tokens.
-        "prune-notification-rows": {
-            "task": "notifications.tasks.prune_rows",
-            "schedule": 60.0,
-            "options": {"expires": 50},
-        },
+        "prune-notification-rows": run_every(60, "notifications.tasks.prune_rows"),
     }

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "continue-deploys": {
-            "task": "pages.tasks.continue_deploys",
-            "schedule": 5.0,
-            "options": {"expires": 4},
-        },
-        "expire-deploys": {
-            "task": "pages.tasks.expire_deploys",
-            "schedule": 10.0,
-            "options": {"expires": 9},
-        },
-        "continue-publications": {
-            "task": "pages.tasks.continue_publications",
-            "schedule": 5.0,
-            "options": {"expires": 4, "queue": "pages"},
-        },
-        "reconcile-page-files": {
-            "task": "pages.tasks.reconcile_files",
-            "schedule": float(env.reconcile_seconds),
-            "options": {"expires": env.reconcile_seconds * 0.9, "queue": "pages"},
-        },
-        "prune-page-rows": {
-            "task": "pages.tasks.prune_rows",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
+        "continue-deploys": run_every(5, "pages.tasks.continue_deploys"),
+        "expire-deploys": run_every(10, "pages.tasks.expire_deploys"),
+        "continue-publications": run_every(5, "pages.tasks.continue_publications", queue="pages"),
+        "reconcile-page-files": run_every(env.reconcile_seconds, "pages.tasks.reconcile_files", queue="pages"),
+        "prune-page-rows": run_every(3600, "pages.tasks.prune_rows"),
     }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from celery import schedules
 
+from common.periodic import LIVES
 from common.redis import redis_client, redis_key
 from config.beat import FixedScheduler
 from config.celery import app
@@ -70,3 +71,10 @@ def test_beat_sleeps_until_a_task_is_due_and_not_almost(scheduler: RecordingSche
     sent = len(scheduler.sent)
     assert sent >= 3
     assert ticks <= 3 * sent, "one that finds it due, one that sleeps, and at most another"
+
+
+def test_a_task_that_waited_for_its_period_is_dropped() -> None:
+    entries = app.conf.beat_schedule
+    shares = {name: entry["options"]["expires"] / entry["schedule"].seconds for name, entry in entries.items()}
+    assert {name for name, share in shares.items() if share != pytest.approx(LIVES)} == {"sweep-due", "charge-metered"}
+    assert all(0 < share <= 1 for share in shares.values())

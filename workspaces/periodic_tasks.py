@@ -4,62 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "reconcile-hosts": {
-            "task": "workspaces.tasks.reconcile_hosts",
-            "schedule": float(env.reconcile_seconds),
-            "options": {"expires": env.reconcile_seconds * 0.9},
-        },
-        "expire-operations": {
-            "task": "workspaces.tasks.expire_operations",
-            "schedule": 10.0,
-            "options": {"expires": 9},
-        },
+        "reconcile-hosts": run_every(env.reconcile_seconds, "workspaces.tasks.reconcile_hosts"),
+        "expire-operations": run_every(10, "workspaces.tasks.expire_operations"),
         # Every second: a TTL fires within two seconds of its time. With nothing due it is one indexed query.
-        "sweep-due": {
-            "task": "workspaces.tasks.sweep_due",
-            "schedule": 1.0,
-            "options": {"expires": 1},
-        },
-        "correct-due-times": {
-            "task": "workspaces.tasks.correct_due_times",
-            "schedule": 60.0,
-            "options": {"expires": 50},
-        },
-        "stop-suspended": {
-            "task": "workspaces.tasks.stop_suspended",
-            "schedule": 5.0,
-            "options": {"expires": 4},
-        },
+        "sweep-due": run_every(1, "workspaces.tasks.sweep_due", lives=1),
+        "correct-due-times": run_every(60, "workspaces.tasks.correct_due_times"),
+        "stop-suspended": run_every(5, "workspaces.tasks.stop_suspended"),
         # A tick is charged at most half a tick after it was written, also where the writer's notification was lost.
-        "charge-metered": {
-            "task": "workspaces.tasks.charge_metered",
-            "schedule": env.metering_seconds / 2,
-            "options": {"expires": env.metering_seconds / 2},
-        },
-        "close-billing-cycles": {
-            "task": "workspaces.tasks.close_billing_cycles",
-            "schedule": 10.0,
-            "options": {"expires": 9},
-        },
+        "charge-metered": run_every(env.metering_seconds / 2, "workspaces.tasks.charge_metered", lives=1),
+        "close-billing-cycles": run_every(10, "workspaces.tasks.close_billing_cycles"),
         # Once a night; the row of the check says whether it was made.
-        "check-ledger": {
-            "task": "workspaces.tasks.check_ledger",
-            "schedule": 600.0,
-            "options": {"expires": 500},
-        },
-        "prune-workspace-activity": {
-            "task": "workspaces.tasks.prune_activity",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
+        "check-ledger": run_every(600, "workspaces.tasks.check_ledger"),
+        "prune-workspace-activity": run_every(3600, "workspaces.tasks.prune_activity"),
         # No request depends on it: readers compute what is not rolled up yet.
-        "compact-usage": {
-            "task": "workspaces.tasks.compact_usage",
-            "schedule": 300.0,
-            "options": {"expires": 250},
-        },
+        "compact-usage": run_every(300, "workspaces.tasks.compact_usage"),
     }

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "forget-idempotency-keys": {
-            "task": "accounts.tasks.forget_idempotency_keys",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
-        "forget-expired-sessions": {
-            "task": "accounts.tasks.forget_expired_sessions",
-            "schedule": 3600.0,
-            "options": {"expires": 3000},
-        },
+        "forget-idempotency-keys": run_every(3600, "accounts.tasks.forget_idempotency_keys"),
+        "forget-expired-sessions": run_every(3600, "accounts.tasks.forget_expired_sessions"),
     }

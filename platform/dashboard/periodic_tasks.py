@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "take-summary": {
-            "task": "dashboard.tasks.take_summary",
-            "schedule": 300.0,
-            "options": {"expires": 290},
-        },
+        "take-summary": run_every(300, "dashboard.tasks.take_summary"),
     }

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.periodic import Schedule, run_every
 
-def schedule(env: Any) -> dict[str, dict[str, Any]]:
-    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "continue-domain-names": {
-            "task": "domains.tasks.continue_names",
-            "schedule": 5.0,
-            "options": {"expires": 4},
-        },
-        "reconcile-domain-names": {
-            "task": "domains.tasks.reconcile_names",
-            "schedule": float(env.reconcile_seconds),
-            "options": {"expires": env.reconcile_seconds * 0.9},
-        },
+        "continue-domain-names": run_every(5, "domains.tasks.continue_names"),
+        "reconcile-domain-names": run_every(env.reconcile_seconds, "domains.tasks.reconcile_names"),
     }
