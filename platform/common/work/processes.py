@@ -1,0 +1,58 @@
+"""What a Celery worker does beside its tasks, from its start to its end: an app's module `process` has it as `PROCESS`.
+
+A worker becomes one by PLATFORM_ROLE; several apps may have a part in a role. Every worker loads these modules
+(config/celery.py), so what the work itself needs is imported where it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from common.work.dispatcher import Dispatcher
+
+
+class WorkerProcess(Protocol):
+    """An app's part in the workers of `role`."""
+
+    role: str
+
+    def begin(self) -> None:
+        """When the worker starts, before its first task. What it raises ends the process."""
+
+    def end_soon(self) -> None:
+        """In the handler of SIGTERM: begin nothing more. Returns at once."""
+
+    def end(self) -> None:
+        """When the worker stops; also where it has not begun."""
+
+
+class DispatcherProcess:
+    """One dispatcher for each process of a role. `build` is called when it starts."""
+
+    def __init__(self, role: str, build: Callable[[], Dispatcher[Any]]) -> None:
+        self.role = role
+        self._build = build
+        self._dispatcher: Dispatcher[Any] | None = None
+
+    def begin(self) -> None:
+        """Start the dispatcher. Raises what the database raises."""
+        self._dispatcher = self._build()
+        self._dispatcher.start()
+
+    def wake(self) -> None:
+        """Something is due. Without effect in any other process."""
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
+
+    def end_soon(self) -> None:
+        """Begin nothing more."""
+        if self._dispatcher is not None:
+            self._dispatcher.stop_claiming()
+
+    def end(self) -> None:
+        """Wait for what is in flight. What remains is due again when its lease ends."""
+        if self._dispatcher is not None:
+            self._dispatcher.stop()
+            self._dispatcher = None
