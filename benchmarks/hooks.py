@@ -27,7 +27,7 @@ from benchmarks.delivery import prepare, receiver
 from benchmarks.hook_receiver import GOOD, HANG
 
 if TYPE_CHECKING:
-    from webhooks.dispatcher import Dispatcher
+    from webhooks.dispatcher import WebhookDispatcher
 
 THREADS = 64
 ACCOUNTS, OF_ACCOUNT = 8, 3
@@ -50,10 +50,10 @@ def add_deliveries(accounts: Sequence[str], each: int) -> None:
     """So many events of each account, for all of its subscriptions."""
     from django.db import transaction
 
-    from webhooks import wakeups
+    from common.work.wakeups import ProcessWakeup
     from webhooks.events import NewEvent, events_publish
 
-    wakeups._notify = lambda: None
+    ProcessWakeup.send = lambda self: None  # type: ignore[method-assign]
     data = {"namespace": "default", "workspace_id": "ws_2kq7aaaaaaaaaaaa", "credits_used": 1.25, "at": time.time()}
     for account in accounts:
         with transaction.atomic():
@@ -77,10 +77,10 @@ def delivered() -> int:
 
 
 @contextmanager
-def sending(threads: int) -> Iterator[Dispatcher]:
-    from webhooks.dispatcher import Dispatcher
+def sending(threads: int) -> Iterator[WebhookDispatcher]:
+    from webhooks.dispatcher import WebhookDispatcher
 
-    made = Dispatcher(threads)
+    made = WebhookDispatcher(threads)
     yield made
     made.stop(seconds=20)
 

@@ -8,6 +8,7 @@ is picked up where the app has it:
     periodic_tasks        its part of the beat schedule: `schedule(env)`
     doctor                its lines of `make doctor`: `doctor_lines()`
     gauges                its part of `/metrics`: `gauges()`
+    process               its part in the workers of a role: `PROCESS`, a `common.work.processes.WorkerProcess`
     counted               the counters and histograms of it, which are declared there
     tests/<app>/routes    its entries of the route walk (tests/routes.py)
 

@@ -29,6 +29,8 @@ from celery.signals import (
 )
 
 from common import log_context, traces
+from common.work.processes import WorkerProcess
+from config.app_list import app_modules
 from config.env import load_settings
 from config.loading import collector_pause, collector_resume
 
@@ -168,16 +170,6 @@ def _close_host(**kwargs: Any) -> None:
 
 
 @worker_init.connect
-def _start_sending(**kwargs: Any) -> None:
-    """In hooks: send what is due, whether or not the broker is there."""
-    from webhooks import process
-
-    if process.is_hooks():
-        with _required("hooks"):
-            process.sending_start()
-
-
-@worker_init.connect
 def _succeed(**kwargs: Any) -> None:
     """In pages: what a killed predecessor has left begins again at once."""
     from django.conf import settings
@@ -217,14 +209,6 @@ def _stop_pushing(**kwargs: Any) -> None:
     process.sending_stop()
 
 
-@worker_shutting_down.connect
-def _end_sending_soon(**kwargs: Any) -> None:
-    """In the handler of SIGTERM, before Celery ends its own parts."""
-    from webhooks import process
-
-    process.sending_end_soon()
-
-
 @worker_init.connect
 def _start_ordering(**kwargs: Any) -> None:
     """In pages: order certificates, whether or not the broker is there."""
@@ -249,8 +233,30 @@ def _stop_ordering(**kwargs: Any) -> None:
     process.ordering_stop()
 
 
-@worker_shutdown.connect
-def _stop_sending(**kwargs: Any) -> None:
-    from webhooks import process
+# What the apps have for this process's role, and has begun.
+_begun: list[WorkerProcess] = []
 
-    process.sending_stop()
+
+@worker_init.connect
+def begin_work(**kwargs: Any) -> None:
+    """Begin what the apps' modules `process` have for this process's role (config/app_list.py)."""
+    from django.conf import settings
+
+    for process in (getattr(module, "PROCESS", None) for module in app_modules("process")):
+        if process is not None and process.role == settings.ENV.role:
+            _begun.append(process)
+            with _required(process.role):
+                process.begin()
+
+
+@worker_shutting_down.connect
+def _end_work_soon(**kwargs: Any) -> None:
+    """In the handler of SIGTERM, before Celery ends its own parts."""
+    for process in _begun:
+        process.end_soon()
+
+
+@worker_shutdown.connect
+def _end_work(**kwargs: Any) -> None:
+    while _begun:
+        _begun.pop().end()

@@ -49,6 +49,7 @@ class ClaimedDelivery:
     namespace: str
     data: Mapping[str, Any]
     began: float = 0.0
+    claim_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

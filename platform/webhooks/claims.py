@@ -7,7 +7,6 @@ process that dies leaves a lease; once that is over the row is due again.
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,14 +16,14 @@ from django.db import connection, transaction
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
+from common.work.leases import new_claim
 from webhooks.attempts import ClaimedDelivery
-from webhooks.leases import LEASE, LONGEST_LEASE, leased, unleased
-from webhooks.models import Delivery, DeliveryStatus, Subscription
+from webhooks.models import DELIVERY_LEASE, Delivery, DeliveryStatus, Subscription
 from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, most_in_flight, threads_share
 
 # Each step of the recursion is one look into an index (of the pending, by subscription and time), as is each `due_at`;
 # DISTINCT would read an entry for every row that is due. The literals are those of the index's condition. A
-# subscription of which all that is due is being attempted is left out (`leases.unleased`): it would be given threads
+# subscription of which all that is due is being attempted is left out (`Lease.free`): it would be given threads
 # that others need.
 _DUE_SUBSCRIPTIONS = """
 WITH RECURSIVE waiting(id) AS (
@@ -40,7 +39,8 @@ first_due(id, due_at) AS (
     SELECT waiting.id, (
         SELECT next_attempt_at FROM webhooks_delivery
         WHERE status = 'pending' AND subscription_id = waiting.id
-            AND (lease_until IS NULL OR lease_until <= %(now)s OR lease_until > %(latest_lease)s)
+            AND (lease_until IS NULL OR lease_until <= STATEMENT_TIMESTAMP()
+                OR lease_until > STATEMENT_TIMESTAMP() + %(longest_lease)s)
         ORDER BY next_attempt_at LIMIT 1
     )
     FROM waiting WHERE waiting.id IS NOT NULL
@@ -61,7 +61,8 @@ def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
     """Active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One query."""
     active, off = [], []
     with connection.cursor() as cursor:
-        cursor.execute(_DUE_SUBSCRIPTIONS, {"now": now, "latest_lease": now + LONGEST_LEASE})
+        times: dict[str, Any] = {"now": now, "longest_lease": DELIVERY_LEASE.longest}
+        cursor.execute(_DUE_SUBSCRIPTIONS, times)
         for key, account, is_active, is_proven, due_at in cursor.fetchall():
             if is_active:
                 active.append(DueSubscription(key, account, is_proven, due_at))
@@ -78,14 +79,14 @@ def deliveries_claim(due: list[DueSubscription], in_flight: InFlight) -> list[Cl
     shares = threads_share(due, in_flight)
     if not shares:
         return []
-    token = secrets.token_hex(16)
+    token = new_claim()
     with transaction.atomic():
         rows = _locked_subscriptions(shares)
         now = timezone.now()
         chosen = _chosen_rows(rows, shares, now)
         free = Delivery.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
-        free = free.filter(unleased(now), pk__in=chosen, status=DeliveryStatus.PENDING)
-        Delivery.objects.filter(pk__in=free.order_by().values("pk")).update(claim=token, lease_until=now + LEASE)
+        free = free.filter(DELIVERY_LEASE.free(), pk__in=chosen, status=DeliveryStatus.PENDING)
+        DELIVERY_LEASE.rows_claim(Delivery.objects.filter(pk__in=free.order_by().values("pk")), token)
     return _claimed_deliveries(rows, chosen, token, now)
 
 
@@ -100,7 +101,7 @@ def _locked_subscriptions(shares: Mapping[str, int]) -> dict[str, Subscription]:
 
 def _chosen_rows(rows: Mapping[str, Subscription], shares: Mapping[str, int], now: datetime) -> list[str]:
     """The ids of the deliveries to claim: the oldest, within what other processes leave of a subscription's share."""
-    others = _leased_counts(now)
+    others = _leased_counts()
     first = Subscription.objects.filter(pk__in=rows).annotate(**_first_due(now))
     chosen: list[str] = []
     for key, *found in first.order_by().values_list("pk", *_FIRST):
@@ -124,15 +125,15 @@ def _first_due(now: datetime) -> dict[str, Any]:
     Without a second key of order, for which all rows of one time would be sorted.
     """
     due = Delivery.objects.filter(
-        unleased(now), subscription=OuterRef("pk"), status=DeliveryStatus.PENDING, next_attempt_at__lte=now
+        DELIVERY_LEASE.free(), subscription=OuterRef("pk"), status=DeliveryStatus.PENDING, next_attempt_at__lte=now
     )
     ids: QuerySet[Delivery, Any] = due.order_by("next_attempt_at").values("pk")
     return {name: Subquery(ids[place : place + 1]) for place, name in enumerate(_FIRST)}
 
 
-def _leased_counts(now: datetime) -> Counter[str]:
-    """Attempts in flight by subscription, of all processes."""
-    found = Delivery.objects.filter(leased(now)).order_by().values_list("subscription_id")
+def _leased_counts() -> Counter[str]:
+    """Return the attempts in flight by subscription, of all processes."""
+    found = Delivery.objects.filter(DELIVERY_LEASE.held()).order_by().values_list("subscription_id")
     return Counter(dict(found.annotate(Count("pk"))))
 
 

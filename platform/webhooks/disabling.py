@@ -7,8 +7,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from webhooks.audit import record_audit
-from webhooks.leases import unleased
-from webhooks.models import Delivery, DeliveryStatus, DisabledReason, Subscription
+from webhooks.models import DELIVERY_LEASE, Delivery, DeliveryStatus, DisabledReason, Subscription
 
 ACTOR = "system"
 DESCRIPTIONS = {
@@ -52,7 +51,7 @@ def deliveries_disable(subscription_id: str) -> int:
 
 def _disable_batch(subscription_id: str) -> int:
     pending = Delivery.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).filter(
-        unleased(timezone.now()),
+        DELIVERY_LEASE.free(),
         subscription=subscription_id,
         subscription__active=False,
         status=DeliveryStatus.PENDING,

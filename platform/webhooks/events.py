@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from common.bulk_rows import rows_insert
 from webhooks.models import Delivery, DeliveryStatus, Event, Subscription, new_delivery_id, new_event_id
-from webhooks.wakeups import notify_on_commit
+from webhooks.wakeups import HOOKS_WAKEUP
 
 # What may be subscribed to, and when each is sent.
 CATALOGUE = {
@@ -97,7 +97,7 @@ def event_send_to(subscription: Subscription, type: str, data: Mapping[str, Any]
         data=dict(data),
     )
     delivery = Delivery.objects.create(subscription=subscription, event=event)
-    notify_on_commit()
+    HOOKS_WAKEUP.send_on_commit()
     return delivery
 
 
@@ -132,7 +132,7 @@ def _write_events(pairs: Sequence[tuple[NewEvent, list[str]]]) -> int:
         ]
     )
     if written:
-        notify_on_commit()
+        HOOKS_WAKEUP.send_on_commit()
     return len(written)
 
 

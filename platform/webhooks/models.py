@@ -9,6 +9,8 @@ commit), so that deleting an account is one statement for each table and loads n
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -16,6 +18,10 @@ from django.utils import timezone
 from accounts.models import Account
 from common.ids import new_id, random_number
 from common.secrets_at_rest import EncryptedJSONField
+from common.work.leases import Lease, LeasedRow
+
+# An attempt of 15 s, and as long for writing what came of it.
+DELIVERY_LEASE = Lease(timedelta(seconds=30))
 
 
 def new_subscription_id() -> str:
@@ -126,10 +132,10 @@ class Event(models.Model):
         return f"{self.type} {self.id}"
 
 
-class Delivery(models.Model):
+class Delivery(LeasedRow):
     """One event for one subscription. `attempts` were made; the next one is due at `next_attempt_at`.
 
-    A process that makes an attempt has claimed the row with a token until `lease_until`.
+    A process that makes an attempt has claimed the row (`DELIVERY_LEASE`).
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_delivery_id, editable=False)
@@ -138,8 +144,6 @@ class Delivery(models.Model):
     status = models.CharField(max_length=16, choices=DeliveryStatus.choices, default=DeliveryStatus.PENDING)
     attempts = models.PositiveIntegerField(default=0)
     next_attempt_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
-    claim = models.CharField(max_length=32, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
     last_status_code = models.PositiveSmallIntegerField(null=True, blank=True)
     last_error = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(default=timezone.now)

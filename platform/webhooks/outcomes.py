@@ -78,7 +78,9 @@ def _skipped(model: type[Model], keys: set[str], found: Mapping[str, Model]) -> 
 
 def _is_owned(outcome: Outcome, deliveries: Mapping[str, Delivery]) -> bool:
     row = deliveries.get(outcome.delivery.id)
-    return row is not None and row.status == DeliveryStatus.PENDING and row.claim == outcome.delivery.claim
+    if row is None or row.status != DeliveryStatus.PENDING:
+        return False
+    return (row.claim, row.claim_epoch) == (outcome.delivery.claim, outcome.delivery.claim_epoch)
 
 
 def _attempt_row(outcome: Outcome) -> Attempt:

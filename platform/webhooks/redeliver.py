@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from common.errors import Conflict
 from webhooks.models import Delivery, DeliveryStatus, Subscription
-from webhooks.wakeups import notify_on_commit
+from webhooks.wakeups import HOOKS_WAKEUP
 
 # Of one request; what is left is found by the next one.
 MOST_OF_REQUEST = 1000
@@ -59,5 +59,5 @@ def _make_due(ids: list[str], of: list[DeliveryStatus]) -> int:
         delivered_at=None,
     )
     if changed:
-        notify_on_commit()
+        HOOKS_WAKEUP.send_on_commit()
     return changed

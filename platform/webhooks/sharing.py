@@ -1,9 +1,10 @@
 """Which subscriptions get the free threads: no receiver and no account delays another. Pure functions.
 
-Threads go one by one to the account with the fewest attempts in flight, and within it to its subscription with the
-fewest. So it does not matter how many deliveries of an account are due, or how long its receivers take. What a
-subscription has in flight beyond one attempt fits in half of its account's share: the other half is there for the
-subscriptions of the account that have none. A receiver that has not proven that it answers gets one attempt at a time.
+Threads go one by one to the account whose turn it is (`common.work.shares`), and within it to its subscription with the
+fewest attempts in flight. So it does not matter how many deliveries of an account are due, or how long its receivers
+take. What a subscription has in flight beyond one attempt fits in half of its account's share: the other half is there
+for the subscriptions of the account that have none. A receiver that has not proven that it answers gets one attempt at
+a time.
 
 An attempt that takes long leaves its thread: as many threads again are there for these. The more there are, the fewer
 are begun, at once and of one account, so that however many receivers hang, and one after another, others find a thread.
@@ -16,6 +17,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from common.work.shares import Shares
 
 MOST_OF_SUBSCRIPTION = 4
 # One attempt shows whether a receiver answers that was never sent to, or did not take the last one.
@@ -41,7 +44,6 @@ class DueSubscription:
 class InFlight:
     """The attempts that this process is making: of `threads` at most, beside those that take long.
 
-    `last_share`: when each account last got a thread, as a growing number; of equals the one that waited goes first.
     `now`, `begun`: monotonic seconds; the subscription of each attempt, and when that began.
     """
 
@@ -49,14 +51,15 @@ class InFlight:
     now: float = 0.0
     begun: list[tuple[str, float]] = field(default_factory=list)
     of_subscription: Counter[str] = field(default_factory=Counter)
-    of_account: Counter[str] = field(default_factory=Counter)
+    accounts: Shares = field(init=False)
     unproven: int = 0
-    last_share: dict[str, int] = field(default_factory=dict)
-    turn: int = 0
+
+    def __post_init__(self) -> None:
+        self.accounts = Shares(self.threads)
 
     @property
     def total(self) -> int:
-        return self.of_account.total()
+        return self.accounts.total
 
     @property
     def long(self) -> int:
@@ -103,23 +106,17 @@ class InFlight:
         """It begins at `now`."""
         self.begun.append((subscription_id, self.now))
         self.of_subscription[subscription_id] += 1
-        self.of_account[account_id] += 1
+        self.accounts.begin(account_id)
         self.unproven += not is_proven
-        self.turn += 1
-        self.last_share[account_id] = self.turn
 
     def attempt_ended(self, subscription_id: str, account_id: str, *, is_proven: bool, began: float = 0.0) -> None:
         """`began`: what `now` was then."""
         self.begun.remove((subscription_id, began))
-        _subtract(self.of_subscription, subscription_id)
-        _subtract(self.of_account, account_id)
+        self.of_subscription[subscription_id] -= 1
+        if self.of_subscription[subscription_id] <= 0:
+            del self.of_subscription[subscription_id]
+        self.accounts.end(account_id)
         self.unproven -= not is_proven
-
-
-def _subtract(counter: Counter[str], key: str) -> None:
-    counter[key] -= 1
-    if counter[key] <= 0:
-        del counter[key]
 
 
 def most_in_flight(*, is_proven: bool) -> int:
@@ -132,7 +129,7 @@ def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mappin
     free, most_of_account, most_beyond_one = in_flight.free, in_flight.most_of_account, in_flight.most_beyond_one
     unproven_left = in_flight.most_unproven - in_flight.unproven
     waiting = _waiting_by_account(due, in_flight)
-    accounts = [(in_flight.of_account[key], in_flight.last_share.get(key, 0), key) for key in waiting]
+    accounts = [(*in_flight.accounts.order(key), key) for key in waiting]
     heapq.heapify(accounts)
     shares: Counter[str] = Counter()
     while free > 0 and accounts:

@@ -10,7 +10,7 @@ from webhooks import direct, disabling, process, retention, subscriptions
 @shared_task
 def deliveries_send() -> None:
     """On the queue of `hooks`: something is due."""
-    process.sending_wake()
+    process.PROCESS.wake()
 
 
 @shared_task

@@ -1,34 +1,7 @@
-"""The wake-up of the process that sends events. It may be lost, repeated or late: that process looks each second."""
+"""The wake-up of the process that sends events."""
 
 from __future__ import annotations
 
-import logging
+from common.work.wakeups import ProcessWakeup
 
-import redis
-from celery import current_app
-from django.db import transaction
-from kombu.exceptions import OperationalError
-
-from common.redis import redis_client, redis_key
-
-logger = logging.getLogger(__name__)
-
-QUEUE = "webhooks"
-SEND_TASK = "webhooks.tasks.deliveries_send"
-EXPIRES_SECONDS = 5
-MOST_WAITING = 20
-
-
-def notify_on_commit() -> None:
-    """Wake `hooks` when the caller's transaction has committed."""
-    transaction.on_commit(_notify, robust=True)
-
-
-def _notify() -> None:
-    """While `hooks` is away tasks stay in Redis, also those that have expired, so there are never more than some."""
-    try:
-        if int(redis_client().llen(redis_key(QUEUE))) >= MOST_WAITING:
-            return
-        current_app.send_task(SEND_TASK, queue=QUEUE, expires=EXPIRES_SECONDS)
-    except (OperationalError, redis.RedisError, OSError) as exc:
-        logger.warning("could not notify the process that sends events: %s", exc)
+HOOKS_WAKEUP = ProcessWakeup(queue="webhooks", task="webhooks.tasks.deliveries_send")

@@ -57,7 +57,7 @@ def test_a_worker_ends_with_success_at_sigterm(worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("role", "begin", "module"),
     [
-        ("hooks", celery._start_sending, "webhooks.dispatcher"),
+        ("hooks", celery.begin_work, "webhooks.dispatcher"),
         ("pages", celery._start_ordering, "certificates.dispatcher"),
         ("pages", celery._succeed, "domains.check"),
     ],

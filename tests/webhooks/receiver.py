@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db.models import F
 
-from webhooks.dispatcher import Dispatcher
+from webhooks.dispatcher import WebhookDispatcher
 from webhooks.models import Attempt, Delivery, Event, Subscription
 
 
@@ -103,7 +103,7 @@ class Sending:
     """The dispatcher of `hooks`, whose passes the test runs itself."""
 
     def __init__(self, threads: int = 32, **options: Any) -> None:
-        self.dispatcher = Dispatcher(threads, **options)
+        self.dispatcher = WebhookDispatcher(threads, **options)
 
     @property
     def in_flight(self) -> int:

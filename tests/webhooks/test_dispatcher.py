@@ -15,7 +15,7 @@ from tests.webhooks.receiver import Received, Receiver, Reply, until
 from tests.webhooks.sending import make_subscription, publish
 from webhooks import claims, dispatcher, process, tasks
 from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
-from webhooks.dispatcher import Dispatcher
+from webhooks.dispatcher import WebhookDispatcher
 from webhooks.models import Delivery, DeliveryStatus
 from webhooks.sharing import InFlight
 
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def running() -> Iterator[Callable[..., Dispatcher]]:
-    made: list[Dispatcher] = []
+def running() -> Iterator[Callable[..., WebhookDispatcher]]:
+    made: list[WebhookDispatcher] = []
 
-    def start(**options: object) -> Dispatcher:
-        made.append(Dispatcher(32, **options))  # type: ignore[arg-type]
+    def start(**options: object) -> WebhookDispatcher:
+        made.append(WebhookDispatcher(32, **options))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1]
 
@@ -41,7 +41,7 @@ def are_delivered(count: int) -> bool:
 
 
 def test_what_is_due_is_sent_without_a_notification(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher]
 ) -> None:
     make_subscription(api.account, receiver.url)
     running()
@@ -50,12 +50,12 @@ def test_what_is_due_is_sent_without_a_notification(
 
 
 def test_a_notification_wakes_it(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(WebhookDispatcher, "LOOK_SECONDS", 3600.0)
     make_subscription(api.account, receiver.url)
     made = running()
-    monkeypatch.setattr(process, "_dispatcher", made)
+    monkeypatch.setattr(process.PROCESS, "_dispatcher", made)
     until(lambda: not made._woken.is_set())
     publish(api.account, 12)
     tasks.deliveries_send()
@@ -67,9 +67,9 @@ def test_a_notification_in_another_process_does_nothing() -> None:
 
 
 def test_it_goes_on_when_the_database_is_back(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(WebhookDispatcher, "LOOK_SECONDS", 0.05)
     make_subscription(api.account, receiver.url)
     publish(api.account, 3)
     record, failures = dispatcher.outcomes_record, [OperationalError("the disk is full")] * 3
@@ -87,7 +87,7 @@ def test_it_goes_on_when_the_database_is_back(
 
 
 def test_a_fault_of_an_attempt_costs_that_attempt_alone(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webhooks.attempts.http.post", lambda *_, **__: 1 / 0)
     make_subscription(api.account, receiver.url)
@@ -100,7 +100,7 @@ def test_a_fault_of_an_attempt_costs_that_attempt_alone(
 def test_receivers_that_answer_just_in_time_leave_threads_to_others(
     api: Caller,
     receiver: Receiver,
-    running: Callable[..., Dispatcher],
+    running: Callable[..., WebhookDispatcher],
     new_account: Callable[..., Caller],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,7 +137,7 @@ def test_receivers_that_answer_just_in_time_leave_threads_to_others(
 def test_receivers_that_hang_after_they_have_proven_themselves_leave_threads_to_others(
     api: Caller,
     receiver: Receiver,
-    running: Callable[..., Dispatcher],
+    running: Callable[..., WebhookDispatcher],
     new_account: Callable[..., Caller],
     bad: int,
 ) -> None:
@@ -166,7 +166,7 @@ def test_receivers_that_hang_after_they_have_proven_themselves_leave_threads_to_
 
 
 def test_webhooks_with_slow_receivers_that_are_made_and_deleted_take_no_more_memory_than_some(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "MOST_SLOW", 3)
     made = running(attempt=lambda delivery: Outcome(delivery, timezone.now(), 6_000, 200))
@@ -179,7 +179,7 @@ def test_webhooks_with_slow_receivers_that_are_made_and_deleted_take_no_more_mem
 
 
 def test_a_stop_waits_for_attempts_in_flight_and_begins_no_other(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher]
 ) -> None:
     release = threading.Event()
 
@@ -204,7 +204,7 @@ def test_a_stop_waits_for_attempts_in_flight_and_begins_no_other(
 
 
 def test_a_stop_does_not_wait_longer_than_it_may(
-    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
+    api: Caller, receiver: Receiver, running: Callable[..., WebhookDispatcher]
 ) -> None:
     release = threading.Event()
 

@@ -18,7 +18,7 @@ from tests.callers import Caller
 from tests.webhooks.outbox import subscribe
 from webhooks.events import NewEvent, events_publish
 from webhooks.models import Delivery, DeliveryStatus, Event
-from webhooks.wakeups import MOST_WAITING, QUEUE, SEND_TASK
+from webhooks.wakeups import HOOKS_WAKEUP
 
 pytestmark = pytest.mark.django_db
 
@@ -31,8 +31,10 @@ class Undo(Exception):
 def sent_tasks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """The tasks that are given to the broker: name and options."""
     found: list[tuple[str, dict[str, Any]]] = []
-    redis_client().delete(redis_key(QUEUE))  # what the tests before have left, of which there may be enough
-    monkeypatch.setattr("webhooks.wakeups.current_app.send_task", lambda name, **options: found.append((name, options)))
+    # What the tests before have left, of which there may be enough.
+    redis_client().delete(redis_key(HOOKS_WAKEUP.queue))
+    sent = "common.work.wakeups.current_app.send_task"
+    monkeypatch.setattr(sent, lambda name, **options: found.append((name, options)))
     return found
 
 
@@ -197,19 +199,8 @@ def test_a_commit_notifies_the_process_that_sends(api: Caller, sent_tasks: list[
     subscribe(api.account)
     publish(new_event(api))
     publish_and_undo(new_event(api))
-    assert [(name, options["queue"]) for name, options in sent_tasks] == [(SEND_TASK, QUEUE)]
+    assert [(name, options["queue"]) for name, options in sent_tasks] == [(HOOKS_WAKEUP.task, HOOKS_WAKEUP.queue)]
     assert sent_tasks[0][1]["expires"] > 0
-
-
-@pytest.mark.django_db(transaction=True)
-def test_notifications_do_not_gather_while_the_process_is_away(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real broker: what it keeps for a process that takes nothing."""
-    monkeypatch.setattr("webhooks.wakeups.QUEUE", "webhooks-of-this-test")
-    subscribe(api.account)
-    for _ in range(MOST_WAITING + 5):
-        publish(new_event(api))
-    assert redis_client().llen(redis_key("webhooks-of-this-test")) == MOST_WAITING
-    redis_client().delete(redis_key("webhooks-of-this-test"))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -217,7 +208,7 @@ def test_without_redis_a_fact_is_published_all_the_same(api: Caller, monkeypatch
     def refuse(*_: Any, **__: Any) -> None:
         raise OperationalError("no broker")
 
-    monkeypatch.setattr("webhooks.wakeups.current_app.send_task", refuse)
+    monkeypatch.setattr("common.work.wakeups.current_app.send_task", refuse)
     subscribe(api.account)
     publish(new_event(api))
     assert Delivery.objects.count() == 1

@@ -13,8 +13,7 @@ from tests.webhooks.receiver import Receiver, Sending, pass_time, replies
 from tests.webhooks.sending import make_subscription, publish, state
 from webhooks import claims, outcomes
 from webhooks.attempts import ClaimedDelivery, Outcome
-from webhooks.leases import LEASE
-from webhooks.models import Attempt, Delivery, Event, Subscription
+from webhooks.models import DELIVERY_LEASE, Attempt, Delivery, Event, Subscription
 from webhooks.sharing import InFlight
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +41,7 @@ def test_what_a_dead_process_had_claimed_is_sent_when_its_leases_end(
     lost = claim()
     hooks.settle()
     assert receiver.received == [], "four of the subscription are in flight still"
-    pass_time(LEASE)
+    pass_time(DELIVERY_LEASE.length)
     hooks.settle()
     assert sorted(receiver.event_ids()) == sorted(Event.objects.values_list("pk", flat=True))
     assert {state(key) for key in keys} == {("delivered", 1, 204)}
@@ -56,7 +55,7 @@ def test_a_process_that_dies_before_it_writes_sends_the_event_again(api: Caller,
     dead.run_pass()
     dead.await_ends()
     assert state(key) == ("pending", 0, None)
-    pass_time(LEASE)
+    pass_time(DELIVERY_LEASE.length)
     alive.settle()
     assert state(key) == ("delivered", 1, 204)
     assert len(receiver.event_ids()) == 2
@@ -70,7 +69,7 @@ def test_a_late_result_does_not_overwrite_a_newer_attempt(api: Caller, receiver:
     late, newer = Sending(), Sending()
     late.run_pass()
     late.await_ends()
-    pass_time(LEASE)
+    pass_time(DELIVERY_LEASE.length)
     newer.run_pass()
     newer.await_ends()
     late.run_pass()
@@ -99,7 +98,7 @@ def test_a_result_whose_lease_is_over_still_counts_while_no_other_claimed_it(api
     slow = Sending()
     slow.run_pass()
     slow.await_ends()
-    pass_time(2 * LEASE)
+    pass_time(2 * DELIVERY_LEASE.length)
     slow.settle()
     assert len(receiver.received) == 1
     assert Delivery.objects.get().status == "delivered"
@@ -138,7 +137,7 @@ def test_a_lease_of_a_process_whose_clock_is_ahead_is_not_over(api: Caller, rece
     make_subscription(api.account, receiver.url)
     publish(api.account)
     claim()
-    Delivery.objects.update(lease_until=timezone.now() + LEASE + timedelta(seconds=10))
+    Delivery.objects.update(lease_until=timezone.now() + DELIVERY_LEASE.length + timedelta(seconds=10))
     assert hooks.run_pass() == 0
     assert receiver.received == []
 

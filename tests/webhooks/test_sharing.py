@@ -177,7 +177,7 @@ def test_no_limit_is_passed_and_no_thread_idles_that_could_work(
             in_flight.attempt_ended(key, by_id[key].account_id, is_proven=by_id[key].is_proven)
         begin(in_flight, rows)
         assert in_flight.total <= threads
-        assert all(count <= max(1, threads // 4) for count in in_flight.of_account.values())
+        assert all(count <= max(1, threads // 4) for count in in_flight.accounts.of_account.values())
         for key, count in in_flight.of_subscription.items():
             assert count <= (MOST_OF_SUBSCRIPTION if by_id[key].is_proven else 1)
         assert in_flight.unproven == sum(not by_id[key].is_proven for key in in_flight.of_subscription.elements())
