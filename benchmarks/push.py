@@ -26,7 +26,7 @@ from benchmarks.common import show
 from benchmarks.delivery import prepare, receiver
 
 if TYPE_CHECKING:
-    from notifications.sends.dispatcher import Dispatcher
+    from notifications.sends.dispatcher import PushDispatcher
     from notifications.tokens import SendTokenHolder
 
 # An account that is alone has half of the threads.
@@ -49,17 +49,17 @@ def holder_with_devices(base: str, devices: int) -> SendTokenHolder:
 
 
 @contextmanager
-def sending() -> Iterator[Dispatcher]:
+def sending() -> Iterator[PushDispatcher]:
     from notifications.process import push_providers
-    from notifications.sends.dispatcher import Dispatcher
+    from notifications.sends.dispatcher import PushDispatcher
 
-    made = Dispatcher(THREADS, push_providers())
+    made = PushDispatcher(THREADS, push_providers())
     made.start()
     yield made
     made.stop(seconds=20)
 
 
-def rate_of_sends(dispatcher: Dispatcher, holder: SendTokenHolder, devices: int) -> float:
+def rate_of_sends(dispatcher: PushDispatcher, holder: SendTokenHolder, devices: int) -> float:
     """Devices a second, from the row of the send to the commit that ends it."""
     from notifications.content import Content
     from notifications.models import Send, SendState

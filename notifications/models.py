@@ -15,6 +15,7 @@ from django.utils import timezone
 from accounts.models import Account
 from common.ids import new_id, random_number
 from common.secrets_at_rest import EncryptedJSONField
+from common.work.leases import LeasedRow
 from workspaces.models import Workspace
 
 
@@ -45,7 +46,7 @@ class Provider(models.TextChoices):
 
 
 class SendState(models.TextChoices):
-    """`queued`: no process has it; `running`: the process with `claim` has it until `lease_until`; `ended`."""
+    """`queued`: no process has it; `running`: the process with its claim has it; `ended`."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -111,7 +112,7 @@ class Device(models.Model):
         return self.device_id
 
 
-class Send(models.Model):
+class Send(LeasedRow):
     """One request to send, and what has come of it so far.
 
     `devices`: how many there were when it was accepted; `last_device`: the newest of them. Devices up to `position`
@@ -127,8 +128,6 @@ class Send(models.Model):
     devices = models.PositiveIntegerField()
     last_device = models.BigIntegerField()
     state = models.CharField(max_length=16, choices=SendState.choices, default=SendState.QUEUED)
-    claim = models.CharField(max_length=32, blank=True)
-    lease_until = models.DateTimeField(null=True)
     position = models.BigIntegerField(default=0)
     begun = models.PositiveIntegerField(default=0)
     delivered = models.PositiveIntegerField(default=0)

@@ -1,7 +1,6 @@
-"""The process `push`: one dispatcher, from the start of its Celery worker to its end.
+"""The process `push`: it sends notifications also while Redis is away, as Celery brings wake-ups and nothing else.
 
-A worker becomes it by PLATFORM_ROLE=push. Celery brings notifications of new sends and nothing else. The libraries of
-the providers are imported here, when it starts: no other process pays for them.
+The libraries of the providers are imported when it starts: no other process pays for them.
 """
 
 from __future__ import annotations
@@ -14,47 +13,22 @@ from urllib.parse import urlsplit
 from cryptography.fernet import InvalidToken
 from django.conf import settings
 
+from common.work.processes import DispatcherProcess
+
 if TYPE_CHECKING:
     from notifications.sends.attempts import PushProvider
-    from notifications.sends.dispatcher import Dispatcher
+    from notifications.sends.dispatcher import PushDispatcher
 
 logger = logging.getLogger(__name__)
 
-_dispatcher: Dispatcher | None = None
+
+def _build() -> PushDispatcher:
+    from notifications.sends.dispatcher import PushDispatcher
+
+    return PushDispatcher(settings.ENV.push_threads, push_providers())
 
 
-def is_push() -> bool:
-    """Whether this process sends notifications."""
-    return bool(settings.ENV.role == "push")
-
-
-def sending_start() -> None:
-    """Start the dispatcher of this process. Raises what the database raises."""
-    global _dispatcher  # noqa: PLW0603 one for each process, by design
-    from notifications.sends.dispatcher import Dispatcher
-
-    _dispatcher = Dispatcher(settings.ENV.push_threads, push_providers())
-    _dispatcher.start()
-
-
-def sending_wake() -> None:
-    """There is something to send. Without effect in any other process."""
-    if _dispatcher is not None:
-        _dispatcher.wake()
-
-
-def sending_end_soon() -> None:
-    """Begin no further attempt; for a signal handler."""
-    if _dispatcher is not None:
-        _dispatcher.stop_claiming()
-
-
-def sending_stop() -> None:
-    """Wait for the attempts in flight. What was not begun is the next process's."""
-    global _dispatcher  # noqa: PLW0603
-    if _dispatcher is not None:
-        _dispatcher.stop()
-        _dispatcher = None
+PROCESS = DispatcherProcess("push", _build)
 
 
 def push_providers() -> Mapping[str, PushProvider]:

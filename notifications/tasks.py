@@ -11,7 +11,7 @@ from notifications.sends import pauses, queue
 @shared_task
 def sends_begin() -> None:
     """On the queue of `push`: there is something to send."""
-    process.sending_wake()
+    process.PROCESS.wake()
 
 
 @shared_task

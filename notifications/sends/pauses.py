@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError
 from django.utils import timezone
 
+from common.work.clock import has_come, moment_has_come
 from notifications.models import ProviderPause
 
 LONGEST = timedelta(hours=1)
@@ -33,13 +34,10 @@ def pause_write(account_id: str, provider: str, seconds: float) -> datetime | No
 
 
 def is_paused(pauses: Pauses, account_id: str, provider: str, now: datetime) -> bool:
-    """A pause that ends too late was made before the clock was set back."""
     until = pauses.get((account_id, provider))
-    return until is not None and now < until <= now + LONGEST
+    return until is not None and not moment_has_come(until, now, LONGEST)
 
 
 def ended_pauses_remove() -> int:
     """Remove the rows of pauses that are over. Returns how many."""
-    now = timezone.now()
-    over = ProviderPause.objects.filter(until__lt=now) | ProviderPause.objects.filter(until__gt=now + LONGEST)
-    return over.delete()[0]
+    return ProviderPause.objects.filter(has_come("until", 2 * LONGEST)).delete()[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from cryptography.fernet import InvalidToken
 from django.db import transaction
@@ -17,10 +17,11 @@ from django.db.models import Count, Max, Q, QuerySet
 from django.utils import timezone
 
 from common.errors import RateLimited
+from common.work.leases import ClaimLost, Lease, owned_rows, row_release
+from common.work.wakeups import ProcessWakeup
 from notifications.content import Content
 from notifications.models import Device, Send, SendState, SendToken
 from notifications.sends.results import DEADLINE, NOT_REGISTERED, REMOVED, Result, Tally, failure
-from notifications.sends.wakeups import notify_push
 from notifications.tokens import SendTokenHolder
 from workspaces.operations.waiting import announce_outcome
 
@@ -28,18 +29,14 @@ from workspaces.operations.waiting import announce_outcome
 LIFE = timedelta(seconds=60)
 # After it the sweep ends what a process should have ended: attempts that began in time have long come back.
 OVERDUE = timedelta(seconds=120)
-LEASE = timedelta(seconds=10)
-# A lease that ends later was taken before the clock was set back.
-LONGEST_LEASE = 2 * LEASE
+LEASE = Lease(timedelta(seconds=10))
+PUSH_WAKEUP = ProcessWakeup(queue="push", task="notifications.tasks.sends_begin")
+_RUNNING = Q(state=SendState.RUNNING)
 MOST_LIVE_OF_ACCOUNT = 200
 MOST_RUNNING_OF_ACCOUNT = 16
 MOST_LOOKED_AT = 10_000
 KEPT = timedelta(days=1)
 TOO_MANY = "Too many notifications of this account are still being sent; try again later."
-
-
-class ClaimLost(Exception):
-    """Another process has the send, or it has ended."""
 
 
 def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
@@ -63,7 +60,7 @@ def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
     if live_sends_of(account_id).count() >= MOST_LIVE_OF_ACCOUNT:
         raise RateLimited(TOO_MANY, headers={"Retry-After": "5"})
     made.save(force_insert=True)
-    notify_push()
+    PUSH_WAKEUP.send()
     return made
 
 
@@ -85,26 +82,20 @@ def times_of_sends(token: SendToken, seconds: float) -> dict[str, float]:
     return {key: created_at.timestamp() for key, created_at in found.values_list("pk", "created_at")}
 
 
-def _claimable(now: datetime) -> Q:
-    left = Q(lease_until__lte=now) | Q(lease_until__gt=now + LONGEST_LEASE)
-    return Q(state=SendState.QUEUED) | Q(left, state=SendState.RUNNING)
-
-
 def sends_claim(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
     """Claim what no process has, the oldest first, at most `most`. `held`: the sends that the caller has, with their
     accounts.
 
     An account has at most MOST_RUNNING_OF_ACCOUNT at a time, so that its many keep none of the others waiting.
     """
-    now = timezone.now()
-    due = live_sends().filter(_claimable(now)).order_by("created_at", "pk").values_list("pk", "account_id")
+    due = live_sends().filter(LEASE.free()).order_by("created_at", "pk").values_list("pk", "account_id")
     counted, chosen = Counter(held.values()), list[str]()
     for key, account_id in due[:MOST_LOOKED_AT]:
         if key not in held and counted[account_id] < MOST_RUNNING_OF_ACCOUNT and len(chosen) < most:
             counted[account_id] += 1
             chosen.append(key)
-    free = Send.objects.filter(_claimable(now), pk__in=chosen)
-    if not chosen or not free.update(state=SendState.RUNNING, claim=claim, lease_until=now + LEASE):
+    found = live_sends().filter(pk__in=chosen)
+    if not chosen or not LEASE.rows_claim(found, claim, state=SendState.RUNNING):
         return []
     return list(Send.objects.filter(pk__in=chosen, claim=claim, state=SendState.RUNNING).defer("content"))
 
@@ -128,9 +119,7 @@ def devices_hand_out(send: Send, most: int) -> list[Device]:
     if not found:
         return []
     position, begun = found[-1].pk, send.begun + len(found)
-    if not _claimed(send).filter(position=send.position).update(position=position, begun=begun):
-        raise ClaimLost(send.pk)
-    send.position, send.begun = position, begun
+    LEASE.row_write(send, _RUNNING & Q(position=send.position), position=position, begun=begun)
     return found
 
 
@@ -150,8 +139,7 @@ def _readable(rows: QuerySet[Device]) -> list[Device]:
 def progress_write(send: Send, tally: Tally) -> None:
     """What has come of the send so far; renews the lease. Raises ClaimLost."""
     values = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
-    if not _claimed(send).update(lease_until=timezone.now() + LEASE, **values):
-        raise ClaimLost(send.pk)
+    LEASE.row_write(send, _RUNNING, **values)
 
 
 def send_end(send: Send, tally: Tally, *, is_exhausted: bool) -> None:
@@ -164,7 +152,7 @@ def send_end(send: Send, tally: Tally, *, is_exhausted: bool) -> None:
     tally.add(failure(DEADLINE), unanswered)
     rest = Result(NOT_REGISTERED, REMOVED) if is_exhausted else failure(DEADLINE)
     tally.add(rest, send.devices - tally.counted)
-    if not _end(_claimed(send), tally):
+    if not _end(owned_rows(send).filter(_RUNNING), tally):
         raise ClaimLost(send.pk)
     transaction.on_commit(lambda: announce_outcome(send.pk))
 
@@ -184,16 +172,12 @@ def _end(rows: QuerySet[Send], tally: Tally) -> bool:
     )
 
 
-def _claimed(send: Send) -> QuerySet[Send]:
-    return Send.objects.filter(pk=send.pk, claim=send.claim, state=SendState.RUNNING)
-
-
 def send_release(send: Send, tally: Tally, pending: list[Device]) -> None:
     """Give a claimed send back, with the devices that were handed out last and not begun. Nothing where it is lost."""
     values: dict[str, object] = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
     if pending:
         values |= {"position": pending[0].pk - 1, "begun": send.begun - len(pending)}
-    _claimed(send).update(state=SendState.QUEUED, claim="", lease_until=None, **values)
+    row_release(send, _RUNNING, state=SendState.QUEUED, **values)
 
 
 def overdue_sends_end() -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from common.database_errors import is_database_unavailable
+from common.work.leases import ClaimLost
+from common.work.shares import Shares
 from notifications.devices import devices_prune
 from notifications.models import Device, Send
 from notifications.sends import queue
@@ -17,7 +18,6 @@ from notifications.sends.attempts import Outcome, PushProvider
 from notifications.sends.fanout import CHUNK, Fanout
 from notifications.sends.pauses import Pauses, is_paused, pause_write, pauses_read
 from notifications.sends.results import INTERNAL, RATE_EXCEEDED, Tally, failure
-from notifications.sends.sharing import next_account
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +35,15 @@ class RunningSends:
     """
 
     def __init__(self, claim: str, threads: int, providers: Mapping[str, PushProvider]) -> None:
-        self._claim, self._threads, self._providers = claim, threads, providers
+        self._claim, self._providers = claim, providers
         self._fanouts: dict[str, Fanout] = {}
-        self._in_flight: Counter[str] = Counter()  # by account
+        self._shares = Shares(threads)
         self._pauses: Pauses = {}
 
     @property
     def in_flight(self) -> int:
         """Attempts that have not been recorded."""
-        return self._in_flight.total()
+        return self._shares.total
 
     def claim(self) -> None:
         """Claim sends that no process has."""
@@ -76,7 +76,7 @@ class RunningSends:
         for fanout in self._fanouts.values():
             if fanout.pending and not fanout.is_over:
                 waiting.setdefault(fanout.send.account_id, []).append(fanout)
-        while (account := next_account(waiting, self._in_flight, self._threads)) is not None:
+        while (account := self._shares.next_account(waiting)) is not None:
             fanout = min(waiting[account], key=lambda each: each.in_flight)
             self._begin_next(fanout, begin)
             if not fanout.pending:
@@ -90,7 +90,7 @@ class RunningSends:
                 continue
             try:
                 found = queue.devices_hand_out(fanout.send, CHUNK)
-            except queue.ClaimLost:
+            except ClaimLost:
                 del self._fanouts[key]
                 continue
             fanout.pending.extend(found)
@@ -108,7 +108,7 @@ class RunningSends:
             fanout.record(failure(RATE_EXCEEDED, PAUSED))
             return
         fanout.in_flight += 1
-        self._in_flight[account_id] += 1
+        self._shares.begin(account_id)
         begin(provider, fanout, device, name)
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
@@ -120,7 +120,7 @@ class RunningSends:
         for outcome in outcomes:
             account_id = outcome.fanout.send.account_id
             outcome.fanout.in_flight -= 1
-            self._in_flight[account_id] -= 1
+            self._shares.end(account_id)
             outcome.fanout.record(outcome.result)
             if outcome.result.is_gone:
                 gone.append(outcome.device)
@@ -154,14 +154,14 @@ class RunningSends:
     def _end(self, fanout: Fanout) -> bool:
         try:
             queue.send_end(fanout.send, fanout.tally, is_exhausted=fanout.is_exhausted)
-        except queue.ClaimLost:
+        except ClaimLost:
             return False
         return True
 
     def _write_progress(self, fanout: Fanout) -> bool:
         try:
             queue.progress_write(fanout.send, fanout.tally)
-        except queue.ClaimLost:
+        except ClaimLost:
             return False
         return True
 

@@ -186,30 +186,6 @@ def _succeed(**kwargs: Any) -> None:
 
 
 @worker_init.connect
-def _start_pushing(**kwargs: Any) -> None:
-    """In push: send notifications, whether or not the broker is there."""
-    from notifications import process
-
-    if process.is_push():
-        with _required("push"):
-            process.sending_start()
-
-
-@worker_shutting_down.connect
-def _end_pushing_soon(**kwargs: Any) -> None:
-    from notifications import process
-
-    process.sending_end_soon()
-
-
-@worker_shutdown.connect
-def _stop_pushing(**kwargs: Any) -> None:
-    from notifications import process
-
-    process.sending_stop()
-
-
-@worker_init.connect
 def _start_ordering(**kwargs: Any) -> None:
     """In pages: order certificates, whether or not the broker is there."""
     from certificates import process

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from notifications.models import Provider
 from notifications.process import push_providers
 from notifications.providers import fcm
 from notifications.sends import queue
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends.dispatcher import PushDispatcher
 from tests.callers import Caller
 from tests.notifications.browsers import PushService, push_service
 from tests.notifications.google import Google, google, loopback_adapter
@@ -61,15 +62,15 @@ def sender_of(caller: Caller, **options: Any) -> Sender:
 @pytest.fixture
 def pushing(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., AbstractContextManager[Dispatcher]]:
+) -> Callable[..., AbstractContextManager[PushDispatcher]]:
     """Runs a dispatcher, as `push` does, and wakes it."""
 
     @contextmanager
-    def run(threads: int = 64) -> Iterator[Dispatcher]:
+    def run(threads: int = 64) -> Iterator[PushDispatcher]:
         providers = push_providers()
-        made = Dispatcher(threads, providers)
+        made = PushDispatcher(threads, providers)
         made.start()
-        monkeypatch.setattr(queue, "notify_push", made.wake)  # as Celery's task does
+        monkeypatch.setattr(queue, "PUSH_WAKEUP", SimpleNamespace(send=made.wake))  # as Celery's task does
         try:
             yield made
         finally:

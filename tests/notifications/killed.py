@@ -6,7 +6,7 @@ import time
 
 from notifications.process import push_providers
 from notifications.sends import fanout, running
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends.dispatcher import PushDispatcher
 from notifications.sends.queue import live_sends
 
 SECONDS = 120.0
@@ -16,7 +16,7 @@ def sends_run() -> None:
     """The passes of `push`, in this thread, until every send has ended."""
     # A send of some devices is handed out in several parts.
     running.CHUNK = fanout.CHUNK = 2
-    dispatcher = Dispatcher(4, push_providers())
+    dispatcher = PushDispatcher(4, push_providers())
     until = time.monotonic() + SECONDS
     dispatcher.wake()
     while live_sends().exists() and time.monotonic() < until:

@@ -18,7 +18,7 @@ from accounts.services import account_delete
 from notifications.devices import device_delete, device_register
 from notifications.models import Device, Provider, Send, SendState
 from notifications.sends import queue
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends.dispatcher import PushDispatcher
 from notifications.tokens import token_delete
 from tests.notifications.browsers import PushService
 from tests.notifications.rows import web_device
@@ -28,7 +28,7 @@ from tests.threads import wait_until
 from workspaces.rows import delete_row
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Pushing = Callable[..., AbstractContextManager[Dispatcher]]
+Pushing = Callable[..., AbstractContextManager[PushDispatcher]]
 DEVICES = 24
 
 

@@ -10,10 +10,11 @@ from itertools import count
 import pytest
 from django.utils import timezone
 
+from common.work.leases import ClaimLost
 from notifications.content import Content
 from notifications.models import Send, SendState
 from notifications.sends import queue
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends.dispatcher import PushDispatcher
 from notifications.sends.queue import overdue_sends_end, send_create
 from notifications.sends.results import DEADLINE
 from notifications.tokens import SendTokenHolder
@@ -34,7 +35,7 @@ def begun_send(sender: Sender, title: str = "t") -> Send:
 
 @pytest.mark.parametrize("stride", campaign_after(1, [3, 1]))
 def test_push_may_be_killed_at_any_statement(
-    stride: int, sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[Dispatcher]]
+    stride: int, sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[PushDispatcher]]
 ) -> None:
     for number in range(DEVICES):
         web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}"))
@@ -65,7 +66,7 @@ def test_push_may_be_killed_at_any_statement(
 
 
 def test_a_process_that_stops_leaves_what_it_has_not_begun(
-    sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[Dispatcher]]
+    sender: Sender, browsers: PushService, pushing: Callable[..., AbstractContextManager[PushDispatcher]]
 ) -> None:
     for number in range(40):
         web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}", "slow"))
@@ -110,7 +111,7 @@ def test_two_processes_never_have_one_send(sender: Sender) -> None:
     assert len(queue.devices_hand_out(first, 2)) == 2
     Send.objects.update(lease_until=timezone.now())
     (second,) = queue.sends_claim("second", {}, 10)
-    with pytest.raises(queue.ClaimLost):
+    with pytest.raises(ClaimLost):
         queue.devices_hand_out(first, 2)
     assert len(queue.devices_hand_out(second, 2)) == 1
     assert queue.devices_hand_out(second, 2) == []

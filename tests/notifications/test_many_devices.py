@@ -13,10 +13,9 @@ import pytest
 from django.db import connection
 
 from notifications.models import Device, Send, SendState
-from notifications.sends import dispatcher, requests
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends import requests
+from notifications.sends.dispatcher import PushDispatcher
 from notifications.sends.queue import MOST_LIVE_OF_ACCOUNT
-from notifications.sends.sharing import most_of_account, next_account
 from tests.notifications.browsers import PushService
 from tests.notifications.google import Google
 from tests.notifications.rows import fcm_device, web_device
@@ -24,7 +23,7 @@ from tests.notifications.senders import Sender, by_code, counts
 from tests.world import assert_error
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Pushing = Callable[..., AbstractContextManager[Dispatcher]]
+Pushing = Callable[..., AbstractContextManager[PushDispatcher]]
 
 # How many of each answer; 1,000 in all.
 BROWSERS = {"201": 380, "404": 60, "410": 60, "413": 40, "429": 40, "500": 40, "silent": 30}
@@ -79,7 +78,7 @@ def test_a_thousand_devices_of_all_kinds(
 def test_devices_that_are_gone_are_removed_together(
     sender: Sender, browsers: PushService, pushing: Pushing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "GATHER_SECONDS", 0.3)  # what comes of all of them is written at once
+    monkeypatch.setattr(PushDispatcher, "GATHER_SECONDS", 0.3)  # what comes of all of them is written at once
     for number in range(6):
         web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}", "410"))
     web_device(sender.account, "good", browsers.subscriber("good"))
@@ -144,19 +143,6 @@ def test_an_account_may_have_so_many_sends_going_on(sender: Sender) -> None:
     answer = sender.post({"title": "x"})
     assert_error(answer, 429, "rate_limited")
     assert answer["Retry-After"]
-
-
-def test_the_threads_are_shared_by_halves() -> None:
-    flights: dict[str, int] = {}
-    while (account := next_account(["a", "b", "c", "d"], flights, 32)) is not None:
-        flights[account] = flights.get(account, 0) + 1
-    assert sorted(flights.values()) == [6, 6, 6, 7]
-    assert next_account([], {}, 32) is None
-    hanging = {"a": most_of_account(0, 32)}
-    assert hanging == {"a": 16}
-    assert next_account(["a"], hanging, 32) is None
-    assert next_account(["a", "b"], hanging, 32) == "b"
-    assert next_account(["b"], {"a": 31}, 32) == "b"
 
 
 def test_requests_that_wait_are_threads_of_the_api_and_no_more(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,13 +53,13 @@ def environment() -> dict[str, str]:
 @pytest.mark.django_db(transaction=True)
 def test_the_process_sends_from_its_start_to_its_end(sender: Sender, browsers: PushService) -> None:
     web_device(sender.account, "browser", browsers.subscriber("tab"))
-    process.sending_start()
+    process.PROCESS.begin()
     try:
         assert counts(sender.send()) == (1, 0, 1)
     finally:
-        process.sending_end_soon()
-        process.sending_stop()
-    process.sending_wake()
+        process.PROCESS.end_soon()
+        process.PROCESS.end()
+    process.PROCESS.wake()
     wait_until(lambda: browsers.arrived["tab"])
 
 
@@ -75,11 +75,11 @@ def test_with_a_lost_key_every_device_fails_and_says_so(
     web_device(sender.account, "browser", browsers.subscriber("tab"))
     sender.token.metadata = {}
     sender.token.save()
-    process.sending_start()
+    process.PROCESS.begin()
     try:
         answer = sender.send()
     finally:
-        process.sending_stop()
+        process.PROCESS.end()
     assert by_code(answer) == {"third-party-auth-error": 1, "internal-error": 1}
     assert (
         "PLATFORM_SECRET_KEY"

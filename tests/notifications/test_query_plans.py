@@ -23,7 +23,7 @@ def make_ended(count: int) -> None:
 def test_live_sends_are_found_by_their_state(sender: Sender, name: str) -> None:
     make_ended(3000)
     rows = {
-        "claimable": queue.live_sends().filter(queue._claimable(Send().created_at)).order_by("created_at"),
+        "claimable": queue.live_sends().filter(queue.LEASE.free()).order_by("created_at"),
         "of an account": queue.live_sends_of("a"),
         "overdue": queue.live_sends().filter(created_at__lt=Send().created_at),
     }[name]

@@ -14,7 +14,7 @@ from django.test import Client
 
 from common.redis import redis_client
 from notifications.models import Device
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends.dispatcher import PushDispatcher
 from notifications.vapid import vapid_private_key
 from tests.callers import Caller
 from tests.notifications.browsers import PushService
@@ -49,7 +49,7 @@ def test_planted_words_are_found_nowhere(
     staff: Client,
     browsers: PushService,
     phones: Google,
-    pushing: Callable[..., AbstractContextManager[Dispatcher]],
+    pushing: Callable[..., AbstractContextManager[PushDispatcher]],
     logged: io.StringIO,
 ) -> None:
     secrets = plant_devices(api, browsers)

@@ -10,7 +10,7 @@ import pytest
 
 from notifications.models import Device, ProviderPause, Send, SendState
 from notifications.sends import requests
-from notifications.sends.dispatcher import Dispatcher
+from notifications.sends.dispatcher import PushDispatcher
 from notifications.vapid import vapid_public_key
 from tests.notifications.browsers import PushService
 from tests.notifications.google import Google
@@ -18,7 +18,7 @@ from tests.notifications.rows import fcm_device, web_device
 from tests.notifications.senders import Sender, by_code, counts
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Pushing = Callable[..., AbstractContextManager[Dispatcher]]
+Pushing = Callable[..., AbstractContextManager[PushDispatcher]]
 
 
 def test_without_devices_nothing_is_sent(sender: Sender) -> None:
