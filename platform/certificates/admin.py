@@ -49,7 +49,7 @@ class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_filter = (BrokenFilter, "status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
     keyset = ("-id",)
-    exclude = ("key", "order_key", "challenge_token", "lease_owner")
+    exclude = ("key", "order_key", "challenge_token", "claim")
     staff_actions = (
         StaffAction(
             name="renew", label="Renew now", call=_renew, icon="autorenew", owner_reads=True,

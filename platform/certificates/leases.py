@@ -1,38 +1,30 @@
-"""The lease of a certificate's row: one process carries out a step of it, however that process ends."""
+"""Which certificates are due, and the lease under which one process carries out a step of one."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from certificates.models import Certificate, Status
+from common.work.leases import Lease, new_claim, row_release
 
 # All requests of a step end within STEP_SECONDS, and the look at DNS before it is shorter; the rest is for writing.
 STEP_SECONDS = 30.0
-LEASE = timedelta(seconds=90)
-# A lease that ends later was taken before the clock was set back, and counts as over.
-LONGEST_LEASE = 2 * LEASE
-
-
-class LeaseLost(Exception):
-    """The row was removed, or another process carries it out; nothing was written."""
-
-
-def unleased(now: datetime) -> Q:
-    """Rows of which no process carries out a step."""
-    return Q(lease_until=None) | Q(lease_until__lte=now) | Q(lease_until__gt=now + LONGEST_LEASE)
+LEASE = Lease(timedelta(seconds=90))
+# The longest that a CA may have a row wait; of what waits for longer see `waits_limit`.
+LONGEST_CA_PAUSE = timedelta(days=2)
+# A renewal that nothing has delayed waits for longer than any pause, until the time of its certificate.
+_IN_TIME = Q(status=Status.ACTIVE, error="", order_key=None, order_began_at=None)
 
 
 def due_ids(limit: int, without: Collection[str] = ()) -> list[str]:
     """Rows that are due and free, the longest due first, without those of some owners. One query by an index."""
-    now = timezone.now()
-    found = Certificate.objects.filter(unleased(now), due_at__lte=now).exclude(owner__in=without).order_by("due_at")
-    return list(found.values_list("pk", flat=True)[:limit])
+    due = Certificate.objects.filter(LEASE.free(), due_at__lte=timezone.now())
+    return list(due.exclude(owner__in=without).order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
 def owners_of(keys: Collection[str]) -> dict[str, str]:
@@ -42,27 +34,15 @@ def owners_of(keys: Collection[str]) -> dict[str, str]:
 
 def lease_claim(key: str) -> Certificate | None:
     """The row with a lease of this process, by compare-and-set; None where it is not due, or another has it."""
-    now, owner = timezone.now(), secrets.token_hex(16)
-    free = Certificate.objects.filter(unleased(now), pk=key, due_at__lte=now)
-    if not free.update(lease_owner=owner, lease_until=now + LEASE, heartbeat_at=now):
+    claim = new_claim()
+    if not LEASE.rows_claim(Certificate.objects.filter(pk=key, due_at__lte=timezone.now()), claim):
         return None
-    return Certificate.objects.filter(pk=key, lease_owner=owner).select_related("account").first()
-
-
-def leased_update(row: Certificate, **changes: Any) -> None:
-    """Write to a row that this process has the lease of, and renew the lease. Raises LeaseLost."""
-    now = timezone.now()
-    mine = Certificate.objects.filter(pk=row.pk, lease_owner=row.lease_owner)
-    if not mine.update(**changes, lease_until=now + LEASE, heartbeat_at=now):
-        raise LeaseLost(row.name)
-    for name, value in changes.items():
-        setattr(row, name, value)
+    return Certificate.objects.filter(pk=key, claim=claim).select_related("account").first()
 
 
 def lease_release(row: Certificate) -> None:
     """End the lease; the row is looked at again at its due time. Without effect where the lease is lost."""
-    mine = Certificate.objects.filter(pk=row.pk, lease_owner=row.lease_owner)
-    mine.update(due_at=due_time(row), lease_owner="", lease_until=None)
+    row_release(row, due_at=due_time(row))
 
 
 def due_time(row: Certificate) -> datetime:
@@ -72,3 +52,11 @@ def due_time(row: Certificate) -> datetime:
     if row.status == Status.ACTIVE and row.expires_at is not None:
         return min(row.next_attempt_at, row.expires_at)
     return row.next_attempt_at
+
+
+def waits_limit() -> int:
+    """Rows that would wait for longer than any pause lasts are due now: their times were written before the clock was
+    set back (`common.work.clock`). Returns how many.
+    """
+    late = Certificate.objects.exclude(_IN_TIME).filter(LEASE.free(), due_at__gt=Now() + LONGEST_CA_PAUSE)
+    return late.update(due_at=Now(), next_attempt_at=Now())

@@ -7,6 +7,7 @@ from django.db import models
 
 from common.ids import new_id
 from common.secrets_at_rest import EncryptedJSONField
+from common.work.leases import LeasedRow
 
 
 def new_certificate_id() -> str:
@@ -38,7 +39,7 @@ class AcmeAccount(models.Model):
         return self.directory
 
 
-class Certificate(models.Model):
+class Certificate(LeasedRow):
     """The certificate of one name, and the order under way for its next one.
 
     `chain`, `key`, `not_before`, `expires_at` and `issued_by` (a directory) are those that are served, and change
@@ -46,8 +47,8 @@ class Certificate(models.Model):
     order, `order_url` when it has answered. `due_at` is when the row is to be looked at next (steps.py),
     `next_attempt_at` when the CA is. `announced`: what the app above was last informed of, that there is a
     certificate or that there is none. `owner`: whose orders are limited together, an id of the app above.
-    `limited_until`: the CA limits the name, so no renewal is forced before. `lease_owner` carries out a step
-    until `lease_until`; then another process may.
+    `limited_until`: the CA limits the name, so no renewal is forced before. A process that carries out a step
+    has claimed the row (`certificates.leases`).
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_certificate_id, editable=False)
@@ -74,9 +75,6 @@ class Certificate(models.Model):
     next_attempt_at = models.DateTimeField()
     limited_until = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(db_index=True)
-    lease_owner = models.CharField(max_length=32, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
-    heartbeat_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

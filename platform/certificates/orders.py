@@ -18,16 +18,16 @@ from certificates import access, ca_account, hooks, limits, tokens
 from certificates.ca import CaClient, Challenge, Order
 from certificates.ca_errors import CaError
 from certificates.keys import ChainInvalid, chain_check, new_key, signing_request
-from certificates.leases import STEP_SECONDS, leased_update
+from certificates.leases import LEASE, LONGEST_CA_PAUSE, STEP_SECONDS
 from certificates.models import AcmeAccount, Certificate, Status
 from certificates.outcomes import (
-    LONGEST_CA_PAUSE,
     NO_ORDER,
     failure_record,
     pause_after,
     renewal_time,
     waiting_record,
 )
+from common.work.clock import moment_has_come
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ _SHORTEST_POLL, _LONGEST_POLL = 1.0, 3600.0
 
 
 def order_advance(row: Certificate) -> None:
-    """As far as the order of a leased row that is due comes now; its next time is set. Raises LeaseLost."""
+    """As far as the order of a leased row that is due comes now; its next time is set. Raises ClaimLost."""
     now = timezone.now()
     if not ca_account.is_on():
-        leased_update(row, next_attempt_at=now + OFF_PAUSE)
+        LEASE.row_write(row, next_attempt_at=now + OFF_PAUSE)
         return
     account = ca_account.account_current()
-    if account.paused_until and now < account.paused_until <= now + LONGEST_CA_PAUSE:
+    if account.paused_until and not moment_has_come(account.paused_until, now, LONGEST_CA_PAUSE):
         waiting_record(row, row.error or CA_FAILS, account.paused_until)
         return
     try:
@@ -64,7 +64,7 @@ def order_advance(row: Certificate) -> None:
 def order_drop(row: Certificate) -> None:
     """Forget the order under way, its key and its token's file."""
     tokens.token_remove(row.challenge_token)
-    leased_update(row, **NO_ORDER)
+    LEASE.row_write(row, **NO_ORDER)
 
 
 def _advance(row: Certificate, account: AcmeAccount, until: float) -> None:
@@ -105,7 +105,7 @@ def _begin(row: Certificate, account: AcmeAccount) -> bool:
         allowed = limits.allowed_at(row.name, row.owner, now)
         if allowed == now:
             limits.attempt_count(row.name, row.owner, now)
-            leased_update(row, order_key=new_key(), order_began_at=now, account=account)
+            LEASE.row_write(row, order_key=new_key(), order_began_at=now, account=account)
             return True
     _wait_for_limit(row, allowed)
     return False
@@ -118,7 +118,7 @@ def _wait_for_limit(row: Certificate, allowed: datetime) -> None:
 
 def _place(row: Certificate, client: CaClient) -> Order:
     order = client.order_place(row.name)
-    leased_update(row, order_url=order.url)
+    LEASE.row_write(row, order_url=order.url)
     return order
 
 
@@ -127,7 +127,7 @@ def _resume_placing(row: Certificate, client: CaClient) -> Order:
     order = client.order_find(row.name)
     if order is None:
         return _place(row, client)
-    leased_update(row, order_url=order.url)
+    LEASE.row_write(row, order_url=order.url)
     return order
 
 
@@ -154,7 +154,7 @@ def _prove_control(row: Certificate, client: CaClient, order: Order) -> None:
         if challenge.authorization_status != "pending":
             continue
         # Stored first, so that the file is always known.
-        leased_update(row, challenge_token=challenge.token)
+        LEASE.row_write(row, challenge_token=challenge.token)
         tokens.token_write(challenge.token, challenge.content)
         if challenge.status == "pending":
             _answer(client, url, challenge)
@@ -188,7 +188,7 @@ def _store_chain(row: Certificate, text: str) -> None:
     # Before the row forgets its name.
     tokens.token_remove(row.challenge_token)
     key = row.order_key
-    leased_update(
+    LEASE.row_write(
         row,
         **{**NO_ORDER, "chain": checked.pem, "key": key, "not_before": checked.not_before},
         expires_at=checked.expires_at,
@@ -205,4 +205,4 @@ def _look_later(row: Certificate, order: Order) -> None:
     age = timezone.now() - (row.order_began_at or timezone.now())
     seconds = min(max(order.pause or age.total_seconds() / 10, _SHORTEST_POLL), _LONGEST_POLL)
     sentence = CA_WORKS if age > _QUIET else ""
-    leased_update(row, next_attempt_at=timezone.now() + timedelta(seconds=seconds), error=sentence)
+    LEASE.row_write(row, next_attempt_at=timezone.now() + timedelta(seconds=seconds), error=sentence)

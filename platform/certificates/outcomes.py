@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from certificates import ca_account, tokens
 from certificates.ca_errors import CaError
-from certificates.leases import leased_update
+from certificates.leases import LEASE
 from certificates.models import AcmeAccount, Certificate, Status
 
 NO_ORDER: Final[dict[str, Any]] = {
@@ -21,8 +21,6 @@ NO_ORDER: Final[dict[str, Any]] = {
 }
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 6 * 3600.0
-# A pause that a CA asked for and that is longer was written before the clock was set back.
-LONGEST_CA_PAUSE = timedelta(days=2)
 # Of the CA as a whole, which many names would ask for nothing.
 CA_PAUSE = 30.0
 # So that a name does not wait for hours once the CA is back.
@@ -44,12 +42,12 @@ def renewal_time(not_before: datetime, expires_at: datetime, now: datetime | Non
 
 
 def waiting_record(row: Certificate, sentence: str, until: datetime, **changes: Any) -> None:
-    """No order is placed now, for a reason that is no refusal. Raises LeaseLost."""
-    leased_update(row, status=_status(row, Status.PENDING), error=sentence[:500], next_attempt_at=until, **changes)
+    """No order is placed now, for a reason that is no refusal. Raises ClaimLost."""
+    LEASE.row_write(row, status=_status(row, Status.PENDING), error=sentence[:500], next_attempt_at=until, **changes)
 
 
 def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> None:
-    """What the CA refused, or failed to do. Raises LeaseLost.
+    """What the CA refused, or failed to do. Raises ClaimLost.
 
     The order under way is kept where the CA may go on with it later, and forgotten where it refused.
     """
@@ -70,7 +68,7 @@ def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> No
         changes |= NO_ORDER
     if error.fault == "name":
         status = _status(row, Status.FAILED)
-        leased_update(row, status=status, error=error.sentence[:500], next_attempt_at=until, **changes)
+        LEASE.row_write(row, status=status, error=error.sentence[:500], next_attempt_at=until, **changes)
     else:
         sentence = f"{error.sentence} The next attempt is made after {until:%Y-%m-%d %H:%M} UTC."
         waiting_record(row, sentence, until, **changes)

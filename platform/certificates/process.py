@@ -1,43 +1,22 @@
-"""The dispatcher of the process `pages`, from the start of its Celery worker to its end.
+"""The part of the process `pages` that orders certificates, also while Redis is away.
 
-The library of ACME is imported when it starts: every worker loads this module, at its end.
+The library of ACME is imported when it starts: every worker loads this module.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.conf import settings
+from common.work.processes import DispatcherProcess
 
 if TYPE_CHECKING:
-    from certificates.dispatcher import Dispatcher
-
-_dispatcher: Dispatcher | None = None
+    from certificates.dispatcher import CertificateDispatcher
 
 
-def is_certificates() -> bool:
-    """Whether this process orders certificates."""
-    return bool(settings.ENV.role == "pages")
+def _build() -> CertificateDispatcher:
+    from certificates.dispatcher import CertificateDispatcher
+
+    return CertificateDispatcher()
 
 
-def ordering_start() -> None:
-    """Start the dispatcher of this process."""
-    global _dispatcher  # noqa: PLW0603 one for each process, by design
-    from certificates.dispatcher import Dispatcher
-
-    _dispatcher = Dispatcher()
-    _dispatcher.start()
-
-
-def ordering_end_soon() -> None:
-    """Begin no further step; for a signal handler."""
-    if _dispatcher is not None:
-        _dispatcher.stop_claiming()
-
-
-def ordering_stop() -> None:
-    """Wait for the steps in progress."""
-    global _dispatcher  # noqa: PLW0603
-    if _dispatcher is not None:
-        _dispatcher.stop()
-        _dispatcher = None
+PROCESS = DispatcherProcess("pages", _build)

@@ -11,10 +11,11 @@ from django.utils import timezone
 
 from certificates import limits
 from certificates.errors import RenewalInProgress
-from certificates.leases import unleased
+from certificates.leases import LEASE, LONGEST_CA_PAUSE
 from certificates.models import Certificate, Status
-from certificates.outcomes import LONGEST_CA_PAUSE, NO_ORDER
+from certificates.outcomes import NO_ORDER
 from common.errors import RateLimited
+from common.work.clock import moment_has_come
 
 
 @transaction.atomic
@@ -68,7 +69,7 @@ def certificate_renew(names: Collection[str]) -> None:
     """
     now = timezone.now()
     certificate_request(names)
-    free = set(Certificate.objects.filter(unleased(now), order_key=None).values_list("pk", flat=True))
+    free = set(Certificate.objects.filter(LEASE.free(), order_key=None).values_list("pk", flat=True))
     for row in _locked(names):
         if row.pk not in free:
             raise RenewalInProgress
@@ -79,9 +80,8 @@ def certificate_renew(names: Collection[str]) -> None:
 
 
 def _limited_until(row: Certificate, now: datetime) -> datetime:
-    """One that is further away was stored before the clock was set back."""
     until = row.limited_until
-    return until if until is not None and until <= now + LONGEST_CA_PAUSE else now
+    return now if until is None or moment_has_come(until, now, LONGEST_CA_PAUSE) else until
 
 
 def _locked(names: Collection[str]) -> list[Certificate]:
@@ -89,8 +89,8 @@ def _locked(names: Collection[str]) -> list[Certificate]:
 
 
 def _write(row: Certificate, **changes: Any) -> None:
-    """Ends the lease of a process that carries out a step: what it writes after this is lost to it (LeaseLost)."""
+    """Ends the lease of a process that carries out a step: what it writes after this is lost to it (ClaimLost)."""
     for name, value in changes.items():
         setattr(row, name, value)
-    row.due_at, row.lease_owner, row.lease_until, row.heartbeat_at = timezone.now(), "", None, None
-    row.save(update_fields=[*changes, "due_at", "lease_owner", "lease_until", "heartbeat_at"])
+    row.due_at, row.claim, row.lease_until = timezone.now(), "", None
+    row.save(update_fields=[*changes, "due_at", "claim", "lease_until"])

@@ -7,9 +7,10 @@ from datetime import datetime
 from django.utils import timezone
 
 from certificates import hooks, tokens
-from certificates.leases import LeaseLost, lease_claim, lease_release, leased_update
+from certificates.leases import LEASE, lease_claim, lease_release
 from certificates.models import Certificate, Status
 from certificates.orders import order_advance
+from common.work.leases import ClaimLost, owned_rows
 
 
 def certificate_step(key: str) -> bool:
@@ -25,7 +26,7 @@ def certificate_step(key: str) -> bool:
             _step(row)
         else:
             _remove(row)
-    except LeaseLost:
+    except ClaimLost:
         return True
     return True
 
@@ -42,12 +43,16 @@ def _step(row: Certificate) -> None:
 
 
 def _follow_time(row: Certificate, now: datetime) -> None:
-    """A certificate expires; where the clock was wrong then, it counts again once the clock is set."""
+    """A certificate expires; where the clock was wrong then, it counts again once the clock is set. An order that would
+    begin in a time to come has begun now.
+    """
+    if row.order_began_at is not None and row.order_began_at > now:
+        LEASE.row_write(row, order_began_at=now)
     if row.expires_at is None:
         return
     status = Status.ACTIVE if row.expires_at > now else Status.EXPIRED
     if row.status != status:
-        leased_update(row, status=status)
+        LEASE.row_write(row, status=status)
 
 
 def _announce(row: Certificate) -> None:
@@ -55,11 +60,11 @@ def _announce(row: Certificate) -> None:
     is_there = row.wanted and row.status == Status.ACTIVE
     if is_there != row.announced:
         hooks.certificate_changed(row.name, is_there)
-        leased_update(row, announced=is_there)
+        LEASE.row_write(row, announced=is_there)
 
 
 def _remove(row: Certificate) -> None:
     """Of a name that is given up; its keys are gone already (services.certificate_remove)."""
     hooks.certificate_changed(row.name, False)
     tokens.token_remove(row.challenge_token)
-    Certificate.objects.filter(pk=row.pk, lease_owner=row.lease_owner, wanted=False).delete()
+    owned_rows(row).filter(wanted=False).delete()

@@ -185,30 +185,6 @@ def _succeed(**kwargs: Any) -> None:
         predecessor_settle()
 
 
-@worker_init.connect
-def _start_ordering(**kwargs: Any) -> None:
-    """In pages: order certificates, whether or not the broker is there."""
-    from certificates import process
-
-    if process.is_certificates():
-        with _required("pages"):
-            process.ordering_start()
-
-
-@worker_shutting_down.connect
-def _end_ordering_soon(**kwargs: Any) -> None:
-    from certificates import process
-
-    process.ordering_end_soon()
-
-
-@worker_shutdown.connect
-def _stop_ordering(**kwargs: Any) -> None:
-    from certificates import process
-
-    process.ordering_stop()
-
-
 # What the apps have for this process's role, and has begun.
 _begun: list[WorkerProcess] = []
 

@@ -9,7 +9,6 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
-from django.utils import timezone
 
 from certificates.keys import key_from_pem, new_key
 from certificates.models import Certificate
@@ -41,5 +40,4 @@ def certificate_make(name: str, **fields: Any) -> Certificate:
     chain, key, begin, end = self_signed(name)
     due = renewal_time(begin, end)
     values = {"chain": chain, "key": key, "not_before": begin, "expires_at": end, "status": "active", "announced": True}
-    values["heartbeat_at"] = timezone.now()
     return Certificate.objects.create(name=name, **{**values, "next_attempt_at": due, "due_at": due, **fields})

@@ -152,7 +152,7 @@ def test_no_answer_of_a_ca_is_more_than_a_sentence(fake: FakeCa, monkeypatch: py
         Certificate.objects.update(order_key=None, order_url="", error="", status="pending")
         row = step()
         assert row.error.startswith("The CA"), (path, answer)
-        assert (row.chain, row.lease_owner) == ("", "")
+        assert (row.chain, row.claim) == ("", "")
     assert not any(path.startswith("/chal") for path in fake.asked)
 
 
@@ -175,7 +175,7 @@ def test_a_directory_that_is_no_address_leaves_a_sentence(announced: Any, monkey
     settings_with(monkeypatch, acme_directory="https://user:secret@ca.example/dir")
     services.certificate_request([NAME])
     row = step()
-    assert (row.status, row.lease_owner) == ("pending", "")
+    assert (row.status, row.claim) == ("pending", "")
     assert row.error.startswith("PLATFORM_ACME_DIRECTORY is not a URL that can be asked.")
     assert "secret" not in row.error
 

@@ -64,7 +64,7 @@ def test_a_certificate_that_the_library_does_not_know_ends_the_order_with_a_sent
     issuing: FakeCa, old: bytes, new: bytes
 ) -> None:
     row = step_with(issuing, changed(old, new))
-    assert (row.status, row.order_key, row.lease_owner) == ("failed", None, "")
+    assert (row.status, row.order_key, row.claim) == ("failed", None, "")
     assert row.error == "The CA sent a certificate that is not valid for this name."
     assert row.next_attempt_at > timezone.now()
 

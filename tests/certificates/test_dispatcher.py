@@ -13,9 +13,10 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from certificates import dispatcher, hooks, orders, services
-from certificates.dispatcher import Dispatcher
+from certificates.dispatcher import THREADS, CertificateDispatcher
 from certificates.models import Certificate
 from certificates.selectors import certificate_states
+from common.work.shares import most_of_account
 from tests.certificates.pebble import Pebble, settings_with
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,7 +34,7 @@ def test_names_get_their_certificates_without_a_hand_and_over_failures(
     ca: Pebble, announced: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "_SHORTEST_POLL", 0.1)
-    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(CertificateDispatcher, "LOOK_SECONDS", 0.1)
     look: Any = dispatcher.due_ids
     failures = iter([DatabaseError("gone"), ValueError("a fault")])
 
@@ -45,7 +46,7 @@ def test_names_get_their_certificates_without_a_hand_and_over_failures(
     monkeypatch.setattr(dispatcher, "due_ids", failing)
     placed = ca.orders()
     services.certificate_request(NAMES)
-    two = [Dispatcher(), Dispatcher()]
+    two = [CertificateDispatcher(), CertificateDispatcher()]
     for each in two:
         each.start()
     try:
@@ -74,15 +75,15 @@ def test_an_account_with_slow_name_servers_holds_up_no_other_account(
 
     settings_with(monkeypatch, acme_directory="https://ca.example/dir")
     monkeypatch.setattr(hooks.dns_points_here, "_handlers", [slow])
-    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(CertificateDispatcher, "LOOK_SECONDS", 0.1)
     services.certificate_request([f"slow{number}.example.org" for number in range(8)], owner="acc_slow")
     services.certificate_request(["quick.example.org"], owner="acc_quick")
     Certificate.objects.filter(owner="acc_slow").update(due_at=timezone.now() - timedelta(hours=1))
-    running = Dispatcher()
+    running = CertificateDispatcher()
     running.start()
     try:
         wait_until(lambda: "has no record" in certificate_states(["quick.example.org"])["quick.example.org"].error)
-        assert len([name for name in asked if name.startswith("slow")]) == dispatcher.OF_AN_OWNER
+        assert len([name for name in asked if name.startswith("slow")]) == most_of_account(0, THREADS)
         answered.set()
         wait_until(lambda: len(set(asked)) == 9)
     finally:

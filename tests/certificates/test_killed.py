@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from certificates import services
 from certificates.keys import chain_check
-from certificates.leases import LeaseLost, lease_claim, leased_update
+from certificates.leases import LEASE, lease_claim
 from certificates.models import AcmeAccount, Certificate, OrderAttempt
+from common.work.leases import ClaimLost
 from edge.challenges import challenges_folder
 from tests.certificates.killed import order_to_end
 from tests.certificates.pebble import Pebble
@@ -70,7 +71,7 @@ def test_a_step_that_lost_its_lease_writes_nothing(ca: Pebble, announced: list[t
     assert row is not None
     assert lease_claim(row.pk) is None
     services.certificate_remove(["lost.example.org"])
-    with pytest.raises(LeaseLost):
-        leased_update(row, error="late")
+    with pytest.raises(ClaimLost):
+        LEASE.row_write(row, error="late")
     order_to_end()
     assert not Certificate.objects.exists()

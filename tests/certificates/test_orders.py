@@ -233,7 +233,7 @@ def test_staff_renew_a_certificate(staff: Client) -> None:
 
 def test_a_lease_of_a_clock_that_was_set_back_is_over() -> None:
     row = certificate_make(NAME, due_at=timezone.now())
-    Certificate.objects.update(lease_owner="x", lease_until=timezone.now() + timedelta(seconds=60))
+    Certificate.objects.update(claim="x", lease_until=timezone.now() + timedelta(seconds=60))
     assert due_ids(10) == []
     Certificate.objects.update(lease_until=timezone.now() + timedelta(hours=1))
     assert due_ids(10) == [row.pk]

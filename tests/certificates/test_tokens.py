@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_a_sentence_and_no_file(fake: FakeCa, folder: Path, m
         patch.setattr(os, "open", full)
         row = step()
     assert list(folder.iterdir()) == []
-    assert (row.status, row.lease_owner) == ("pending", "")
+    assert (row.status, row.claim) == ("pending", "")
     assert row.error.startswith("The platform cannot store")
     assert row.due_at > timezone.now()
     now = timezone.now()

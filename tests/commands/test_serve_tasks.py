@@ -58,7 +58,7 @@ def test_a_worker_ends_with_success_at_sigterm(worker: Worker) -> None:
     ("role", "begin", "module"),
     [
         ("hooks", celery.begin_work, "webhooks.dispatcher"),
-        ("pages", celery._start_ordering, "certificates.dispatcher"),
+        ("pages", celery.begin_work, "certificates.dispatcher"),
         ("pages", celery._succeed, "domains.check"),
     ],
 )
