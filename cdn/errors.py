@@ -51,10 +51,6 @@ class UploadLost(Exception):
     """The permit has ended, or another request has the lease: the request that sends bytes must end at once."""
 
 
-class ClaimLost(Exception):
-    """The file is not processed by this claim any more: it expired, or the file was cancelled."""
-
-
 class FileNotKept(NotFound):
     message = "There is no such file."
 

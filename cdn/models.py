@@ -14,6 +14,7 @@ from accounts.models import Account, Plan
 from cdn.states import FileStatus, Kind, PermitState, PoolKind
 from common.ids import new_id
 from common.prefix_keys import PrefixKey
+from common.work.leases import CountedLeasedRow
 from namespaces.models import Namespace
 
 # Every client of JSON reads whole numbers up to here exactly; sums of some thousand fit into a column.
@@ -105,12 +106,12 @@ class Pool(models.Model):
         return f"CDN pool of {self.owner}"
 
 
-class File(models.Model):
+class File(CountedLeasedRow):
     """One file, from its permit to its deletion.
 
     `claimed_type` is what the client said; `kind` is that of the claim until the bytes were looked at, `content_type`
     and `extension` are empty until then. `size`: what was announced, then what has arrived. `footprint`: what the
-    original and its variants take, from publication on. `claim`: identifies the process that looks at it.
+    original and its variants take, from publication on. A process that looks at it has claimed it.
     `delivered`: it was delivered once, so that no credits are needed any more. `purge`: its deletion was asked for.
     """
 
@@ -137,9 +138,6 @@ class File(models.Model):
     purge = models.BooleanField(default=False)
     # Who asked for the permit.
     actor = models.CharField(max_length=160, blank=True, default="")
-    claim = models.CharField(max_length=32, blank=True, default="")
-    claim_until = models.DateTimeField(null=True)
-    attempts = models.PositiveIntegerField(default=0)
     # Past it a file that is still looked at is rejected.
     deadline_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -183,7 +181,7 @@ class File(models.Model):
             ),
             models.Index(fields=["-id"], condition=Q(status="trashed"), name="cdn_file_trashed"),  # the admin's list
             # What sweeps look for.
-            models.Index(fields=["claim_until"], condition=Q(status="processing"), name="cdn_file_processing"),
+            models.Index(fields=["lease_until"], condition=Q(status="processing"), name="cdn_file_processing"),
             models.Index(fields=["rejected_at"], condition=Q(status="rejected"), name="cdn_file_rejected"),
             models.Index(fields=["id"], condition=Q(purge=True), name="cdn_file_purge"),
         ]

@@ -1,6 +1,6 @@
 """One file from its received bytes to its publication, or its refusal.
 
-Every step may be repeated: a process that dies here leaves a claim that expires, and the next attempt begins with an
+Every step may be repeated: a process that dies here leaves a lease that ends, and the next attempt begins with an
 empty work folder. Bytes in the store have names made of their hashes, so that two attempts write the same.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from django.db import DatabaseError
 
 from cdn import storage
-from cdn.errors import ClaimLost, ProcessingFailed
+from cdn.errors import ProcessingFailed
 from cdn.facts import FileFacts, VariantFacts
 from cdn.inspection.formats import PICTURES, is_inspectable
 from cdn.inspection.limits import VARIANT_BYTES
 from cdn.inspection.messages import UNSUPPORTED, Findings, InspectionOrder
 from cdn.media.charset import text_is_utf8
-from cdn.media.claims import HeldClaim, claim_held
+from cdn.media.claims import HeldFile, file_held
 from cdn.media.findings import facts_of, require_verified
 from cdn.media.inspections import inspection_run
 from cdn.media.removal import stored_remove
@@ -37,10 +37,10 @@ from cdn.storage.places import FILE_MODE
 from cdn.types import TEXT
 from common.connections import release_connection
 from common.errors import DomainError
+from common.work.leases import ClaimLost
 
 logger = logging.getLogger(__name__)
 
-OWNER = "media"
 # Of attempts whose process died: a file that ends its process must not do so for a day.
 ATTEMPTS_MAX = 5
 # What says nothing about the file: another attempt follows, until the file's deadline.
@@ -49,10 +49,10 @@ _RETRIED = (StorageUnavailable, InspectionUnavailable, OSError, DatabaseError)
 
 def file_process(file_id: str) -> bool:
     """Publish or reject a file that was received. False: another process has it, or it needs nothing any more."""
-    claimed = processing.processing_claim(file_id, OWNER)
+    claimed = processing.processing_claim(file_id)
     if claimed is None:
         return False
-    with claim_held(claimed) as held:
+    with file_held(claimed) as held:
         try:
             _attempt(held)
         except ClaimLost:
@@ -64,7 +64,7 @@ def file_process(file_id: str) -> bool:
     return True
 
 
-def _attempt(held: HeldClaim) -> None:
+def _attempt(held: HeldFile) -> None:
     """Raises ClaimLost, DatabaseError."""
     try:
         if held.file.attempt > ATTEMPTS_MAX:
@@ -85,7 +85,7 @@ def _attempt(held: HeldClaim) -> None:
         processing.processing_release(held.file, is_counted=True)
 
 
-def _publish(held: HeldClaim) -> None:
+def _publish(held: HeldFile) -> None:
     """Raises CdnPolicyViolation, ProcessingFailed, ClaimLost, and what is tried again."""
     claimed = held.file
     work = storage.work_folder(claimed.file_id)
@@ -122,7 +122,7 @@ def _part_open(part: Path, size: int) -> int:
     return file
 
 
-def _looked_at(held: HeldClaim, file: int, work: Path) -> tuple[Findings, list[PlannedVariant]]:
+def _looked_at(held: HeldFile, file: int, work: Path) -> tuple[Findings, list[PlannedVariant]]:
     """What the policy refuses by kind and size alone is not looked at further."""
     claimed = held.file
     known = type_sniff(os.pread(file, HEAD_BYTES, 0))
@@ -147,7 +147,7 @@ def _order(content_type: str, policy: EffectivePolicy, planned: list[PlannedVari
     )
 
 
-def _inspected(held: HeldClaim, file: int, order: InspectionOrder, work: Path) -> Findings:
+def _inspected(held: HeldFile, file: int, order: InspectionOrder, work: Path) -> Findings:
     """Raises StorageUnavailable where the disk is, or may have been, too full for the variants."""
     if order.variants:
         storage.require_room(work, reserved_for(held.file.received, held.file.variants_wanted) - held.file.received)
@@ -184,7 +184,7 @@ def _variant_facts(variant: PlannedVariant, width: int, height: int, path: Path)
     return VariantFacts(variant.name, width, height, size, digest, variant.type.content_type, variant.type.extension)
 
 
-def _store(held: HeldClaim, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
+def _store(held: HeldFile, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
     """Raises StorageUnavailable, ClaimLost."""
     file_id, store = held.file.file_id, storage.file_store()
     release_connection()

@@ -9,7 +9,6 @@ import logging
 import time
 from datetime import timedelta
 
-from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import Account
@@ -17,6 +16,7 @@ from cdn.delivery.links import links_remove
 from cdn.media.notifications import withdrawal_request
 from cdn.models import File, Withdrawal
 from common.commits import call_after_commit
+from common.work.clock import has_come
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +84,7 @@ def _links_remove(file_id: str) -> None:
 
 def withdrawals_continue() -> int:
     """Notify the worker of what no process goes on with. Returns of how many accounts."""
-    now = timezone.now()
-    # A time that is later than any that is given now was written before the clock was set back.
-    due = Withdrawal.objects.filter(Q(due_at__lte=now) | Q(due_at__gt=now + DUE_AFTER)).order_by("due_at")
+    due = Withdrawal.objects.filter(has_come("due_at", 2 * DUE_AFTER)).order_by("due_at")
     found = list(due.values_list("account_id", flat=True)[:CONTINUED_AT_ONCE])
     for account_id in found:
         withdrawal_request(account_id)

@@ -1,12 +1,11 @@
 """From bytes that have arrived to a file that is published or refused.
 
-One process at a time looks at a file: it has a claim, which it renews. Where it dies, the claim expires and another
+One process at a time looks at a file: it has a claim, whose lease it renews. Where it dies, the lease ends and another
 process begins again; past the file's deadline it is rejected.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,11 +13,11 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, F, Q, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Now, RowNumber
 from django.utils import timezone
 
 from accounts.models import Account
-from cdn.errors import CdnPolicyViolation, CdnQuotaExceeded, ClaimLost, FileNotKept, ProcessingFailed
+from cdn.errors import CdnPolicyViolation, CdnQuotaExceeded, FileNotKept, ProcessingFailed
 from cdn.facts import FileFacts, VariantFacts
 from cdn.models import File, Permit, Variant
 from cdn.policy import EffectivePolicy, effective_policy
@@ -28,11 +27,14 @@ from cdn.services.rejection import file_reject
 from cdn.services.rows import account_of, lock_file, owner_of, write_file
 from cdn.states import FileStatus, PermitState
 from common.errors import Conflict, DomainError
+from common.work.leases import ClaimLost, Lease, is_claim_of, new_claim, row_release
+from common.work.shares import in_turn
 from namespaces.models import Namespace
 
-CLAIM_FOR = timedelta(seconds=60)
-# A file that no task was sent for, or whose task was lost.
-DUE_AFTER = timedelta(seconds=10)
+LEASE = Lease(timedelta(seconds=60))
+# Before a file that was given back is looked for.
+PAUSE = timedelta(seconds=10)
+_PROCESSING = Q(status=FileStatus.PROCESSING)
 BATCH = 200
 
 
@@ -51,16 +53,19 @@ class ClaimedFile:
     variants_wanted: dict[str, dict[str, Any]]
     attempt: int
     deadline: datetime
+    claim_epoch: int = 0
+
+    @property
+    def row(self) -> File:
+        """What guards its writes."""
+        return File(pk=self.file_id, claim=self.claim, claim_epoch=self.claim_epoch)
 
 
-def processing_claim(file_id: str, owner: str) -> ClaimedFile | None:
-    """None where another process has it, or nothing is to be done any more. `owner` begins the claim's name."""
-    now = timezone.now()
-    claim = f"{owner[:15]}-{secrets.token_hex(8)}"
-    free = Q(claim="") | Q(claim_until__lte=now)
-    taken = File.objects.filter(free, pk=file_id, status=FileStatus.PROCESSING, deadline_at__gt=now).update(
-        claim=claim, claim_until=now + CLAIM_FOR, attempts=F("attempts") + 1
-    )
+def processing_claim(file_id: str) -> ClaimedFile | None:
+    """None where another process has it, or nothing is to be done any more."""
+    free = Q(claim="") | LEASE.free()
+    rows = File.objects.filter(_PROCESSING & free, pk=file_id, deadline_at__gt=timezone.now())
+    taken = LEASE.rows_take(rows, new_claim(), attempt=F("attempt") + 1)
     return _claimed(File.objects.get(pk=file_id)) if taken else None
 
 
@@ -75,8 +80,9 @@ def _claimed(file: File) -> ClaimedFile:
         received=file.size,
         sha256=file.sha256,
         variants_wanted=file.variants_wanted,
-        attempt=file.attempts,
+        attempt=file.attempt,
         deadline=file.deadline_at or timezone.now(),
+        claim_epoch=file.claim_epoch,
     )
 
 
@@ -87,20 +93,16 @@ def processing_policy(claim: ClaimedFile) -> EffectivePolicy:
 
 
 def processing_heartbeat(claim: ClaimedFile) -> None:
-    """Renew the claim, which lasts 60 s. Raises ClaimLost: the process must end its work."""
-    now = timezone.now()
-    held = File.objects.filter(pk=claim.file_id, status=FileStatus.PROCESSING, claim=claim.claim, deadline_at__gt=now)
-    if not held.update(claim_until=now + CLAIM_FOR):
-        raise ClaimLost
+    """Renew the lease. Raises ClaimLost: the process must end its work."""
+    LEASE.row_write(claim.row, _PROCESSING & Q(deadline_at__gt=timezone.now()))
 
 
 def processing_release(claim: ClaimedFile, *, is_counted: bool = False) -> None:
-    """Give the claim back, so that the next attempt need not wait for its end. `is_counted`: it stays one of the
-    attempts that failed with the file, and not with the host's disk or network.
+    """Give the claim back, so that the next attempt need not wait for the lease's end. `is_counted`: it stays one of
+    the attempts that failed with the file, and not with the host's disk or network.
     """
-    held = File.objects.filter(pk=claim.file_id, status=FileStatus.PROCESSING, claim=claim.claim)
-    attempts = F("attempts") if is_counted else F("attempts") - 1
-    held.update(claim="", claim_until=timezone.now() + DUE_AFTER, attempts=attempts)
+    attempt = F("attempt") if is_counted else F("attempt") - 1
+    row_release(claim.row, _PROCESSING, lease_until=Now() + PAUSE, attempt=attempt)
 
 
 def processing_publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:
@@ -139,7 +141,7 @@ def _locked(claim: ClaimedFile) -> tuple[Account, File, Permit]:
     except FileNotKept as exc:
         raise ClaimLost from exc
     permit = Permit.objects.filter(pk=file.pk, state=PermitState.RECEIVED).first()
-    if permit is None or file.status != FileStatus.PROCESSING or file.claim != claim.claim:
+    if permit is None or file.status != FileStatus.PROCESSING or not is_claim_of(file, claim):
         raise ClaimLost
     return account, file, permit
 
@@ -172,7 +174,7 @@ def _write_facts(file: File, facts: FileFacts, footprint: int, now: datetime) ->
         duration_seconds=facts.duration_seconds,
         footprint=footprint,
         claim="",
-        claim_until=None,
+        lease_until=None,
         deadline_at=None,
         published_at=now,
     )
@@ -204,20 +206,17 @@ def processing_due() -> list[str]:
     """The ids of some files that no process looks at, in the order in which they are to be claimed: accounts take
     turns, and those of which fewer files are looked at already come first.
     """
-    now = timezone.now()
-    waiting = Q(claim_until__lte=now) | Q(claim_until=None)
     # The database would have those that were never claimed last.
-    oldest = (F("claim_until").asc(nulls_first=True), "pk")
+    oldest = (F("lease_until").asc(nulls_first=True), "pk")
     turn = Window(RowNumber(), partition_by="account_id", order_by=oldest)
-    found = File.objects.filter(waiting, status=FileStatus.PROCESSING, deadline_at__gt=now).annotate(turn=turn)
-    rows = found.order_by("turn", *oldest).values_list("pk", "account_id", "turn")[:BATCH]
-    claimed = _claims_by_account(now)
-    return [pk for pk, account_id, turn in sorted(rows, key=lambda row: row[2] + claimed.get(row[1], 0))]
+    found = File.objects.filter(_PROCESSING & LEASE.free(), deadline_at__gt=timezone.now()).annotate(turn=turn)
+    rows = found.order_by("turn", *oldest).values_list("pk", "account_id")[:BATCH]
+    return in_turn(rows, _claims_by_account())
 
 
-def _claims_by_account(now: datetime) -> dict[str, int]:
+def _claims_by_account() -> dict[str, int]:
     """How many files of each account are looked at."""
-    held = File.objects.filter(status=FileStatus.PROCESSING, claim_until__gt=now).exclude(claim="")
+    held = File.objects.filter(_PROCESSING & LEASE.held()).exclude(claim="")
     return dict(held.order_by().values_list("account_id").annotate(Count("pk")))
 
 

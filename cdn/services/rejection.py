@@ -36,7 +36,7 @@ def file_reject(file: File, error: DomainError) -> None:
         status=FileStatus.REJECTED,
         error=error_object(error),
         claim="",
-        claim_until=None,
+        lease_until=None,
         deadline_at=None,
         rejected_at=timezone.now(),
     )

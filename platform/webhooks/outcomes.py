@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F, Model
 from django.utils import timezone
 
+from common.work.leases import is_claim_of
 from webhooks.attempts import Outcome
 from webhooks.disabling import subscription_switch_off
 from webhooks.models import Attempt, Delivery, DeliveryStatus, DisabledReason, Subscription
@@ -78,9 +79,7 @@ def _skipped(model: type[Model], keys: set[str], found: Mapping[str, Model]) -> 
 
 def _is_owned(outcome: Outcome, deliveries: Mapping[str, Delivery]) -> bool:
     row = deliveries.get(outcome.delivery.id)
-    if row is None or row.status != DeliveryStatus.PENDING:
-        return False
-    return (row.claim, row.claim_epoch) == (outcome.delivery.claim, outcome.delivery.claim_epoch)
+    return row is not None and row.status == DeliveryStatus.PENDING and is_claim_of(row, outcome.delivery)
 
 
 def _attempt_row(outcome: Outcome) -> Attempt:

@@ -178,10 +178,10 @@ class FileHistory(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(self.in_state("received")))
         known = self.expected[key]
         if dies:
-            assert processing.processing_claim(key, "dead") is not None
-            assert processing.processing_claim(key, "other") is None
-            File.objects.filter(pk=key).update(claim_until=EXPIRED)
-        claim = processing.processing_claim(key, "media")
+            assert processing.processing_claim(key) is not None
+            assert processing.processing_claim(key) is None
+            File.objects.filter(pk=key).update(lease_until=EXPIRED)
+        claim = processing.processing_claim(key)
         assert claim is not None
         size = File.objects.get(pk=key).size
         footprint = size + extra

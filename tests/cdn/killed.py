@@ -28,7 +28,7 @@ def complete() -> None:
 def publish() -> None:
     """The file that is processed."""
     file = File.objects.get(status="processing")
-    claim = processing.processing_claim(file.pk, "killed")
+    claim = processing.processing_claim(file.pk)
     assert claim is not None
     processing.processing_publish(claim, facts_of(file), [variant_facts("thumb", 7)])
 

@@ -46,7 +46,7 @@ def variant_facts(name: str, size: int) -> VariantFacts:
 
 def publish(file: File, *variants: VariantFacts, **facts: Any) -> File:
     """Publish what was uploaded; the file may be rejected."""
-    claim = processing.processing_claim(file.pk, "test")
+    claim = processing.processing_claim(file.pk)
     assert claim is not None
     return processing.processing_publish(claim, facts_of(file, **facts), variants)
 

@@ -79,7 +79,7 @@ def test_one_of_many_uploads_has_the_lease(api: Caller) -> None:
 
 def test_one_of_many_processes_publishes(api: Caller) -> None:
     file = upload(make_permit(api.account))
-    claims = at_once(lambda number: processing.processing_claim(file.pk, f"media-{number}"), 12)
+    claims = at_once(lambda number: processing.processing_claim(file.pk), 12)
     (claim,) = [each for each in claims if each is not None]
     published = at_once(lambda _: processing.processing_publish(claim, facts_of(file), []), 6)
     assert [type(each).__name__ for each in published].count("File") == 1

@@ -75,7 +75,7 @@ def test_a_publication_that_dies_is_done_by_the_next_process_and_charged_once(ap
 
     with killed_process() as process:
         for statement in range(1, STATEMENTS):
-            File.objects.filter(status="processing").update(claim_until=EXPIRED)
+            File.objects.filter(status="processing").update(lease_until=EXPIRED)
             if File.objects.get().status == "active":  # its commit was the last of what it did
                 break
             assert processing.processing_due() == [file.pk]

@@ -28,7 +28,7 @@ SMALL = {"small": {"width": 40, "height": 40, "format": "webp"}}
 
 def next_attempt(file: File) -> File:
     """When the dead process's claim has expired."""
-    File.objects.filter(pk=file.pk, status="processing").update(claim_until=timezone.now() - timedelta(seconds=1))
+    File.objects.filter(pk=file.pk, status="processing").update(lease_until=timezone.now() - timedelta(seconds=1))
     sweep.due_process()
     sweep.ended_parts_remove()
     file.refresh_from_db()

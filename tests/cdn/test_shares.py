@@ -34,23 +34,23 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_accounts_take_turns_at_the_worker(api: Caller, stranger: Caller) -> None:
     mine = [upload(make_permit(api.account, size=1)) for _ in range(210)]
     theirs = upload(make_permit(stranger.account, size=1))
-    File.objects.filter(pk__in=[file.pk for file in mine]).update(claim_until=timezone.now() - timedelta(seconds=60))
+    File.objects.filter(pk__in=[file.pk for file in mine]).update(lease_until=timezone.now() - timedelta(seconds=60))
     assert theirs.pk in processing.processing_due()[:2]
     for file in mine[:2]:
-        assert processing.processing_claim(file.pk, "media") is not None
+        assert processing.processing_claim(file.pk) is not None
     assert processing.processing_due()[0] == theirs.pk
 
 
 def test_a_file_that_was_never_claimed_comes_before_those_that_were(api: Caller) -> None:
     first, second = (upload(make_permit(api.account, size=1)) for _ in range(2))
-    File.objects.filter(pk=first.pk).update(claim_until=timezone.now() - timedelta(seconds=1))
+    File.objects.filter(pk=first.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
     assert processing.processing_due() == [second.pk, first.pk]
 
 
 def test_the_next_file_is_that_of_the_account_whose_files_are_not_looked_at(api: Caller, stranger: Caller) -> None:
     mine = [received_file(api.account, b"mine") for _ in range(3)]
     theirs = received_file(stranger.account, b"theirs")
-    assert processing.processing_claim(mine[0].pk, "media") is not None
+    assert processing.processing_claim(mine[0].pk) is not None
     assert sweep.next_process()
     theirs.refresh_from_db()
     assert theirs.status == "active"

@@ -53,7 +53,7 @@ def processed(error: DomainError | None = None) -> Any:
     """What the worker does once a file was received."""
 
     def work(file_id: str) -> None:
-        claim = processing.processing_claim(file_id, "test")
+        claim = processing.processing_claim(file_id)
         assert claim is not None
         if error is not None:
             processing.processing_reject(claim, error)

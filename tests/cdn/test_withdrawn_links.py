@@ -17,11 +17,12 @@ from accounts.models import Account
 from accounts.services import account_switch
 from cdn.delivery.addresses import address_of, file_path, variant_path
 from cdn.delivery.links import links_list, links_remove
-from cdn.media import notifications, withdrawal
+from cdn.media import withdrawal
 from cdn.models import File, Withdrawal
 from cdn.services import deliveries
 from cdn.services.storage_check import orphans_remove
 from cdn.tasks import continue_withdrawals, withdraw_links
+from common.work import wakeups
 from tests.callers import Caller
 from tests.cdn.edge_files import files_clear, stored_file, stored_variant
 
@@ -41,7 +42,7 @@ def no_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def worker() -> Iterator[MagicMock]:
     """What is sent to the worker, which does nothing by itself."""
-    with patch.object(notifications.current_app, "send_task") as send:
+    with patch.object(wakeups.current_app, "send_task") as send:
         yield send
 
 

@@ -79,7 +79,7 @@ from cdn.types import file_type
 file = File.objects.get(pk=sys.argv[1])
 if file.status == "processing":
     found = file_type(sys.argv[2])
-    claim = processing.processing_claim(file.pk, "test")
+    claim = processing.processing_claim(file.pk)
     file_store().save(part_path(file.pk), original_key(file.pk, file.sha256))
     facts = FileFacts(found.kind, found.content_type, found.extension, file.size, file.sha256)
     file = processing.processing_publish(claim, facts, [])

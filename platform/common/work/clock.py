@@ -17,7 +17,9 @@ from django.db.models.functions import Now
 
 
 def has_come(column: str, longest: timedelta) -> Q:
-    """Rows whose time in `column` has come, by the database's clock. One without a time has none that could come."""
+    """Rows whose time in `column` has come, by the database's clock; none without a time. `longest`: more than what is
+    written there, as clocks of hosts differ, and a statement may have waited for a lock since it read the time.
+    """
     return Q(**{f"{column}__lte": Now()}) | Q(**{f"{column}__gt": Now() + longest})
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.db import models
 from django.db.models import Q, QuerySet
@@ -31,7 +31,9 @@ class ClaimLost(Exception):
 
 
 class LeasedRow(models.Model):
-    """Columns of a row whose work one process at a time does. `claim` is empty while none does."""
+    """Columns of a row whose work one process at a time does. `claim` is empty while none does; a lease beside an empty
+    claim is a pause before the next attempt.
+    """
 
     claim = models.CharField(max_length=CLAIM_CHARACTERS, blank=True, default="")
     claim_epoch = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
@@ -56,6 +58,21 @@ Row = TypeVar("Row", bound=LeasedRow)
 def new_claim() -> str:
     """A token that identifies one attempt of one process."""
     return secrets.token_hex(CLAIM_CHARACTERS // 2)
+
+
+class Claim(Protocol):
+    """What identifies a claim: a row that was read, or what was kept of it."""
+
+    @property
+    def claim(self) -> str: ...
+
+    @property
+    def claim_epoch(self) -> int: ...
+
+
+def is_claim_of(row: Claim, owner: Claim) -> bool:
+    """Whether a row that was read under a lock is still that owner's."""
+    return bool(owner.claim) and (row.claim, row.claim_epoch) == (owner.claim, owner.claim_epoch)
 
 
 def owned_rows(row: Row) -> QuerySet[Row]:
@@ -91,8 +108,11 @@ class Lease:
 
     def rows_claim(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
         """Claim those of `rows` that are free. Returns how many; which ones, a query by `claim` says."""
-        free = rows.filter(self.free())
-        return free.update(claim=claim, claim_epoch=epoch, lease_until=self.end(), **columns)
+        return self.rows_take(rows.filter(self.free()), claim, epoch=epoch, **columns)
+
+    def rows_take(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
+        """Claim all of `rows`, whose filters say that no process works on them. Returns how many."""
+        return rows.update(claim=claim, claim_epoch=epoch, lease_until=self.end(), **columns)
 
     def row_write(self, row: Row, among: Q = Q(), **columns: Any) -> None:  # noqa: B008 - it is never changed
         """Write columns of an owned row, if it is `among` these, and renew its lease. Raises ClaimLost."""
@@ -103,5 +123,7 @@ class Lease:
 
 
 def row_release(row: LeasedRow, among: Q = Q(), **columns: Any) -> bool:  # noqa: B008
-    """Give the claim of an owned row back, with these columns. Returns False where it is lost; nothing is written."""
-    return bool(owned_rows(row).filter(among).update(**columns, claim="", lease_until=None))
+    """Give the claim of an owned row back, with these columns; `lease_until` may be the end of a pause. Returns False
+    where it is lost; nothing is written.
+    """
+    return bool(owned_rows(row).filter(among).update(**{"claim": "", "lease_until": None, **columns}))

@@ -52,4 +52,4 @@ def task_send(task: str, queue: str, args: Sequence[object] = (), *, expires: in
     try:
         current_app.send_task(task, args=list(args), queue=queue, expires=expires)
     except (OperationalError, redis.RedisError, OSError) as exc:
-        logger.warning("could not notify %s of %s: %s", queue, ", ".join(map(str, args)) or task, exc)
+        logger.warning("could not notify %s of %.100s: %s", queue, ", ".join(map(str, args)) or task, exc)

@@ -80,7 +80,7 @@ def file_panels(request: HttpRequest, row: File) -> Iterator[Panel]:
     error = row.error or {}
     yield Panel("File", facts)
     failed = [("Why", error.get("message") or error.get("code") or error)] if error else []
-    yield Panel("Processing", [("Status", badge(row.status)), ("Attempts", row.attempts), *failed])
+    yield Panel("Processing", [("Status", badge(row.status)), ("Attempts", row.attempt), *failed])
     columns = (
         ("Variant", lambda one: one.name),
         ("Pixels", lambda one: f"{one.width} by {one.height}"),
