@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.models import Account
 from common.ids import new_id
+from common.work.leases import CountedLeasedRow
 from namespaces.models import Namespace
 from pages.states import LIVE, DeploymentState, DeployState, PageStatus
 
@@ -108,7 +109,7 @@ class PageRelease(models.Model):
         return f"release {self.number} of {self.page_id}"
 
 
-class PageDeploy(models.Model):
+class PageDeploy(CountedLeasedRow):
     """One deploy of a page, carried out by the worker `pages` in named steps. The row decides; a task only wakes it.
 
     At most one is live for each page. `reserved_bytes`: what it adds to the page's files, counted in what the account
@@ -124,9 +125,6 @@ class PageDeploy(models.Model):
     state = models.CharField(max_length=16, choices=DeployState.choices, default=DeployState.QUEUED)
     # The step being carried out, or the last one.
     step = models.CharField(max_length=40, blank=True, default="")
-    attempt = models.PositiveIntegerField(default=0)
-    # Identifies the attempt that owns the deploy; empty while it is queued.
-    claim = models.CharField(max_length=32, blank=True, default="")
     reserved_bytes = models.BigIntegerField(default=0)
     payer_id = models.CharField(max_length=24, blank=True, default="")
     release = models.PositiveIntegerField(null=True)
@@ -136,9 +134,7 @@ class PageDeploy(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     # When the worker was last notified of it.
     notified_at = models.DateTimeField(default=timezone.now)
-    # When the claim owner was last known to be alive.
-    heartbeat_at = models.DateTimeField(null=True)
-    # Past it the worker fails the deploy, whichever process owns the claim. The clock of it: `deploys.times`.
+    # Past it the worker fails the deploy, whichever process owns the claim. Both are times of the database's clock.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.db.models import Min, Q, QuerySet
+from django.db.models.functions import Now
 
-from pages.deploys.times import steady_now
+from common.work.shares import most_of_account
 from pages.models import PageDeploy
 from pages.states import DeployState
 
@@ -28,7 +30,27 @@ WITHOUT_PLACE_FOR_EACH = 3
 def available_deploys() -> QuerySet[PageDeploy]:
     """Those that may be claimed. One whose release is made also after its deadline: it only has to be made live."""
     queued = PageDeploy.objects.filter(state=DeployState.QUEUED)
-    return queued.filter(Q(deadline_at__gt=steady_now()) | Q(release__isnull=False))
+    return queued.filter(Q(deadline_at__gt=Now()) | Q(release__isnull=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """Running deploys by account: all of them, and those that have a place."""
+
+    of_account: Counter[str]
+    with_place: Counter[str]
+
+    @property
+    def is_place_left(self) -> bool:
+        places = settings.ENV.pages_threads
+        running = self.of_account.total()
+        apart = min(running - self.with_place.total(), places * WITHOUT_PLACE_FOR_EACH)
+        return running - apart < places
+
+    def has_place(self, account_id: str) -> bool:
+        """Its deploys without a place count against the account, and not against others."""
+        of_others = self.with_place.total() - self.with_place[account_id]
+        return self.of_account[account_id] < most_of_account(of_others, settings.ENV.pages_threads)
 
 
 def deploys_in_turn() -> Iterator[str]:
@@ -36,34 +58,25 @@ def deploys_in_turn() -> Iterator[str]:
 
     So a deploy waits for one of every other account at most, however many they have queued.
     """
-    running = _running_accounts()
-    if not _is_place_left():
+    running = _running()
+    if not running.is_place_left:
         return
     first = available_deploys().values("page__account_id").annotate(first=Min("created_at"))
-    accounts = [(running[row["page__account_id"]], row["first"], row["page__account_id"]) for row in first]
-    for count, _, account_id in sorted(accounts):
-        if count < account_places():
+    accounts = [(running.of_account[row["page__account_id"]], row["first"], row["page__account_id"]) for row in first]
+    for _, _, account_id in sorted(accounts):
+        if running.has_place(account_id):
             oldest = available_deploys().filter(page__account_id=account_id).order_by("created_at", "pk")
             yield from oldest.values_list("pk", flat=True)[: settings.ENV.pages_threads]
 
 
 def has_place(account_id: str) -> bool:
     """Call it under the account's lock. Of two accounts at once both may see the last one."""
-    return _is_place_left() and _running_accounts()[account_id] < account_places()
+    running = _running()
+    return running.is_place_left and running.has_place(account_id)
 
 
-def account_places() -> int:
-    """An account has half of the places; deploys without a place count here, too."""
-    return max(1, settings.ENV.pages_threads // 2)
-
-
-def _is_place_left() -> bool:
-    places = settings.ENV.pages_threads
-    running = PageDeploy.objects.filter(state=DeployState.RUNNING)
-    apart = min(running.filter(step__in=WITHOUT_PLACE).count(), places * WITHOUT_PLACE_FOR_EACH)
-    return running.count() - apart < places
-
-
-def _running_accounts() -> Counter[str]:
-    running = PageDeploy.objects.filter(state=DeployState.RUNNING)
-    return Counter(running.values_list("page__account_id", flat=True))
+def _running() -> _Running:
+    rows = PageDeploy.objects.filter(state=DeployState.RUNNING).values_list("page__account_id", "step")
+    found = list(rows)
+    with_place = Counter(account_id for account_id, step in found if step not in WITHOUT_PLACE)
+    return _Running(Counter(account_id for account_id, _ in found), with_place)

@@ -17,6 +17,7 @@ from django.db import DatabaseError, transaction
 from accounts.services import account_lock
 from common.connections import release_connection
 from common.errors import DomainError, NotFound
+from common.work.leases import ClaimLost
 from pages import errors, publication
 from pages.deploys import places, queue
 from pages.deploys.outcomes import deploy_succeeded
@@ -90,7 +91,7 @@ def _making(lost: threading.Event) -> Iterator[None]:
     making = _making_places()
     while not making.acquire(timeout=LOOK_SECONDS):
         if lost.is_set():
-            raise queue.ClaimLost
+            raise ClaimLost
     try:
         yield
     finally:
@@ -154,7 +155,7 @@ class _ExportLook:
 
     def __call__(self) -> None:
         if self._lost.is_set():
-            raise queue.ClaimLost(self._deploy.pk)
+            raise ClaimLost(self._deploy.pk)
         if time.monotonic() > self._ends_at:
             raise _ExportEnded
         self._machine_look()

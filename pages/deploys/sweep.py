@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.conf import settings
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from common.errors import DomainError, NotFound
+from common.work.leases import ClaimLost
 from pages import errors
 from pages.deploys import queue
 from pages.deploys.outcomes import deploy_failed
-from pages.deploys.times import steady_now
 from pages.deploys.worker import MAX_ATTEMPTS
 from pages.models import PageDeploy
 from pages.states import LIVE, DeployState
@@ -21,18 +22,13 @@ from pages.states import LIVE, DeployState
 logger = logging.getLogger(__name__)
 
 BATCH = 100
-# Ten heartbeats.
-DEAD_AFTER = timedelta(seconds=20)
 NOTIFY_AGAIN_AFTER = timedelta(seconds=10)
 KEPT_FOR = timedelta(days=1)
 
 
 def deploys_continue() -> int:
     """Queue what a dead process left, and notify the worker of what is queued. Returns how many were left."""
-    now = steady_now()
-    # A time that is later than now was written before the clock was set back.
-    silent = Q(heartbeat_at__lt=now - DEAD_AFTER) | Q(heartbeat_at__gt=now + DEAD_AFTER)
-    dead = list(PageDeploy.objects.filter(silent, state=DeployState.RUNNING)[:BATCH])
+    dead = list(PageDeploy.objects.filter(queue.LEASE.free(), state=DeployState.RUNNING)[:BATCH])
     for deploy in dead:
         deploy_settle(deploy)
     _notify_again()
@@ -49,26 +45,26 @@ def deploy_settle(deploy: PageDeploy) -> None:
 
 
 def _notify_again() -> None:
-    now = steady_now()
-    due = Q(notified_at__lt=now - NOTIFY_AGAIN_AFTER) | Q(notified_at__gt=now + NOTIFY_AGAIN_AFTER)
+    due = Q(notified_at__lt=Now() - NOTIFY_AGAIN_AFTER) | Q(notified_at__gt=Now() + NOTIFY_AGAIN_AFTER)
     queued = PageDeploy.objects.filter(due, state=DeployState.QUEUED).order_by("created_at")
     found = list(queued.values_list("pk", flat=True)[:BATCH])
-    PageDeploy.objects.filter(pk__in=found).update(notified_at=now)
+    PageDeploy.objects.filter(pk__in=found).update(notified_at=Now())
     for deploy_id in found:
         queue.notify_worker(deploy_id)
 
 
 def deploys_expire() -> int:
     """Fail deploys past their deadline, but for those that have made their release. Returns how many."""
-    now = steady_now()
-    _deadlines_limit(now)
-    overdue = PageDeploy.objects.filter(state__in=LIVE, deadline_at__lt=now, release=None)
+    _deadlines_limit()
+    overdue = PageDeploy.objects.filter(state__in=LIVE, deadline_at__lte=Now(), release=None)
     return sum(_fail_abandoned(deploy, DeadlinePassed()) for deploy in list(overdue.order_by("deadline_at")[:BATCH]))
 
 
-def _deadlines_limit(now: datetime) -> None:
-    """One that is later than any that is given now was written before the host started with another time."""
-    latest = now + timedelta(seconds=settings.ENV.deploy_seconds)
+def _deadlines_limit() -> None:
+    """One that is later than any that is given now was written before the clock was set back. It does not count as
+    come, as other times do: what goes on would be lost.
+    """
+    latest = Now() + timedelta(seconds=settings.ENV.deploy_seconds)
     PageDeploy.objects.filter(state__in=LIVE, deadline_at__gt=latest).update(deadline_at=latest)
 
 
@@ -84,7 +80,7 @@ def _fail_abandoned(deploy: PageDeploy, error: DomainError) -> bool:
         return False
     try:
         deploy_failed(owned, error)
-    except (queue.ClaimLost, NotFound) as exc:
+    except (ClaimLost, NotFound) as exc:
         logger.info("%s has ended already: %s", deploy.pk, exc)
         return False
     return True

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
 
 from common.database_errors import is_database_unavailable
 from common.errors import DomainError, NotFound
+from common.work.leases import ClaimLost
+from common.work.renewals import claim_renewed
 from pages import errors
 from pages.deploys import places, queue, steps
 from pages.deploys.outcomes import deploy_failed
@@ -29,13 +28,13 @@ RETRYABLE = (GuestUnreachable, ExportDamaged)
 
 def deploy_run() -> None:
     """Claim the deploy whose turn it is and carry it out; does nothing where there is none."""
-    deploy = queue.claim_next(queue.new_claim())
+    deploy = queue.claim_next()
     if deploy is None:
         return
-    with heartbeats(deploy.claim) as lost:
+    with claim_renewed(lambda: queue.lease_renew(deploy), HEARTBEAT_SECONDS) as held:
         try:
-            _attempt(deploy, lost)
-        except (queue.ClaimLost, NotFound) as exc:
+            _attempt(deploy, held.lost)
+        except (ClaimLost, NotFound) as exc:
             logger.warning("lost the claim of %s: %s", deploy.pk, exc)
 
 
@@ -44,7 +43,7 @@ def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
         if deploy.release is None:
             steps.release_export(deploy, lost)
         steps.release_activate(deploy)
-    except queue.ClaimLost:
+    except ClaimLost:
         raise
     except RETRYABLE as exc:
         if deploy.attempt < MAX_ATTEMPTS:
@@ -69,7 +68,7 @@ def _pause(deploy: PageDeploy, lost: threading.Event) -> None:
     """Wait before the next attempt, as long as an operation does; without a place. Raises ClaimLost."""
     queue.place_leave(deploy, places.RETRY_PAUSE)
     if lost.wait(settings.ENV.retry_seconds * 2 ** (deploy.attempt - 1)):
-        raise queue.ClaimLost(deploy.pk)
+        raise ClaimLost(deploy.pk)
 
 
 def _shown_error(exc: Exception) -> DomainError:
@@ -79,29 +78,3 @@ def _shown_error(exc: Exception) -> DomainError:
     from common.responses import as_domain_error
 
     return as_domain_error(exc)
-
-
-@contextmanager
-def heartbeats(claim: str) -> Iterator[threading.Event]:
-    """Renew a claim from a thread of its own. The event is set when it is lost."""
-    lost, ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_renew, args=(claim, lost, ended), name="deploy-heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield lost
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _renew(claim: str, lost: threading.Event, ended: threading.Event) -> None:
-    """Between two heartbeats no connection is held: as many deploys as there may be would have all of the pool."""
-    while not ended.wait(HEARTBEAT_SECONDS):
-        try:
-            if not queue.record_heartbeat(claim):
-                lost.set()
-                return
-        except (DatabaseError, InterfaceError) as exc:
-            logger.warning("no heartbeat: %s", exc)
-        finally:
-            connection.close()

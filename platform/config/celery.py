@@ -169,22 +169,6 @@ def _close_host(**kwargs: Any) -> None:
     process.close_host()
 
 
-@worker_init.connect
-def _succeed(**kwargs: Any) -> None:
-    """In pages: what a killed predecessor has left begins again at once."""
-    from django.conf import settings
-
-    from pages.deploys.succession import predecessor_settle
-
-    if settings.ENV.role == "pages":
-        # What deploys and orders use is of this process's version, also where its code is replaced before it ends; and
-        # some libraries whose first import fails in the middle are of no use until the process ends.
-        with _required("pages"):
-            for name in ("common.responses", "vmbackend.guest.ssh", "domains.check"):
-                import_module(name)
-        predecessor_settle()
-
-
 # What the apps have for this process's role, and has begun.
 _begun: list[WorkerProcess] = []
 
@@ -194,11 +178,15 @@ def begin_work(**kwargs: Any) -> None:
     """Begin what the apps' modules `process` have for this process's role (config/app_list.py)."""
     from django.conf import settings
 
-    for process in (getattr(module, "PROCESS", None) for module in app_modules("process")):
-        if process is not None and process.role == settings.ENV.role:
+    role = settings.ENV.role
+    found: list[WorkerProcess] = [module.PROCESS for module in app_modules("process")]
+    own = [process for process in found if process.role == role]
+    with _required(role):
+        for name in (name for process in own for name in process.loads):
+            import_module(name)
+        for process in own:
             _begun.append(process)
-            with _required(process.role):
-                process.begin()
+            process.begin()
 
 
 @worker_shutting_down.connect

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,16 +55,16 @@ def test_a_worker_ends_with_success_at_sigterm(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "begin", "module"),
+    ("role", "module"),
     [
-        ("hooks", celery.begin_work, "webhooks.dispatcher"),
-        ("pages", celery.begin_work, "certificates.dispatcher"),
-        ("pages", celery._succeed, "domains.check"),
+        ("hooks", "webhooks.dispatcher"),
+        ("push", "notifications.sends.dispatcher"),
+        ("pages", "certificates.dispatcher"),
+        ("pages", "domains.check"),
     ],
 )
 def test_a_worker_that_cannot_load_what_it_is_for_ends(
     role: str,
-    begin: Callable[[], None],
     module: str,
     settings: LazySettings,
     monkeypatch: pytest.MonkeyPatch,
@@ -72,5 +72,6 @@ def test_a_worker_that_cannot_load_what_it_is_for_ends(
     """Celery would go on, and the process would never do its work; its supervisor starts it again."""
     settings.ENV = settings.ENV.model_copy(update={"role": role})
     monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(celery, "_begun", [])
     with pytest.raises(SystemExit):
-        begin()
+        celery.begin_work()

@@ -67,7 +67,7 @@ def test_of_claims_at_once_not_two_take_the_last_place_of_an_account(
         PageDeploy.objects.create(page=make_page(site.api.account), path="/site", deadline_at=later)
         for _ in range(COUNT)
     ]
-    run_at_once(COUNT, lambda number: queue.claim_deploy(made[number].pk, f"claim {number}"))
+    run_at_once(COUNT, lambda number: queue.claim_deploy(made[number].pk))
     assert PageDeploy.objects.filter(state="running").count() == 2
 
 

@@ -15,7 +15,6 @@ from django.utils import timezone
 from accounts.models import Account
 from pages import publication
 from pages.deploys import queue, sweep
-from pages.deploys.times import steady_now
 from pages.models import PageDeploy
 from pages.releases.steady_clock import SteadyClock
 from pages.releases.store import CLOCK, PageStore
@@ -48,13 +47,13 @@ def queued(account: Account, **fields: Any) -> PageDeploy:
 
 @pytest.mark.django_db
 def test_a_clock_that_is_set_forward_fails_no_deploy(api: Caller, store: PageStore, set_clock: SetClock) -> None:
-    running = queue.claim_deploy(queued(api.account).pk, "claim")
+    running = queue.claim_deploy(queued(api.account).pk)
     waiting = queued(api.account)
     set_clock(30 * 24 * HOUR)
     assert (sweep.deploys_expire(), sweep.deploys_continue()) == (0, 0)
     assert running is not None
     queue.write_facts(running, step="publish")
-    assert queue.claim_deploy(waiting.pk, "another") is not None
+    assert queue.claim_deploy(waiting.pk) is not None
 
 
 @pytest.mark.django_db
@@ -66,7 +65,7 @@ def test_a_deploy_ends_at_its_deadline_whatever_the_clock_is_set_to(
     late = queued(api.account)
     set_clock(0)
     assert sweep.deploys_expire() == 0
-    PageDeploy.objects.update(deadline_at=steady_now())
+    PageDeploy.objects.update(deadline_at=timezone.now())
     set_clock(-seconds)
     assert sweep.deploys_expire() == 1
     late.refresh_from_db()
@@ -80,7 +79,7 @@ def test_a_deadline_of_a_start_with_another_time_is_limited(api: Caller, store: 
     PageDeploy.objects.update(deadline_at=deploy.deadline_at + timedelta(hours=1))
     assert sweep.deploys_expire() == 0
     deploy.refresh_from_db()
-    left = deploy.deadline_at - steady_now()
+    left = deploy.deadline_at - timezone.now()
     assert timedelta(0) < left <= timedelta(seconds=settings.ENV.deploy_seconds)
 
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from common.errors import NotFound
+from common.work.leases import ClaimLost
 from credits.models import Entry
 from pages import services
 from pages.deploys import creations, outcomes, queue, steps, worker
@@ -84,10 +85,10 @@ def test_a_worker_that_fails_a_creation_of_a_dead_api_leaves_nothing(
 def test_a_deploy_that_has_lost_its_claim_is_not_charged(api: Caller) -> None:
     page = make_page(api.account)
     queued = queue.enqueue_deploy(page, workspace_id="ws_gone", path="/site", actor="")
-    deploy = queue.claim_deploy(queued.pk, "claim")
+    deploy = queue.claim_deploy(queued.pk)
     assert deploy is not None
     PageDeploy.objects.update(claim="another")
-    with pytest.raises(queue.ClaimLost):
+    with pytest.raises(ClaimLost):
         outcomes.deploy_succeeded(deploy, kept_bytes=1)
     page.delete()
     with pytest.raises(NotFound):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.utils import timezone
 
 from pages import publication
 from pages.deploys import steps, sweep
-from pages.deploys.times import steady_now
 from pages.models import Page, PageDeploy, PageRelease
 from pages.releases import store as store_module
 from pages.releases.store import PageStore
@@ -115,7 +115,7 @@ def test_a_release_that_cannot_be_made_live_is_when_there_is_room(
     assert (served("abc"), Page.objects.get().release) == ("one", 2)
     disk.make_room()
     running = PageDeploy.objects.filter(state=DeployState.RUNNING)
-    running.update(heartbeat_at=steady_now() - 2 * sweep.DEAD_AFTER)
+    running.update(lease_until=timezone.now())
     assert sweep.deploys_continue() == 1
     vmhost.settle()
     assert served("abc") == "two"

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def look_after(store: PageStore) -> None:
     """What beat does once the dead process is known to be dead."""
-    PageDeploy.objects.filter(state=DeployState.RUNNING).update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    PageDeploy.objects.filter(state=DeployState.RUNNING).update(lease_until=timezone.now() - timedelta(minutes=1))
     sweep.deploys_continue()
     publication.publications_continue()
     publication.files_reconcile()

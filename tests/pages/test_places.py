@@ -14,6 +14,8 @@ from django.db import connection
 from django.utils import timezone
 
 from accounts.models import Account
+from common.work import wakeups
+from common.work.leases import ClaimLost
 from pages.deploys import places, queue, succession, sweep
 from pages.models import Page, PageDeploy
 from pages.releases.store import PageStore
@@ -32,7 +34,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def send(name: str, args: list[str], **options: Any) -> None:
         found.extend(args)
 
-    monkeypatch.setattr(queue.current_app, "send_task", send)
+    monkeypatch.setattr(wakeups.current_app, "send_task", send)
     return found
 
 
@@ -43,17 +45,19 @@ def make_deploy(account: Account, **fields: Any) -> PageDeploy:
 
 
 def claimed(deploy: PageDeploy) -> bool:
-    return queue.claim_deploy(deploy.pk, queue.new_claim()) is not None
+    return queue.claim_deploy(deploy.pk) is not None
 
 
-def test_an_account_has_half_of_the_places(api: Caller, stranger: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_has_as_many_places_as_it_leaves(
+    api: Caller, stranger: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
     assert [claimed(make_deploy(api.account)) for _ in range(3)] == [True, True, False]
-    assert [claimed(make_deploy(stranger.account)) for _ in range(3)] == [True, True, False]
+    assert [claimed(make_deploy(stranger.account)) for _ in range(3)] == [True, False, False]
 
 
 def next_claimed() -> PageDeploy | None:
-    return queue.claim_next(queue.new_claim())
+    return queue.claim_next()
 
 
 def test_accounts_take_turns_however_many_deploys_one_has_queued(
@@ -62,10 +66,13 @@ def test_accounts_take_turns_however_many_deploys_one_has_queued(
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
     early = timezone.now() - timedelta(minutes=1)
     many = [make_deploy(caller.account, created_at=early) for caller in (api, stranger) for _ in range(6)]
-    for _ in range(4):
+    for _ in range(3):
         assert next_claimed()
     assert next_claimed() is None
-    waiting = make_deploy(new_account("third").account)
+    make_deploy(new_account("third").account)
+    assert next_claimed(), "a place is left for an account that has none"
+    waiting = make_deploy(new_account("fourth").account)
+    assert next_claimed() is None
     ended = next(deploy for deploy in many if PageDeploy.objects.get(pk=deploy.pk).state == DeployState.RUNNING)
     PageDeploy.objects.filter(pk=ended.pk).update(state=DeployState.SUCCEEDED)
     found = next_claimed()
@@ -87,7 +94,7 @@ def test_guests_that_send_slowly_hold_no_place_against_others(
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
     for caller in (api, stranger):
         for _ in range(2):
-            found = queue.claim_deploy(make_deploy(caller.account).pk, queue.new_claim())
+            found = queue.claim_deploy(make_deploy(caller.account).pk)
             assert found is not None
             queue.place_leave(found)
     assert not claimed(make_deploy(api.account)), "an account has no more of them for that"
@@ -110,26 +117,27 @@ def test_a_deploy_is_claimed_once(api: Caller) -> None:
 
 
 def test_a_lost_claim_writes_nothing(api: Caller) -> None:
-    deploy = queue.claim_deploy(make_deploy(api.account).pk, "one")
+    deploy = queue.claim_deploy(make_deploy(api.account).pk)
     assert deploy is not None
     PageDeploy.objects.update(claim="another")
-    with pytest.raises(queue.ClaimLost):
+    with pytest.raises(ClaimLost):
         queue.write_facts(deploy, step="publish")
-    with pytest.raises(queue.ClaimLost):
+    with pytest.raises(ClaimLost):
         queue.finish_deploy(deploy, DeployState.SUCCEEDED)
-    assert not queue.record_heartbeat("one")
+    with pytest.raises(ClaimLost):
+        queue.lease_renew(deploy)
     assert not queue.requeue_deploy(deploy, because="a test")
     assert PageDeploy.objects.get().state == DeployState.RUNNING
 
 
 @pytest.mark.parametrize("seconds", [-60, 60])
 def test_what_a_dead_process_left_is_queued_again_until_its_attempts_are_over(api: Caller, seconds: int) -> None:
-    """Also where the heartbeat was written before the clock was set back."""
+    """Also where the lease was written before the clock was set back."""
     deploy = make_deploy(api.account)
     for attempt in range(1, 4):
         assert claimed(deploy)
         assert sweep.deploys_continue() == 0
-        PageDeploy.objects.update(heartbeat_at=timezone.now() + timedelta(seconds=seconds))
+        PageDeploy.objects.update(lease_until=timezone.now() + timedelta(seconds=seconds))
         assert sweep.deploys_continue() == 1
         assert PageDeploy.objects.get().attempt == attempt
     deploy.refresh_from_db()
@@ -150,7 +158,7 @@ def test_a_deploy_that_has_made_its_release_is_never_given_up(api: Caller) -> No
     late = make_deploy(api.account, deadline_at=timezone.now(), release=1, attempt=7)
     assert sweep.deploys_expire() == 0
     assert claimed(late)
-    PageDeploy.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    PageDeploy.objects.update(lease_until=timezone.now() - timedelta(minutes=1))
     assert sweep.deploys_continue() == 1
     assert claimed(late)
 

@@ -6,7 +6,6 @@ import fcntl
 import os
 import termios
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from django.db import connections
 from django.utils import timezone
 
 from pages.deploys import places, queue, steps, sweep, worker
-from pages.deploys.times import steady_now
 from pages.models import PageDeploy
 from pages.releases.store import PageStore
 from pages.states import DeployState
@@ -222,7 +220,7 @@ def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
     pipe.wait_until_read()  # it has opened this pipe, and not the one that follows
     pipe.give_folder()
     following = Pipe(site.archive)
-    PageDeploy.objects.filter(pk=deploy.pk).update(heartbeat_at=steady_now() - timedelta(minutes=1))
+    PageDeploy.objects.filter(pk=deploy.pk).update(lease_until=timezone.now())
     assert sweep.deploys_continue() == 1
     wait_until(lambda: PageDeploy.objects.filter(attempt=2, step__in=("export", places.SLOW_EXPORT)).exists())
     following.send(header("index.html", 3))
@@ -241,13 +239,13 @@ def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
 def test_heartbeats_hold_no_connection_between_them(
     vmhost: Any, site: Site, store: PageStore, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, of_the_threads = queue.record_heartbeat, []
+    renew, of_the_threads = queue.lease_renew, []
 
-    def recorded(claim: str) -> bool:
+    def renewed(deploy: PageDeploy) -> None:
         of_the_threads.append(connections["default"])
-        return record(claim)
+        renew(deploy)
 
-    monkeypatch.setattr(queue, "record_heartbeat", recorded)
+    monkeypatch.setattr(queue, "lease_renew", renewed)
     monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.5)
     begin_deploy(site, store)
     wait_until(lambda: of_the_threads and of_the_threads[-1].connection is None)

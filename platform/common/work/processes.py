@@ -6,7 +6,9 @@ A worker becomes one by PLATFORM_ROLE; several apps may have a part in a role. E
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -14,9 +16,12 @@ if TYPE_CHECKING:
 
 
 class WorkerProcess(Protocol):
-    """An app's part in the workers of `role`."""
+    """An app's part in the workers of `role`. `loads`: modules that are loaded before any part of the role begins, so
+    that they are of this process's version also where its code is replaced before it ends.
+    """
 
     role: str
+    loads: tuple[str, ...]
 
     def begin(self) -> None:
         """When the worker starts, before its first task. What it raises ends the process."""
@@ -30,6 +35,8 @@ class WorkerProcess(Protocol):
 
 class DispatcherProcess:
     """One dispatcher for each process of a role. `build` is called when it starts."""
+
+    loads: tuple[str, ...] = ()
 
     def __init__(self, role: str, build: Callable[[], Dispatcher[Any]]) -> None:
         self.role = role
@@ -56,3 +63,26 @@ class DispatcherProcess:
         if self._dispatcher is not None:
             self._dispatcher.stop()
             self._dispatcher = None
+
+
+@contextmanager
+def ending_in_order(end: Callable[[], None]) -> Iterator[None]:
+    """Have SIGTERM call `end` also before Celery has its own handler, which comes after the worker has begun its work.
+
+    Within the block the signal waits.
+    """
+    is_open = is_asked = is_ending = False
+
+    def handle(*_: object) -> None:
+        nonlocal is_asked, is_ending
+        is_asked = True
+        if is_open and not is_ending:  # another signal, while it ends, must not begin again
+            is_ending = True
+            end()
+            raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, handle)
+    yield
+    is_open = True
+    if is_asked:
+        handle()
