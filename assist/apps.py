@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.http import HttpRequest
 
 
 class AssistConfig(AppConfig):
@@ -10,7 +11,23 @@ class AssistConfig(AppConfig):
     verbose_name = "Code assistance"
 
     def ready(self) -> None:
+        from accounts.hooks import sender_of_body
         from assist.error_form import PREFIX, assist_error_response
         from common.error_forms import error_form_register
 
         error_form_register(PREFIX, assist_error_response, bodies_by_view=True)
+        sender_of_body.register(_sender_of_assist_body)
+
+
+def _sender_of_assist_body(request: HttpRequest) -> str | None:
+    """Return the account of the API key that a request to these routes carries. Raises InvalidApiKey, TooManyFailures.
+
+    The key's module comes with the first of them: it is not for processes that serve no request.
+    """
+    from assist.error_form import PREFIX
+
+    if not request.path.startswith(f"{PREFIX}/"):
+        return None
+    from assist.authentication import require_key
+
+    return require_key(request).account_id

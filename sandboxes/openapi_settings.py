@@ -4,4 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.api_groups import ApiGroup
+
 ENUM_NAME_OVERRIDES: dict[str, Any] = {"SandboxStatus": "sandboxes.states.SandboxStatus"}
+_S = r"/s/\{sandbox_id\}"
+GROUPS = [
+    ApiGroup("Sandboxes", "Sandboxes, by the credentials of their account.", r"/sandbox(/.*)?"),
+    ApiGroup("Sandbox: files", "By the token of the sandbox, also at its own address.", rf"{_S}/files/.*"),
+    ApiGroup("Sandbox: search", "By the token of the sandbox, also at its own address.", rf"{_S}/search(/.*)?"),
+    ApiGroup("Sandbox: git", "By the token of the sandbox, also at its own address.", rf"{_S}/git/.*"),
+    ApiGroup("Sandbox: terminal", "By the token of the sandbox, also at its own address.", rf"{_S}/terminal"),
+]

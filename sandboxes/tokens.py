@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from workspaces.models import Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
+_LEVEL = re.compile(r"/s/([^/]+)/")
 PREFIX = "sbt_"
 # Of staff: for terminals alone. The terminal page knows this prefix, too (connection.js).
 STAFF_PREFIX = "sbs_"
@@ -101,6 +103,15 @@ def wrong_tokens_counted(request: HttpRequest) -> Iterator[None]:
     except TokenUnknown:
         count_wrong_secret(request)
         raise
+
+
+def sender_of_sandbox_body(request: HttpRequest) -> str | None:
+    """Return the account of a sandbox whose token a request to its level carries. Raises as `require_holder`."""
+    found = _LEVEL.match(request.path)
+    if found is None:
+        return None
+    with wrong_tokens_counted(request):
+        return require_holder(found[1].lower(), bearer_token(request)).account_id
 
 
 def new_token() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.api_groups import ApiGroup
 from vmbackend.driver import WorkloadRestart
 
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
@@ -13,3 +14,34 @@ ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "TextEncoding": [("utf-8", "utf-8"), ("base64", "base64")],
     "WorkloadRestart": [(policy.value, policy.value) for policy in WorkloadRestart],
 }
+_W = r"/workspace/\{workspace_id\}"
+# The first one counts that has an operation's path.
+GROUPS = [
+    ApiGroup("Resources", "Processors, memory and disk of a workspace.", rf"{_W}/resources"),
+    ApiGroup(
+        "Usage and activity",
+        "What was used and charged, and what happened.",
+        rf"/workspace/(usage|activity)|{_W}/usage(/.*)?",
+    ),
+    ApiGroup(
+        "Metrics", "Statistics of running workspaces, once or as an event stream.", rf"{_W}/(stats(/.*)?|info|config)"
+    ),
+    ApiGroup("Logs", "The console and the programs of a workspace.", rf"{_W}/logs(/.*)?"),
+    ApiGroup("Filesystem", "Files and the disk of a workspace.", rf"{_W}/overlay(/.*)?"),
+    ApiGroup("Images", "The catalog of images.", r"/workspace/images"),
+    ApiGroup("Metadata", "Values that a caller keeps with a workspace.", rf"{_W}/metadata"),
+    ApiGroup(
+        "Lifecycle and power",
+        "Start, stop, pause, sleep, reinstall; idle time and time to live.",
+        rf"{_W}/(start|stop|restart|pause|resume|sleep|reinstall|ping|lifecycle(/.*)?)",
+    ),
+    ApiGroup("Workloads", "Programs of a running workspace, changed while it runs.", rf"{_W}/workloads(/.*)?"),
+    ApiGroup("Commands", "Commands in a running workspace.", rf"{_W}/exec(/.*)?"),
+    ApiGroup("SSH", "Access by SSH.", rf"{_W}/ssh(/.*)?"),
+    ApiGroup(
+        "Network",
+        "Network policies, public ports and custom domains of workspaces.",
+        rf"{_W}/(network|public-access|domain)(/.*)?",
+    ),
+    ApiGroup("Workspaces", "Create, read, list, change and delete workspaces.", r"/workspace(/.*)?"),
+]

@@ -21,6 +21,7 @@ from cdn.uploads.outcome import outcome_of
 from cdn.uploads.refusals import refusal_of
 from common.async_threads import in_pool_thread, run_to_end
 from common.async_views import AsyncViewSet, ShortResponse
+from common.body_rules import UNLIMITED, BodyRule
 from common.openapi import refused
 from common.responses import respond
 from common.streaming_body import body_chunks
@@ -41,6 +42,7 @@ class FormUploadViewSet(AsyncViewSet):
 
     authentication_classes = [UploadTokenAuthentication]
     permission_classes = [UploadTokenPermission]
+    body_rule = BodyRule(streamed_bytes=lambda: UNLIMITED)  # the policy of where the file goes has a size
 
     @extend_schema(
         operation_id="cdn_upload_form",

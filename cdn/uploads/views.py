@@ -24,9 +24,10 @@ from cdn.uploads.receiving import body_receive
 from cdn.uploads.refusals import refusal_of
 from common.async_threads import in_pool_thread, run_to_end
 from common.async_views import AsyncViewSet, ShortResponse
+from common.body_rules import RAW, UNLIMITED, BodyRule
 from common.errors import MethodNotAllowed
 from common.openapi import refused
-from common.streaming_body import RAW, body_chunks
+from common.streaming_body import body_chunks
 from common.wrong_secrets import count_wrong_secret
 
 REFUSALS = {
@@ -78,6 +79,7 @@ class UploadViewSet(AsyncViewSet):
 
     authentication_classes = []
     permission_classes = []
+    body_rule = BodyRule(streamed_bytes=lambda: UNLIMITED)  # each permit has a size
 
     async def dispatch(  # type: ignore[override]  # a coroutine in place of a response
         self, request: HttpRequest, *args: Any, **kwargs: Any

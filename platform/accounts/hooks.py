@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.http import HttpRequest
+
 from accounts.models import Account
 from accounts.scopes import ScopeBinding
 from common.hooks import Hook
@@ -18,3 +20,6 @@ account_deletion_begins: Hook[[Account], None] = Hook("account_deletion_begins")
 namespace_binding: Hook[[Account, str], ScopeBinding] = Hook("namespace_binding")
 # (account, id or slug) -> the binding, with the workspace's namespace; raises NotFound. Registered by workspaces.
 workspace_binding: Hook[[Account, str], ScopeBinding] = Hook("workspace_binding")
+# The account that sends a large body, by a credential that only the routes of one app have; None: a route of another
+# app. Raises what refuses the request.
+sender_of_body: Hook[[HttpRequest], str | None] = Hook("sender_of_body")

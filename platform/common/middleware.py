@@ -12,6 +12,7 @@ from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
 from common import errors
+from common.body_rules import body_limit
 from common.caller_places import loop_place, thread_place
 from common.dual_middleware import DualMiddleware
 from common.error_forms import is_left_to_view
@@ -19,7 +20,7 @@ from common.log_context import context_begin
 from common.request_id import begin_request
 from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
-from common.streaming_body import body_limit, body_refusal, body_was_too_large
+from common.streaming_body import body_refusal, body_was_too_large
 
 
 class ApiMiddleware(DualMiddleware):

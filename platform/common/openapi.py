@@ -10,8 +10,8 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiResponse, extend_schema_serializer
 from rest_framework import serializers as s
 
+from common.body_rules import RAW, UNLIMITED, rule_of_action
 from common.serializers import ResponseSerializer
-from common.streaming_body import RAW, body_limit
 from common.throttling import RedisThrottle
 
 
@@ -68,9 +68,10 @@ class DescribedSchema(AutoSchema):
 
     def _limits(self) -> dict[str, Any]:
         rates = [_rate(throttle) for throttle in self._throttles()]
-        body = body_limit(str(self.method), self.path.replace("{", "").replace("}", ""), self._raw_type())
+        rule = rule_of_action(type(self.view), getattr(self.view, "action", ""), str(self.method))
+        body = rule.limit(self._raw_type())
         # That of an upload is the size which its permit is for.
-        size = {"body_bytes": body} if body < 1 << 60 else {}
+        size = {"body_bytes": body} if body < UNLIMITED else {}
         return {**size, "rates": rates} if rates else size
 
     def _raw_type(self) -> str:

@@ -8,8 +8,8 @@ from typing import IO, Any
 from rest_framework.parsers import BaseParser
 
 from common import errors
+from common.body_rules import body_limit
 from common.json_objects import parse_object
-from common.streaming_body import body_limit
 
 
 class ObjectParser(BaseParser):

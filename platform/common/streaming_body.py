@@ -12,13 +12,12 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
+from common.body_rules import rule_of_request
 from common.errors import BodyEndedEarly, DomainError
 
-RAW = "application/octet-stream"
 CHUNK_BYTES = 240 * 1024  # what one request to a guest's file server carries
 STALL_SECONDS = 60.0
 # What has come is passed on after so long without more: a body that stalls holds no memory.
@@ -29,14 +28,6 @@ DRAIN_SECONDS = 10.0
 # And this much more beside the response.
 LINGER_BYTES = 16 * 1024 * 1024
 LINGER_SECONDS = 3.0
-_FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files|/s/[^/]+/files/(create|edit|upload)")
-_RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
-# Parts of a command's input: several wait in memory.
-_SMALL = re.compile(r"/workspace/[^/]+/exec/[^/]+/input/?$")
-SMALL_LIMIT = 1024 * 1024
-# By any method, and of any type: each address has a limit of its own.
-_UPLOADS = re.compile(r"/cdn/uploads/[^/]+|/cdn/api")
-_UNLIMITED = 1 << 62
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
 _REFUSED = "common.streaming_body.refused"
@@ -141,13 +132,12 @@ class StreamingBody:
 
 
 class StreamingHandler(ASGIHandler):
-    """Django's handler. Views of streaming paths read raw bodies by `body_chunks`; other bodies have a size limit."""
+    """Django's handler. Bodies that are streamed (`common.body_rules`) are read by their view, with `body_chunks`."""
 
     async def handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         kind = _header(scope, b"content-type")
-        limit = body_limit(scope["method"], scope["path"], kind)
-        if is_streamed(scope["method"], scope["path"], kind):
-            limit = 0
+        rule = rule_of_request(scope["method"], scope["path"])
+        limit = 0 if rule.is_streamed(kind) else rule.limit(kind)
         handled = _HandledRequest(scope, receive, limit)
         if _REFUSED in scope and not _header(scope, b"content-length"):
             await handled.drop(limit)
@@ -239,34 +229,8 @@ def _content_length(scope: Mapping[str, Any]) -> int:
     return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else 0
 
 
-def is_raw(content_type: str) -> bool:
-    return content_type.split(";", 1)[0].strip().lower() == RAW
-
-
-def is_streamed(method: str, path: str, content_type: str) -> bool:
-    """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
-    if _UPLOADS.fullmatch(path) is not None:
-        return method not in ("GET", "HEAD", "OPTIONS")
-    return method == "POST" and _RAW_WRITES.fullmatch(path) is not None and is_raw(content_type)
-
-
-def body_limit(method: str, path: str, content_type: str = "") -> int:
-    """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
-    if is_streamed(method, path, content_type):
-        return settings.FILE_STREAM_LIMIT if _RAW_WRITES.fullmatch(path) else _UNLIMITED
-    if _is_file_write(method, path):
-        return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
-    if _SMALL.match(path):
-        return min(SMALL_LIMIT, settings.BODY_LIMIT)
-    return settings.BODY_LIMIT
-
-
-def _is_file_write(method: str, path: str) -> bool:
-    return method == "POST" and _FILE_WRITES.fullmatch(path) is not None
-
-
 def body_was_too_large(request: HttpRequest) -> bool:
-    """Whether the body was dropped because it exceeded `body_limit`."""
+    """Whether the body was dropped because it exceeded its rule's limit."""
     return _TOO_LARGE in getattr(request, "scope", {})
 
 
@@ -284,9 +248,9 @@ def body_refusal(request: HttpRequest) -> DomainError | None:
 def stored_bytes(scope: Mapping[str, Any]) -> int:
     """How many bytes of a body are stored before a view runs, at most; 0 for one that is streamed or refused."""
     kind = _header(scope, b"content-type")
-    limit = body_limit(scope["method"], scope["path"], kind)
-    announced = _content_length(scope)
-    if is_streamed(scope["method"], scope["path"], kind) or announced > limit:
+    rule = rule_of_request(scope["method"], scope["path"])
+    limit, announced = rule.limit(kind), _content_length(scope)
+    if rule.is_streamed(kind) or announced > limit:
         return 0
     return limit if _header(scope, b"transfer-encoding") else announced
 

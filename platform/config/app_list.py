@@ -4,7 +4,7 @@ An app that is listed here is installed, its models have migrations and its task
 is picked up where the app has it:
 
     urls (or api.urls)    its routes, included at the root in the order of this list
-    openapi_settings      its part of drf-spectacular's settings: ENUM_NAME_OVERRIDES
+    openapi_settings      its part of the API's description: ENUM_NAME_OVERRIDES, GROUPS
     periodic_tasks        its part of the beat schedule: `schedule(env)`
     doctor                its lines of `make doctor`: `doctor_lines()`
     gauges                its part of `/metrics`: `gauges()`

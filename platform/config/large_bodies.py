@@ -6,7 +6,6 @@ in memory until the command has ended. Bodies that are streamed into a guest are
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,14 +15,12 @@ from typing import Any
 from django.core.handlers.asgi import ASGIRequest
 
 from accounts.authentication import actor_of
-from assist.authentication import require_key
-from assist.error_form import PREFIX as ASSIST
+from accounts.hooks import sender_of_body
 from common.async_threads import in_pool_thread
 from common.errors import RateLimited, Unauthorized
 from common.responses import as_domain_error
 from common.streaming_body import Receive, Send, refuse_body, stored_bytes
 from common.wrong_secrets import refusal_waits
-from sandboxes.tokens import bearer_token, require_holder, wrong_tokens_counted
 
 # Smaller bodies are not looked at: their number is limited by that of the connections.
 SMALL_BYTES = 64 * 1024
@@ -32,8 +29,6 @@ SMALL_BYTES = 64 * 1024
 ACCOUNT_BYTES = 256 * 1024 * 1024
 TOTAL_BYTES = 1024 * 1024 * 1024
 RETRY_SECONDS = 1
-# The sandbox level, whose credential is the token of the sandbox.
-SANDBOX = re.compile(r"/s/([^/]+)/")
 
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
@@ -83,11 +78,9 @@ class LargeBodies:
 def _account_of(scope: Mapping[str, Any]) -> str:
     """Raises Unauthorized, Forbidden, RateLimited, InvalidApiKey."""
     request = ASGIRequest(dict(scope), BytesIO())
-    if found := SANDBOX.match(request.path):
-        with wrong_tokens_counted(request):
-            return require_holder(found[1].lower(), bearer_token(request)).account_id
-    if request.path.startswith(f"{ASSIST}/"):
-        return require_key(request).account_id
+    for account in sender_of_body(request):
+        if account is not None:
+            return account
     actor = actor_of(request)
     if actor is None:
         raise Unauthorized

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.api_groups import ApiGroup
+
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WebhookDeliveryStatus": "webhooks.models.DeliveryStatus",
     "WebhookDisabledReason": "webhooks.models.DisabledReason",
 }
+GROUPS = [
+    ApiGroup("Webhooks", "Where events are sent to.", r"/webhooks(/.*)?"),
+]

@@ -11,7 +11,7 @@ from django.conf import settings as configured
 from django.test import Client
 from django.utils import timezone
 
-from common.streaming_body import body_limit, is_streamed
+from common.body_rules import body_limit, is_streamed
 from tests import asgi
 from tests.callers import Caller
 from tests.fakehost import FakeHost

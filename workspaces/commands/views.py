@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
@@ -10,11 +11,11 @@ from rest_framework.response import Response
 from accounts.authentication import ApiRequest
 from common.async_threads import in_body_thread, in_request_thread, run_to_end
 from common.async_views import AsyncViewSet
+from common.body_rules import RAW, BodyRule, is_raw, takes_body
 from common.errors import UnsupportedMediaType
 from common.openapi import refused
 from common.requests import validated_query
 from common.sse.response import stream_response
-from common.streaming_body import RAW, is_raw
 from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import ExecResult
 from workspaces import last_used
@@ -27,6 +28,8 @@ from workspaces.commands.streaming import CommandStream
 from workspaces.guests import call_guest
 from workspaces.requested import requested_workspace
 
+# Parts of a command's input: several wait in memory.
+INPUT_BYTES = 1024 * 1024
 EVENTS = "text/event-stream"
 FRAMES = (
     "With `stream`. Server-sent events, each with one JSON object on one line of `data`: `stdout` and `stderr` "
@@ -101,6 +104,7 @@ class CommandsViewSet(AsyncViewSet):
             ),
         },
     )
+    @takes_body(BodyRule(stored_bytes=lambda: min(INPUT_BYTES, settings.BODY_LIMIT)))
     async def write_input(self, request: ApiRequest, workspace_id: str, stdin_key: str) -> Response:
         """Write a part of the standard input of a command with `stream` and this `stdin_key`, of at most 1 MiB.
 

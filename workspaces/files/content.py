@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
 from typing import IO, Any
 
@@ -17,8 +18,9 @@ from django.http.response import HttpResponseBase
 from rest_framework.response import Response
 
 from common.async_threads import in_body_thread
+from common.body_rules import RAW, BodyRule, is_raw
 from common.errors import PayloadTooLarge, UnsupportedMediaType
-from common.streaming_body import RAW, body_chunks, is_raw
+from common.streaming_body import body_chunks
 from common.watched_bodies import BodyGrant, granted_chunks, while_granted
 from vmbackend.backend import guest_pool
 from vmbackend.errors import GuestPathNotFound
@@ -37,6 +39,9 @@ WRITE_SECONDS = 600.0  # of a body that was received completely
 JSON = "application/json"
 Opened = Callable[[Part], Awaitable[AsyncIterator[bytes]]]
 MODE_HEADER = "X-File-Mode"
+# As base64, which is a third longer than the file.
+FILES_IN_JSON = BodyRule(stored_bytes=lambda: settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024)
+WRITTEN_FILES = replace(FILES_IN_JSON, streamed_bytes=lambda: settings.FILE_STREAM_LIMIT, streamed_type=RAW)
 
 
 async def read_file(request: HttpRequest, address: GuestAddress, grant: BodyGrant) -> HttpResponseBase:

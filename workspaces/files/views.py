@@ -10,13 +10,13 @@ from rest_framework.response import Response
 from accounts.authentication import ApiRequest
 from common.async_threads import in_render_thread, in_request_thread, run_to_end
 from common.async_views import AsyncViewSet
+from common.body_rules import RAW, takes_body
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
-from common.streaming_body import RAW
 from common.watched_bodies import BodyGrant
 from vmbackend.guest.session import GuestAddress
-from workspaces.files.content import read_file, write_file
+from workspaces.files.content import WRITTEN_FILES, read_file, write_file
 from workspaces.files.paths import displayed_path, query_path
 from workspaces.files.serializers import (
     LIST_LIMIT,
@@ -170,6 +170,7 @@ class FileContentViewSet(AsyncViewSet):
             ),
         },
     )
+    @takes_body(WRITTEN_FILES)
     async def write(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
         """Write one file: to a temporary file beside it, then renamed. Readers see the old file or the whole new one.
 

@@ -13,11 +13,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from common.async_threads import in_render_thread
+from common.body_rules import RAW, takes_body
 from common.errors import UnsupportedMediaType
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from common.responses import respond
-from common.streaming_body import RAW
 from common.times import iso, moment
 from common.watched_bodies import granted_chunks
 from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
@@ -29,7 +29,7 @@ from sandboxes.level.files.lines import LAST, numbered
 from vmbackend.errors import GuestPathNotFound
 from vmbackend.guest.session import GuestSession, TreeEntry
 from workspaces.conditions import exactly_sized
-from workspaces.files.content import CALL_SECONDS, JSON, READ_SECONDS, WRITE_SECONDS, write_json
+from workspaces.files.content import CALL_SECONDS, FILES_IN_JSON, JSON, READ_SECONDS, WRITE_SECONDS, write_json
 from workspaces.files.paths import displayed_path, encoded_path
 
 TREE_SECONDS = 300.0  # the guest itself gives up earlier
@@ -98,6 +98,7 @@ class SandboxFilesViewSet(SandboxLevelViewSet):
         request=s.SandboxCreateRequest,
         responses={200: s.SandboxWrittenResponse, **refused({400: PATHS, 409: f"`path_exists`; {RUNNING}"})},
     )
+    @takes_body(FILES_IN_JSON)
     async def make(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """Create a file with this text, or a directory; missing parents are created.
 
@@ -129,6 +130,7 @@ class SandboxFilesViewSet(SandboxLevelViewSet):
             ),
         },
     )
+    @takes_body(FILES_IN_JSON)
     async def edit(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """Replace a file's content, or texts in it: all edits are made, one after the other, or none.
 
@@ -201,6 +203,7 @@ class SandboxTransfersViewSet(SandboxLevelViewSet):
             **refused({400: PATHS, 409: f"`guest_disk_full`; {RUNNING}", 413: "`payload_too_large`: above 64 MiB"}),
         },
     )
+    @takes_body(FILES_IN_JSON)
     async def upload(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """Write a file of any bytes, replacing one that exists; missing parents are created.
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from common.streaming_body import RAW, StreamingHandler
+from common.body_rules import RAW
+from common.streaming_body import StreamingHandler
 from config.large_bodies import SMALL_BYTES, LargeBodies
 from tests.callers import Caller
 from tests.workspaces.files.test_streaming_uploads import Upload, until
