@@ -23,7 +23,10 @@ case "${1:-}" in
     *) echo "usage: venv.sh run|dev|model" >&2; exit 2 ;;
 esac
 # The last stamp is the one of what is asked for.
-[ ! -e "${stamps[-1]}" ] || exit 0
+if [ -e "${stamps[-1]}" ]; then
+    .venv/bin/python -m clients.python.generator.synchronous
+    exit 0
+fi
 
 suitable() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 if [ ! -x .venv/bin/python ]; then
@@ -43,3 +46,5 @@ site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"
 printf '%s\n%s\n' "$PWD" "$PWD/platform" >"$site/microvm-workspaces.pth"
 rm -f .venv/.lock-* .venv/.run-* .venv/.dev-*
 touch "${stamps[@]}"
+# The half of the Python client that is not tracked.
+.venv/bin/python -m clients.python.generator.synchronous

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from clients.python.generator.synchronous import write_synchronous_client
 from tests.database_server import choose_server
 
 # Short: socket paths have 107 characters.
@@ -42,6 +43,8 @@ os.environ.update(
     }
 )
 choose_server()
+# As the asynchronous client is now.
+write_synchronous_client()
 _redis: list[subprocess.Popen[bytes]] = []
 # Half of the time that collecting took was spent on looking at objects that all stay.
 gc.disable()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from clients.python.generator.modules import PACKAGE, generated_modules
+from clients.python.generator.synchronous import write_synchronous_client
 from clients.python.generator.table import MethodGroup, read_table
 from microvm import AsyncMicrovm, Microvm
 from tests.openapi import document
@@ -30,11 +32,23 @@ def group_object(group: MethodGroup, client: Microvm | AsyncMicrovm) -> object:
 def test_the_generated_modules_are_current() -> None:
     made = generated_modules(document())
     assert [str(path) for path, text in made.items() if (PACKAGE / path).read_text() != text] == [], "run `make client`"
-    folders = [PACKAGE / name for name in ("aio/routes", "sync", "sync/routes", "types")]
+    folders = [PACKAGE / name for name in ("aio/routes", "types")]
     present = {path.relative_to(PACKAGE) for path in chain(*(folder.glob("*.py") for folder in folders))}
-    assert {path for path in present if path.name not in {"__init__.py", "waiting.py"}} == {
-        path for path in made if path.parts[:1] != ("aio",) or path.parts[1] == "routes"
-    }
+    assert {path for path in present if path.name != "__init__.py"} == made.keys()
+
+
+def test_the_synchronous_client_is_written_from_the_asynchronous_one(tmp_path: Path) -> None:
+    package = tmp_path / "microvm"
+    shutil.copytree(PACKAGE, package)
+    (package / "sync/gone.py").write_text("")
+    (package / "sync/client.py").write_text("changed by hand")
+    (package / "sync/routes/quota.py").unlink()
+    write_synchronous_client(package)
+    texts = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
+    assert texts == {path.relative_to(PACKAGE): path.read_text() for path in PACKAGE.rglob("*.py")}
+    written = [text for path, text in texts.items() if path.parts[0] == "sync"]
+    assert len(written) == sum(path.parts[0] == "aio" for path in texts) > 40
+    assert not re.search(r"\basync\b|\bawait\b|\bAsync[A-Z]", "".join(written))
 
 
 def test_every_documented_route_has_a_method() -> None:

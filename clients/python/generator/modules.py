@@ -1,4 +1,4 @@
-"""Every generated module of the client, by its path."""
+"""Every module of the client that is generated from the API's description, by its path."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from typing import Any
 
 from clients.python.generator.description import Description
 from clients.python.generator.methods import module_text
-from clients.python.generator.synchronous import synchronous_text
+from clients.python.generator.synchronous import PACKAGE, write_synchronous_client
 from clients.python.generator.table import read_table
 from clients.python.generator.types import Types
-
-PACKAGE = Path(__file__).parents[1] / "src" / "microvm"
-# Written by hand on both sides: what waits, and locks.
-_BY_HAND = {"__init__.py", "waiting.py"}
 
 
 def generated_modules(document: dict[str, Any]) -> dict[Path, str]:
@@ -27,22 +23,19 @@ def generated_modules(document: dict[str, Any]) -> dict[Path, str]:
     routes = {f"{group.name}.py": module_text(group, types) for group in groups}
     made = {Path("aio", "routes", name): text for name, text in routes.items()}
     made |= {Path("types", f"{group.name}.py"): text for group in groups if (text := types.module(group))}
-    by_hand = {path.relative_to(PACKAGE): path.read_text() for path in (PACKAGE / "aio").glob("*.py")}
-    by_hand = {path: text for path, text in by_hand.items() if path.name not in _BY_HAND}
-    sources = by_hand | {path: text for path, text in made.items() if path.parts[0] == "aio"}
-    made |= {Path("sync", *path.parts[1:]): synchronous_text(text) for path, text in sources.items()}
     return _formatted(made)
 
 
 def write_modules(modules: dict[Path, str]) -> None:
-    """Writes the files, and removes those of groups that are no more."""
-    for folder in ("types", "aio/routes", "sync/routes"):
+    """Write the files, remove those of groups that are no more, and write the synchronous client from these."""
+    for folder in ("types", "aio/routes"):
         for path in (PACKAGE / folder).glob("*.py"):
             if path.name != "__init__.py" and path.relative_to(PACKAGE) not in modules:
                 path.unlink()
     for path, text in modules.items():
         (PACKAGE / path).parent.mkdir(parents=True, exist_ok=True)
         (PACKAGE / path).write_text(text)
+    write_synchronous_client()
 
 
 def _formatted(modules: dict[Path, str]) -> dict[Path, str]:

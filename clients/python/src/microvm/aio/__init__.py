@@ -1,1 +1,1 @@
-"""The asynchronous client, from which `generate.py` makes the synchronous one."""
+"""The asynchronous client, from which the synchronous one is written."""

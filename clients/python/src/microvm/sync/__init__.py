@@ -1,1 +1,1 @@
-"""The synchronous client: made by `generate.py` from `microvm.aio`; not edited by hand."""
+"""The synchronous client. All but `waiting.py` is written from `microvm.aio` and not edited."""

@@ -1,1 +1,0 @@
-"""The routes of each group, written by the generator."""
