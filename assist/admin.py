@@ -5,10 +5,11 @@ from __future__ import annotations
 from django.contrib import admin, messages
 from django.http import HttpRequest
 
+from accounts.audit_admin import AccountEventAdmin
 from assist import services
 from assist.models import ApiKey, Call, DayCount, KeyEvent
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
-from common.admin_columns import id_column, link_column, text_column, time_column
+from common.admin_columns import id_column, link_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
@@ -78,8 +79,5 @@ class CallAdmin(ReadOnlyAdmin):
 
 
 @admin.register(KeyEvent)
-class KeyEventAdmin(ReadOnlyAdmin):
-    list_display = (time_column("created_at", "When"), "key_id", "action", text_column("actor"), "ip_address")
-    list_filter = (("action", IdFilter), ("key_id", IdFilter), ("created_at", AgeFilter))
-    search_fields = ("=key_id", "=actor")
-    keyset = ("-id",)
+class KeyEventAdmin(AccountEventAdmin):
+    subject_model = "assist.ApiKey"

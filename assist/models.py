@@ -7,6 +7,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils import timezone
 
+from accounts.audit import AccountEvent
 from accounts.models import Account
 from common.ids import new_id
 from common.secrets_at_rest import EncryptedJSONField
@@ -80,24 +81,15 @@ class Call(models.Model):
         return self.id
 
 
-class KeyEvent(models.Model):
-    """An audit entry. `key_id` is a plain id: entries outlive the key."""
+class KeyEvent(AccountEvent):
+    """An audit entry of an API key."""
 
-    id = models.BigAutoField(primary_key=True)
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
-    key_id = models.CharField(max_length=24, db_index=True)
-    action = models.CharField(max_length=32)
-    actor = models.CharField(max_length=160)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    subject_field = "key_id"
 
-    class Meta:
-        ordering = ["-id"]
+    key_id = models.CharField(max_length=24)
+
+    class Meta(AccountEvent.Meta):
         indexes = [
-            models.Index(fields=["action", "-id"], name="key_event_by_action"),
-            models.Index(fields=["actor", "-id"], name="key_event_by_actor"),
+            *AccountEvent.Meta.indexes,
+            models.Index(fields=["key_id", "-id"], name="keyevent_of_key"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.key_id}"

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.audit import audit_entry, record_entry
 from accounts.models import Account
 from accounts.services import account_lock
 from assist.models import ApiKey, KeyEvent
 from common.errors import Conflict, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
-from common.retention import rows_prune
 from common.secrets_at_rest import keyed_hash, new_secret
 from namespaces.models import Namespace
 from webhooks.signing_secrets import new_signing_secret
@@ -90,17 +89,5 @@ def api_key_used(api_key: ApiKey) -> None:
 
 
 def record_event(api_key: ApiKey, action: str, *, actor: str, origin: RequestOrigin) -> None:
-    """Write the audit entry in the caller's transaction."""
-    KeyEvent.objects.create(
-        account_id=api_key.account_id,
-        key_id=api_key.pk,
-        action=action,
-        actor=actor[:160],
-        ip_address=origin.ip_address,
-        user_agent=origin.user_agent,
-    )
-
-
-def events_prune() -> int:
-    """Remove audit entries that are older than PLATFORM_ACTIVITY_DAYS. Returns how many."""
-    return rows_prune(KeyEvent, "created_at", timezone.now() - timedelta(days=settings.ENV.activity_days))
+    """Write the audit entry in the caller's transaction, and a log line."""
+    record_entry(audit_entry(KeyEvent, api_key.account_id, api_key.pk, action, actor=actor, origin=origin))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from assist import calls, day_count, services
+from assist import calls, day_count
 
 
 @shared_task
@@ -15,5 +15,5 @@ def calls_expire() -> int:
 
 @shared_task
 def rows_prune() -> int:
-    """Celery beat: remove old counts and audit entries."""
-    return day_count.days_prune() + services.events_prune()
+    """Celery beat: remove old counts."""
+    return day_count.days_prune()

@@ -10,13 +10,14 @@ from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
 
+from accounts.audit_admin import AccountEventAdmin
 from cdn.fields import CdnPolicyRequest
 from cdn.models import File, FileEvent, NamespaceQuota, Permit, PlanLimits, Pool, Template
 from cdn.policy import POLICY_FIELDS
 from cdn.services import files, limits
 from cdn.states import FileStatus
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
-from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
+from common.admin_columns import bytes_column, link_column, state_column, text_column, time_column
 from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
@@ -160,14 +161,5 @@ class PermitAdmin(ReadOnlyAdmin):
 
 
 @admin.register(FileEvent)
-class FileEventAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "When"), link_column("account", text="name"), id_column("file_id", "cdn.File"),
-        "action", text_column("actor"), "ip_address", text_column("detail", length=80),
-    )  # fmt: skip
-    list_display_links = ("action",)
-    list_select_related = ("account",)
-    list_filter = (("action", IdFilter), ("file_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
-    search_fields = ("=actor", "=action")
-    search_ids = ("file_id", "account__id")
-    keyset = ("-id",)
+class FileEventAdmin(AccountEventAdmin):
+    subject_model = "cdn.File"

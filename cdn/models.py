@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.audit import AccountEvent
 from accounts.models import Account, Plan
 from cdn.states import FileStatus, Kind, PermitState, PoolKind
 from common.ids import new_id
@@ -25,7 +26,7 @@ def new_file_id() -> str:
     return new_id("file")
 
 
-class BytesField(models.PositiveBigIntegerField):
+class BytesField(models.PositiveBigIntegerField):  # type: ignore[type-arg]  # Django has none at run time
     """A number of bytes."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -250,27 +251,18 @@ class Permit(models.Model):
         return f"permit of {self.file_id}"
 
 
-class FileEvent(models.Model):
-    """An audit entry of a file, or of a limit. `file_id` is a plain id, empty for limits: entries outlive the file."""
+class FileEvent(AccountEvent):
+    """An audit entry of a file, or of a limit: without `file_id` then."""
 
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
-    file_id = models.CharField(max_length=24, blank=True, db_index=True)
-    action = models.CharField(max_length=32)
-    detail = models.CharField(max_length=500, blank=True)
-    actor = models.CharField(max_length=160)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    subject_field = "file_id"
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    file_id = models.CharField(max_length=24, blank=True)
+
+    class Meta(AccountEvent.Meta):
         indexes = [
-            models.Index(fields=["action", "-id"], name="cdn_event_by_action"),
-            models.Index(fields=["actor", "-id"], name="cdn_event_by_actor"),
+            *AccountEvent.Meta.indexes,
+            models.Index(fields=["file_id", "-id"], name="fileevent_of_file"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.file_id}"
 
 
 class Withdrawal(models.Model):

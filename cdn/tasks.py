@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from cdn import audit
 from cdn.media import removal, sweep, withdrawal
 from cdn.services import processing, storage_check, sweeps
 
@@ -23,8 +22,8 @@ def continue_purges() -> int:
 
 @shared_task
 def prune_rows() -> int:
-    """Celery beat: rejected files, permits of what was published long ago, and old audit entries."""
-    return sweeps.rejected_prune() + sweeps.permits_prune() + audit.events_prune()
+    """Celery beat: rejected files, and permits of what was published long ago."""
+    return sweeps.rejected_prune() + sweeps.permits_prune()
 
 
 @shared_task

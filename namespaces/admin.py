@@ -12,8 +12,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminIntegerFieldWidget
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, staff_label
-from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from accounts.audit_admin import AccountEventAdmin
+from common.admin import ServiceModelAdmin, staff_label
+from common.admin_columns import link_column, state_column, time_column
 from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
@@ -154,17 +155,10 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
         # The last ones are written by actions, which take a reason.
         return (*self.readonly_fields, "account", "slug", "resource_limits", "is_default")
 
-    def save_model(self, request: HttpRequest, obj: Namespace, form: forms.ModelForm, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Namespace, form: forms.ModelForm[Any], change: bool) -> None:
         services.namespace_save(obj, actor=staff_label(request), changed=form.changed_data if change else None)
 
 
 @admin.register(NamespaceActivity)
-class NamespaceActivityAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "When"), id_column("namespace_id", "namespaces.Namespace"), "action",
-        text_column("user_id", "Who"), "ip_address", text_column("description", length=80),
-    )  # fmt: skip
-    list_filter = (("action", IdFilter), ("namespace_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
-    search_fields = ("=user_id", "=action")
-    search_ids = ("namespace_id", "account__id")
-    keyset = ("-id",)
+class NamespaceActivityAdmin(AccountEventAdmin):
+    subject_model = "namespaces.Namespace"

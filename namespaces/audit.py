@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-from django.utils import timezone
-
+from accounts.audit import audit_entry, record_entry
 from common.request_origin import NO_ORIGIN, RequestOrigin
-from common.retention import rows_prune
 from namespaces.models import Namespace, NamespaceActivity
 from staff.subjects import Subject
 from webhooks.models import AuditEntry, Subscription
@@ -23,54 +18,40 @@ MAX_SHOWN = 1000
 def activity_entry(
     namespace: Namespace,
     action: str,
-    description: str = "",
+    detail: str = "",
     *,
     actor: str,
     origin: RequestOrigin = NO_ORIGIN,
     changes: dict[str, Any] | None = None,
 ) -> NamespaceActivity:
-    """An entry that is not written yet. `changes`: field to `{from, to}`."""
-    return NamespaceActivity(
-        account_id=namespace.account_id,
-        namespace_id=namespace.pk,
-        user_id=actor[:160],
-        action=action,
-        description=description[:500],
-        changes=changes or {},
-        ip_address=origin.ip_address,
-        user_agent=origin.user_agent,
+    """Return an entry that is not written yet. `changes`: field to `{from, to}`."""
+    account_id, about = namespace.account_id, namespace.pk
+    return audit_entry(
+        NamespaceActivity, account_id, about, action, detail, actor=actor, origin=origin, changes=changes or {}
     )
 
 
 def record_activity(
     namespace: Namespace,
     action: str,
-    description: str = "",
+    detail: str = "",
     *,
     actor: str,
     origin: RequestOrigin = NO_ORIGIN,
     changes: dict[str, Any] | None = None,
 ) -> None:
-    """Write the entry in the caller's transaction. `changes`: field to `{from, to}`."""
-    activity_entry(namespace, action, description, actor=actor, origin=origin, changes=changes).save(force_insert=True)
-
-
-def record_entries(entries: Sequence[NamespaceActivity]) -> None:
-    """Write entries of several namespaces in the caller's transaction."""
-    NamespaceActivity.objects.bulk_create(entries)
+    """Write the entry in the caller's transaction, and a log line. `changes`: field to `{from, to}`."""
+    record_entry(activity_entry(namespace, action, detail, actor=actor, origin=origin, changes=changes))
 
 
 def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
     """What was done to a webhook of a namespace (`webhooks.hooks`), in the transaction of the change."""
-    NamespaceActivity.objects.create(
-        account_id=entry.account_id,
-        namespace_id=subscription.namespace_id,
-        user_id=entry.actor,
-        action=entry.action,
-        description=f"{subscription.pk}: {entry.description}"[:500],
-        ip_address=entry.ip_address,
-        user_agent=entry.user_agent,
+    origin = RequestOrigin(entry.ip_address, entry.user_agent)
+    about, detail = str(subscription.namespace_id), f"{subscription.pk}: {entry.detail}"
+    copied = audit_entry(
+        NamespaceActivity, entry.account_id, about, entry.action, detail, actor=entry.actor, origin=origin
     )
+    record_entry(copied)
 
 
 def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin) -> None:
@@ -85,20 +66,7 @@ def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin
         or of_account.filter(is_default=True).first()
     )
     if found is not None:
-        NamespaceActivity.objects.create(
-            account_id=subject.account_id,
-            namespace_id=found.pk,
-            user_id=actor[:160],
-            action="staff_action",
-            description=text[:500],
-            ip_address=origin.ip_address,
-            user_agent=origin.user_agent,
-        )
-
-
-def activity_prune() -> int:
-    """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, some ten thousand at most. Returns how many."""
-    return rows_prune(NamespaceActivity, "created_at", timezone.now() - timedelta(days=settings.ENV.activity_days))
+        record_activity(found, "staff_action", text, actor=actor, origin=origin)
 
 
 def shown_value(value: Any) -> Any:

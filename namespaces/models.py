@@ -7,6 +7,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from accounts.audit import AccountEvent
 from accounts.models import Account
 from common.ids import new_id
 
@@ -82,33 +83,17 @@ class Namespace(models.Model):
         return self.slug
 
 
-class NamespaceActivity(models.Model):
-    """An audit entry. `namespace_id` is a plain id: entries outlive the namespace.
+class NamespaceActivity(AccountEvent):
+    """An audit entry of a namespace. `changes`: field to its value before and after."""
 
-    `user_id`: who did it, as the credential's label or the member of staff. `changes`: field to its value before and
-    after.
-    """
+    subject_field = "namespace_id"
 
-    id = models.BigAutoField(primary_key=True)
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+", db_index=False)
     namespace_id = models.CharField(max_length=24)
-    user_id = models.CharField(max_length=160)
-    action = models.CharField(max_length=32)
-    description = models.CharField(max_length=500, blank=True)
     changes = models.JSONField(default=dict)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
-    class Meta:
-        ordering = ["-id"]
+    class Meta(AccountEvent.Meta):
         verbose_name_plural = "namespace activity"
         indexes = [
-            models.Index(fields=["action", "-id"], name="namespace_activity_by_action"),
-            models.Index(fields=["user_id", "-id"], name="namespace_activity_by_actor"),
+            *AccountEvent.Meta.indexes,
             models.Index(fields=["namespace_id", "-id"], name="activity_of_namespace"),
-            models.Index(fields=["account"], name="activity_of_account"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.namespace_id}"

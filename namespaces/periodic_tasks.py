@@ -12,5 +12,4 @@ def schedule(env: Any) -> Schedule:
     return {
         # Without a deleted namespace it is one query on an empty index.
         "continue-namespace-deletions": run_every(5, "namespaces.tasks.continue_deletions"),
-        "prune-namespace-activity": run_every(3600, "namespaces.tasks.prune_activity"),
     }

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from namespaces.audit import activity_entry, record_entries
+from accounts.audit import record_entries
+from namespaces.audit import activity_entry
 from namespaces.models import Namespace, NamespaceActivity, Status
 from namespaces.status_events import Reason, StatusChange, status_events
 from webhooks.events import NewEvent

@@ -22,7 +22,7 @@ SORTS = ("name", "created_at", "updated_at")
 NAMESPACE_GONE = {404: "`not_found`: the namespace of the credential was deleted"}
 
 
-class ResourceLimitsField(serializers.Serializer):
+class ResourceLimitsField(serializers.Serializer[Any]):
     """Each a number, or null for no limit of the namespace's own."""
 
     max_workspaces = StrictInteger(min_value=0, max_value=MOST, allow_null=True, default=None)
@@ -44,7 +44,7 @@ class MetadataField(JSONObject):
         return value
 
 
-class NamespaceFields(serializers.Serializer):
+class NamespaceFields(serializers.Serializer[Any]):
     """What create and update have in common."""
 
     name = StrictChar(max_length=255, required=False)
@@ -85,18 +85,18 @@ class UpdateNamespaceRequest(NamespaceFields):
     )
 
 
-class DeleteNamespaceRequest(serializers.Serializer):
+class DeleteNamespaceRequest(serializers.Serializer[Any]):
     deleteWorkspaces = StrictBoolean(default=False)
 
 
-class DeleteNamespaceQuery(serializers.Serializer):
+class DeleteNamespaceQuery(serializers.Serializer[Any]):
     deleteWorkspaces = serializers.BooleanField(
         default=False,
         help_text="False: they are moved to the default namespace. True: they and their data are destroyed.",
     )
 
 
-class ListNamespacesQuery(serializers.Serializer):
+class ListNamespacesQuery(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=Status.choices, required=False)
     type = serializers.ChoiceField(choices=Type.choices, required=False)
     search = serializers.CharField(required=False, max_length=255, help_text="Part of the name or slug.")
@@ -134,9 +134,11 @@ class NamespaceObject(ResponseSerializer):
 class NamespaceActivityObject(ResponseSerializer):
     id = serializers.IntegerField()
     namespace_id = serializers.CharField()
-    user_id = serializers.CharField(help_text="Who did it: the label of a credential, or a member of staff.")
+    user_id = serializers.CharField(
+        source="actor", help_text="Who did it: the label of a credential, or a member of staff."
+    )
     action = serializers.CharField()
-    description = serializers.CharField()
+    description = serializers.CharField(source="detail")
     changes = serializers.DictField(help_text="Field to `{from, to}`.")
     ip_address = BlankAsNull()
     user_agent = BlankAsNull()

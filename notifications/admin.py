@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.contrib import admin
 from django.db.models import Q
 
+from accounts.audit_admin import AccountEventAdmin
 from common.admin import ReadOnlyAdmin
-from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from common.admin_columns import id_column, link_column, state_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from notifications import devices, tokens
 from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
@@ -99,12 +100,5 @@ class SendAdmin(ReadOnlyAdmin):
 
 
 @admin.register(NotificationEvent)
-class NotificationEventAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "When"), "subject", "action", text_column("actor"), text_column("detail", length=80),
-        "ip_address",
-    )  # fmt: skip
-    list_filter = (("action", IdFilter), ("subject", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
-    search_fields = ("=subject", "=actor")
-    search_ids = ("account__id", "subject")
-    keyset = ("-id",)
+class NotificationEventAdmin(AccountEventAdmin):
+    """Of send tokens and devices."""

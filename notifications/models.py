@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.audit import AccountEvent
 from accounts.models import Account
 from common.ids import new_id, random_number
 from common.secrets_at_rest import EncryptedJSONField
@@ -196,24 +197,15 @@ class VapidKey(models.Model):
         return self.public_key
 
 
-class NotificationEvent(models.Model):
-    """An audit entry about a send token or a device. `subject` is a plain id: entries outlive what they are about."""
+class NotificationEvent(AccountEvent):
+    """An audit entry about a send token or a device. It never holds a token, an endpoint or a key."""
 
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
-    subject = models.CharField(max_length=160, db_index=True)
-    action = models.CharField(max_length=32)
-    actor = models.CharField(max_length=160)
-    detail = models.CharField(max_length=300, blank=True)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    subject_field = "subject"
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    subject = models.CharField(max_length=160)
+
+    class Meta(AccountEvent.Meta):
         indexes = [
-            models.Index(fields=["action", "-id"], name="notification_event_by_action"),
-            models.Index(fields=["actor", "-id"], name="notification_event_by_actor"),
+            *AccountEvent.Meta.indexes,
+            models.Index(fields=["subject", "-id"], name="notificationevent_of_subject"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.subject}"

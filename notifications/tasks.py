@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from notifications import audit, process
+from notifications import process
 from notifications.sends import pauses, queue
 
 
@@ -22,5 +22,5 @@ def overdue_sends_end() -> int:
 
 @shared_task
 def prune_rows() -> int:
-    """Celery beat: sends of yesterday, pauses that are over, old audit entries."""
-    return queue.ended_sends_prune() + pauses.ended_pauses_remove() + audit.events_prune()
+    """Celery beat: sends of yesterday, pauses that are over."""
+    return queue.ended_sends_prune() + pauses.ended_pauses_remove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.db.models import Q
 
+from accounts.audit_admin import AccountEventAdmin
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import (
     bytes_column,
@@ -73,12 +74,5 @@ class PageDeployAdmin(ReadOnlyAdmin):
 
 
 @admin.register(PageEvent)
-class PageEventAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "When"), id_column("page_id", "pages.Page"), "action", text_column("actor"),
-        "ip_address", text_column("detail", length=80),
-    )  # fmt: skip
-    list_filter = (("action", IdFilter), ("page_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
-    search_fields = ("=actor", "=action")
-    search_ids = ("page_id", "account__id")
-    keyset = ("-id",)
+class PageEventAdmin(AccountEventAdmin):
+    subject_model = "pages.Page"

@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.audit import AccountEvent
 from accounts.models import Account
 from common.ids import new_id
 from common.work.leases import CountedLeasedRow
@@ -158,24 +159,15 @@ class PageDeploy(CountedLeasedRow):
         return self.state in LIVE
 
 
-class PageEvent(models.Model):
-    """An audit entry. `page_id` is a plain id: entries outlive the page, and are deleted with the account."""
+class PageEvent(AccountEvent):
+    """An audit entry of a page."""
 
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
-    page_id = models.CharField(max_length=24, db_index=True)
-    action = models.CharField(max_length=32)
-    detail = models.CharField(max_length=500, blank=True)
-    actor = models.CharField(max_length=160)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    subject_field = "page_id"
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    page_id = models.CharField(max_length=24)
+
+    class Meta(AccountEvent.Meta):
         indexes = [
-            models.Index(fields=["action", "-id"], name="page_event_by_action"),
-            models.Index(fields=["actor", "-id"], name="page_event_by_actor"),
+            *AccountEvent.Meta.indexes,
+            models.Index(fields=["page_id", "-id"], name="pageevent_of_page"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.page_id}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from pages import audit, publication
+from pages import publication
 from pages.deploys import creations, sweep, worker
 
 
@@ -40,5 +40,5 @@ def reconcile_files() -> None:
 
 @shared_task
 def prune_rows() -> int:
-    """Celery beat: deploys that ended long ago, and old audit entries."""
-    return sweep.deploys_prune() + audit.events_prune()
+    """Celery beat: deploys that ended long ago."""
+    return sweep.deploys_prune()

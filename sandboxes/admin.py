@@ -6,8 +6,9 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from accounts.audit_admin import AccountEventAdmin
 from common.admin import ReadOnlyAdmin
-from common.admin_columns import id_column, link_column, state_column, text_column, time_column
+from common.admin_columns import link_column, state_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
 from sandboxes.models import Sandbox, SandboxEvent
 from sandboxes.staff_actions import ACTIONS
@@ -47,12 +48,5 @@ class SandboxAdmin(StaffActionsMixin, ReadOnlyAdmin):
 
 
 @admin.register(SandboxEvent)
-class SandboxEventAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "When"), id_column("sandbox_id", "sandboxes.Sandbox"), "action", text_column("actor"),
-        "ip_address",
-    )  # fmt: skip
-    list_filter = (("action", IdFilter), ("sandbox_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
-    search_fields = ("=actor", "=action")
-    search_ids = ("sandbox_id", "account__id")
-    keyset = ("-id",)
+class SandboxEventAdmin(AccountEventAdmin):
+    subject_model = "sandboxes.Sandbox"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from accounts.models import Account
+from accounts.audit import AccountEvent
 from workspaces.models import Workspace
 
 
@@ -56,24 +56,15 @@ class StaffToken(models.Model):
         return f"token of {self.user_id} for {self.workspace_id}"
 
 
-class SandboxEvent(models.Model):
-    """An audit entry. `sandbox_id` is a plain id: entries outlive the sandbox, and are deleted with the account."""
+class SandboxEvent(AccountEvent):
+    """An audit entry of a sandbox."""
 
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, db_index=False, related_name="+")
-    sandbox_id = models.CharField(max_length=24, db_index=True)
-    action = models.CharField(max_length=32)
-    actor = models.CharField(max_length=160)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    subject_field = "sandbox_id"
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    sandbox_id = models.CharField(max_length=24)
+
+    class Meta(AccountEvent.Meta):
         indexes = [
-            models.Index(fields=["account", "-id"], name="sandbox_event_of_account"),
-            models.Index(fields=["action", "-id"], name="sandbox_event_by_action"),
-            models.Index(fields=["actor", "-id"], name="sandbox_event_by_actor"),
+            *AccountEvent.Meta.indexes,
+            models.Index(fields=["sandbox_id", "-id"], name="sandboxevent_of_sandbox"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.sandbox_id}"

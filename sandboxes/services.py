@@ -16,6 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.actors import Actor
+from accounts.audit import audit_entry, record_entry
 from common.errors import Forbidden, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.secrets_at_rest import keyed_hash
@@ -192,12 +193,6 @@ def staff_terminal_url(workspace: Workspace, token: str) -> str:
 
 
 def record_event(workspace: Workspace, action: str, *, actor: str, origin: RequestOrigin) -> None:
-    """Write the audit entry in the caller's transaction."""
-    SandboxEvent.objects.create(
-        account_id=workspace.account_id,
-        sandbox_id=sandbox_id_of(workspace.pk),
-        action=action,
-        actor=actor[:160],
-        ip_address=origin.ip_address,
-        user_agent=origin.user_agent,
-    )
+    """Write the audit entry in the caller's transaction, and a log line."""
+    account_id, about = workspace.account_id, sandbox_id_of(workspace.pk)
+    record_entry(audit_entry(SandboxEvent, account_id, about, action, actor=actor, origin=origin))

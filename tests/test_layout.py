@@ -128,7 +128,7 @@ def test_every_list_of_the_admin_renders(staff: Client, api: Caller, model: Any)
     Operation.objects.create(
         workspace=row, kind="start", queue="host.local", deadline_at=row.created_at, state="failed"
     )
-    Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+    Activity.objects.create(account=api.account, workspace_id=row.pk, action="started")
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
     assert staff.get("/admin/").status_code == 200
     page = staff.get(reverse(f"{name}_changelist"))

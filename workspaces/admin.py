@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
+from accounts.audit_admin import AccountEventAdmin
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import (
     bytes_column,
@@ -101,16 +102,8 @@ class PublicPortAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Activity)
-class ActivityAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("at", "When"), id_column("workspace_id", "workspaces.Workspace"), "event", text_column("actor"),
-        text_column("detail", length=80),
-    )  # fmt: skip
-    list_filter = (("event", IdFilter), ("workspace_id", IdFilter), ("account", IdFilter), ("at", AgeFilter))
-    search_fields = ("=event", "=actor")
-    search_ids = ("workspace_id", "account__id")
-    search_help_text = "Id of a workspace or account, event, actor"
-    keyset = ("-id",)
+class ActivityAdmin(AccountEventAdmin):
+    subject_model = "workspaces.Workspace"
 
 
 @admin.register(Usage)

@@ -21,7 +21,6 @@ def schedule(env: Any) -> Schedule:
         "close-billing-cycles": run_every(10, "workspaces.tasks.close_billing_cycles"),
         # Once a night; the row of the check says whether it was made.
         "check-ledger": run_every(600, "workspaces.tasks.check_ledger"),
-        "prune-workspace-activity": run_every(3600, "workspaces.tasks.prune_activity"),
         # No request depends on it: readers compute what is not rolled up yet.
         "compact-usage": run_every(300, "workspaces.tasks.compact_usage"),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import current_app, shared_task
 
 from vmbackend.models import Host
-from workspaces import audit, namespace_members
+from workspaces import namespace_members
 from workspaces.charging import billing, check, wakeups
 from workspaces.charging import services as charging
 from workspaces.host import console_log, due_times, engine, machine_info, sweep
@@ -64,12 +64,6 @@ def charge_metered() -> int:
     """Celery beat, and after each writer's commit: charge credits for what was metered."""
     wakeups.charge_begun()
     return charging.charge_metered()
-
-
-@shared_task
-def prune_activity() -> int:
-    """Celery beat: remove activity that is older than it is kept for."""
-    return audit.activity_prune()
 
 
 @shared_task

@@ -11,5 +11,6 @@ def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
         "forget-idempotency-keys": run_every(3600, "accounts.tasks.forget_idempotency_keys"),
+        "prune-audit-logs": run_every(3600, "accounts.tasks.prune_audit_logs"),
         "forget-expired-sessions": run_every(3600, "accounts.tasks.forget_expired_sessions"),
     }

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from accounts import services
+from accounts import audit, services
 from accounts.sessions import SessionStore
 
 
@@ -14,3 +14,8 @@ def forget_idempotency_keys() -> int:
 @shared_task
 def forget_expired_sessions() -> None:
     SessionStore.clear_expired()
+
+
+@shared_task
+def prune_audit_logs() -> int:
+    return audit.audit_prune()

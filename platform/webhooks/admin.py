@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
+from accounts.audit_admin import AccountEventAdmin
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import badge, id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
@@ -140,14 +141,5 @@ class AttemptAdmin(OutboxAdmin):
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "When"), id_column("subscription_id", "webhooks.Subscription"), "action",
-        text_column("actor"), "ip_address", text_column("description", length=80),
-    )  # fmt: skip
-    list_filter = (
-        ("action", IdFilter), ("subscription_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter),
-    )  # fmt: skip
-    search_fields = ("=actor", "=action")
-    search_ids = ("subscription_id", "account__id")
-    keyset = ("-id",)
+class AuditEntryAdmin(AccountEventAdmin):
+    subject_model = "webhooks.Subscription"

@@ -15,6 +15,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.audit import AccountEvent
 from accounts.models import Account
 from common.ids import new_id, random_number
 from common.secrets_at_rest import EncryptedJSONField
@@ -209,26 +210,16 @@ class Attempt(models.Model):
         return f"{self.delivery_id}, attempt {self.number}"
 
 
-class AuditEntry(models.Model):
-    """What was done to a subscription, and by whom. `subscription_id` is a plain id: entries outlive it."""
+class AuditEntry(AccountEvent):
+    """What was done to a subscription, and by whom."""
 
-    id = models.BigAutoField(primary_key=True)
-    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
-    subscription_id = models.CharField(max_length=24, db_index=True)
-    action = models.CharField(max_length=32)
-    actor = models.CharField(max_length=160)
-    description = models.CharField(max_length=500, blank=True)
-    ip_address = models.CharField(max_length=45, blank=True)
-    user_agent = models.CharField(max_length=255, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    subject_field = "subscription_id"
 
-    class Meta:
-        ordering = ["-id"]
-        indexes = [
-            models.Index(fields=["action", "-id"], name="webhook_audit_by_action"),
-            models.Index(fields=["actor", "-id"], name="webhook_audit_by_actor"),
-        ]
+    subscription_id = models.CharField(max_length=24)
+
+    class Meta(AccountEvent.Meta):
         verbose_name_plural = "audit entries"
-
-    def __str__(self) -> str:
-        return f"{self.action} {self.subscription_id}"
+        indexes = [
+            *AccountEvent.Meta.indexes,
+            models.Index(fields=["subscription_id", "-id"], name="auditentry_of_subscription"),
+        ]

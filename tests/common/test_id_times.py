@@ -21,7 +21,9 @@ DAY = timedelta(days=1)
 
 
 def make_activity(account: Account, days: int) -> None:
-    rows = [Activity(account=account, workspace_id="ws_x", event="e", at=BEGIN + day * DAY) for day in range(days)]
+    rows = [
+        Activity(account=account, workspace_id="ws_x", action="e", created_at=BEGIN + day * DAY) for day in range(days)
+    ]
     Activity.objects.bulk_create(rows)
 
 
@@ -34,11 +36,11 @@ def test_ids_of_a_time_are_not_before_its_first_id() -> None:
 @pytest.mark.parametrize("days", [-1, 0, 1, 17, 39, 40, 41])
 def test_numbered_rows_are_parted_at_a_time(api: Caller, days: int) -> None:
     make_activity(api.account, 40)
-    Activity.objects.filter(at=BEGIN + 20 * DAY).delete()  # numbers need not be complete
+    Activity.objects.filter(created_at=BEGIN + 20 * DAY).delete()  # numbers need not be complete
     at = BEGIN + days * DAY
-    since, before = rows_since(Activity, "at", at), rows_before(Activity, "at", at)
-    assert set(Activity.objects.filter(since)) == {row for row in Activity.objects.all() if row.at >= at}
-    assert set(Activity.objects.filter(before)) == {row for row in Activity.objects.all() if row.at < at}
+    since, before = rows_since(Activity, "created_at", at), rows_before(Activity, "created_at", at)
+    assert set(Activity.objects.filter(since)) == {row for row in Activity.objects.all() if row.created_at >= at}
+    assert set(Activity.objects.filter(before)) == {row for row in Activity.objects.all() if row.created_at < at}
 
 
 @pytest.mark.parametrize("days", [-1, 0, 17, 40])
@@ -58,14 +60,14 @@ def test_rows_with_microseconds_in_place_of_times_are_parted(api: Caller, days: 
 def test_rows_whose_numbers_are_not_quite_in_the_order_of_their_times_are_found(api: Caller) -> None:
     make_activity(api.account, 10)
     late = Activity.objects.create(
-        account=api.account, workspace_id="ws_x", event="late", at=BEGIN + 9 * DAY - timedelta(minutes=30)
+        account=api.account, workspace_id="ws_x", action="late", created_at=BEGIN + 9 * DAY - timedelta(minutes=30)
     )
-    assert late in Activity.objects.filter(rows_before(Activity, "at", BEGIN + 9 * DAY))
+    assert late in Activity.objects.filter(rows_before(Activity, "created_at", BEGIN + 9 * DAY))
 
 
 def test_an_empty_table_has_no_row_of_any_time() -> None:
-    assert not Activity.objects.filter(rows_since(Activity, "at", BEGIN)).exists()
-    assert not Activity.objects.filter(rows_before(Activity, "at", BEGIN)).exists()
+    assert not Activity.objects.filter(rows_since(Activity, "created_at", BEGIN)).exists()
+    assert not Activity.objects.filter(rows_before(Activity, "created_at", BEGIN)).exists()
 
 
 def test_rows_with_ids_are_parted_without_a_query(api: Caller) -> None:
@@ -80,5 +82,5 @@ def test_rows_with_ids_are_parted_without_a_query(api: Caller) -> None:
 def test_numbers_are_halved_in_one_query_by_the_primary_key(api: Caller) -> None:
     make_activity(api.account, 40)
     with CaptureQueriesContext(connection) as captured:
-        rows_since(Activity, "at", BEGIN + 20 * DAY)
+        rows_since(Activity, "created_at", BEGIN + 20 * DAY)
     assert len(captured) == 1

@@ -40,7 +40,7 @@ def team(api: Caller) -> Namespace:
 
 
 def reasons(namespace: Namespace) -> list[str]:
-    rows = NamespaceActivity.objects.filter(namespace_id=namespace.pk, action="staff_action", user_id="staff root")
+    rows = NamespaceActivity.objects.filter(namespace_id=namespace.pk, action="staff_action", actor="staff root")
     return list(rows.order_by("pk").values_list("description", flat=True))
 
 
@@ -68,7 +68,7 @@ def test_an_action_on_a_workspace_queues_its_operation(
     assert shown(confirm(staff, "workspaces/workspace", action, row.pk, reason=WHY))[0].endswith("1 done.")
     operation = Operation.objects.get()
     assert (operation.kind, operation.actor) == (kind, "staff root")
-    given = Activity.objects.get(event="staff_action")
+    given = Activity.objects.get(action="staff_action")
     assert (given.workspace_id, given.actor, given.detail.partition(": ")[2]) == (row.pk, "staff root", WHY)
 
 

@@ -80,7 +80,7 @@ def test_a_cursor_of_other_values_shows_the_first_page(staff: Client, label: str
 
 
 def test_a_cursor_that_is_nested_deeply_shows_the_first_page(staff: Client, api: Caller) -> None:
-    Activity.objects.create(account=api.account, workspace_id="ws_x", event="e")
+    Activity.objects.create(account=api.account, workspace_id="ws_x", action="e")
     nested = base64.urlsafe_b64encode(b"[" * 5000).decode()
     assert len(keys(staff.get(page("workspaces.activity"), {"_after": nested}))) == 1
 

@@ -85,7 +85,7 @@ def test_the_button_leads_to_the_page_with_a_token_and_the_owner_reads_of_it(
     assert "no-store" in answer["Cache-Control"]
     holder = require_socket_holder(workspace.pk, token_of(answer, workspace))
     assert (holder.workspace, holder.is_staff, holder.wakes) == (workspace, True, False)
-    events = list(Activity.objects.order_by("pk").values_list("workspace_id", "event", "actor", "detail"))
+    events = list(Activity.objects.order_by("pk").values_list("workspace_id", "action", "actor", "detail"))
     assert events == [
         (workspace.pk, "staff_terminal", "staff root", "Staff may open terminals in the workspace for an hour."),
         (workspace.pk, "staff_action", "staff root", f"Open a terminal by staff: {WHY}"),

@@ -123,7 +123,7 @@ def make_work(box: Workspace, number: int) -> None:
         actor="staff ann",
     )  # fmt: skip
     for event, detail in (("created", "The workspace was created."), ("started", "The machine was started.")):
-        Activity.objects.create(account=box.account, workspace_id=box.pk, event=event, actor="ci key", detail=detail)
+        Activity.objects.create(account=box.account, workspace_id=box.pk, action=event, actor="ci key", detail=detail)
     PublicPort.objects.create(workspace=box, account_id=box.account_id, port=8080, label="web", slug="shop")
     StaffEntry.objects.create(
         user_name="ann", action="stop", object_type="workspaces.workspace", object_id=box.pk, object_label=str(box),
@@ -178,8 +178,8 @@ def make_money(namespace: Namespace, box: Workspace, number: int) -> None:
     QuotaDefault.objects.create(account_id=namespace.account_id, service="ai", quota_limit=Decimal(50))
     LedgerCheck.objects.create(finished_at=timezone.now(), seconds=1.5, entries=100, records=900, differences=0)
     NamespaceActivity.objects.create(
-        account=namespace.account, namespace_id=namespace.pk, user_id="ci key", action="quota_set",
-        description="The quota for workspaces was set to 120 credits.",
+        account=namespace.account, namespace_id=namespace.pk, actor="ci key", action="quota_set",
+        detail="The quota for workspaces was set to 120 credits.",
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def make_hooks(account: Account, namespace: Namespace, number: int) -> None:
         subscription=hook, delivery=delivery, number=1, started_at=now, duration_ms=84, status_code=200
     )
     AuditEntry.objects.create(
-        account=account, subscription_id=hook.pk, action="created", actor="ci key", description="For all events."
+        account=account, subscription_id=hook.pk, action="created", actor="ci key", detail="For all events."
     )
 
 

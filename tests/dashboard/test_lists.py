@@ -73,7 +73,7 @@ def shown_rows(answer: Any) -> list[Any]:
 
 def test_pages_by_key_show_every_row_once_in_both_directions(staff: Client, api: Caller) -> None:
     row = make_workspace(api.account)
-    made = [Activity.objects.create(account=api.account, workspace_id=row.pk, event="e").pk for _ in range(120)]
+    made = [Activity.objects.create(account=api.account, workspace_id=row.pk, action="e").pk for _ in range(120)]
     url = "/admin/workspaces/activity/"
     pages, links = [], []
     answer = staff.get(url)
@@ -91,9 +91,9 @@ def test_pages_by_key_show_every_row_once_in_both_directions(staff: Client, api:
 
 def test_rows_that_come_in_between_neither_repeat_nor_hide_others(staff: Client, api: Caller) -> None:
     for _ in range(60):
-        Activity.objects.create(account=api.account, workspace_id="ws_x", event="e")
+        Activity.objects.create(account=api.account, workspace_id="ws_x", action="e")
     first = staff.get("/admin/workspaces/activity/")
-    Activity.objects.create(account=api.account, workspace_id="ws_x", event="late")
+    Activity.objects.create(account=api.account, workspace_id="ws_x", action="late")
     second = staff.get("/admin/workspaces/activity/" + first.context["cl"].paginator.after)
     assert set(shown_rows(first)) & set(shown_rows(second)) == set()
     assert len(shown_rows(first)) + len(shown_rows(second)) == 60
@@ -101,7 +101,7 @@ def test_rows_that_come_in_between_neither_repeat_nor_hide_others(staff: Client,
 
 @pytest.mark.parametrize("cursor", ["x", "W10", "WzEsMl0", "////", "bnVsbA", "eyJhIjoxfQ", "W251bGxd"])
 def test_a_cursor_that_is_none_shows_the_first_page(staff: Client, api: Caller, cursor: str) -> None:
-    Activity.objects.create(account=api.account, workspace_id="ws_x", event="e")
+    Activity.objects.create(account=api.account, workspace_id="ws_x", action="e")
     for name in ("_after", "_before"):
         answer = staff.get("/admin/workspaces/activity/", {name: cursor})
         assert (answer.status_code, len(shown_rows(answer))) == (200, 1)
@@ -109,7 +109,7 @@ def test_a_cursor_that_is_none_shows_the_first_page(staff: Client, api: Caller, 
 
 def test_filters_stay_on_the_next_page(staff: Client, api: Caller) -> None:
     for number in range(130):
-        Activity.objects.create(account=api.account, workspace_id=f"ws_{number % 2}", event="e")
+        Activity.objects.create(account=api.account, workspace_id=f"ws_{number % 2}", action="e")
     answer = staff.get("/admin/workspaces/activity/", {"by_workspace_id": "ws_1"})
     assert len(shown_rows(answer)) == 50
     second = staff.get("/admin/workspaces/activity/" + answer.context["cl"].paginator.after)

@@ -135,7 +135,7 @@ def test_the_live_view_gets_a_token_and_is_in_both_audit_logs(staff: Client, api
     assert (answer.status_code, "no-store" in answer["Cache-Control"]) == (200, True)
     assert body["stats"] == f"/workspace/{row.pk}/stats/stream"
     assert StreamToken.objects.get().pk not in body["token"]
-    entry, activity = StaffEntry.objects.get(action="view_live"), Activity.objects.get(event="staff_view")
+    entry, activity = StaffEntry.objects.get(action="view_live"), Activity.objects.get(action="staff_view")
     assert (entry.object_id, entry.user_name) == (row.pk, "root")
     assert (activity.workspace_id, activity.actor) == (row.pk, "staff root")
 

@@ -31,7 +31,7 @@ from workspaces.quota import account_usage
 pytestmark = pytest.mark.django_db
 MANY = 3000
 LISTS: dict[str, tuple[str, Callable[[], QuerySet[Any]]]] = {
-    "an event": ("activity_by_event", lambda: Activity.objects.filter(event="rare").order_by("-id")),
+    "an event": ("activity_by_action", lambda: Activity.objects.filter(action="rare").order_by("-id")),
     "an actor": ("activity_by_actor", lambda: Activity.objects.filter(actor="rare").order_by("-id")),
     "a workspace": ("activity_of_workspace", lambda: Activity.objects.filter(workspace_id="rare").order_by("-id")),
     "an owner": ("metered_of_account", lambda: Metered.objects.filter(account_id="rare")),
@@ -44,7 +44,7 @@ LISTS: dict[str, tuple[str, Callable[[], QuerySet[Any]]]] = {
 
 
 def make_many(account: Any) -> None:
-    row = {"account": account, "workspace_id": "ws_x", "event": "e", "actor": "a", "detail": "d" * 40}
+    row = {"account": account, "workspace_id": "ws_x", "action": "e", "actor": "a", "detail": "d" * 40}
     Activity.objects.bulk_create(Activity(**row) for _ in range(MANY))
     Metered.objects.bulk_create(
         Metered(workspace_id=f"ws_{n}", namespace_id="ns", account_id=f"acc_{n % 500}") for n in range(MANY)
@@ -98,14 +98,16 @@ def test_what_another_case_would_lengthen_is_found_as_it_was_typed(api: Caller, 
 @pytest.mark.parametrize("rows", [rows_since, rows_before])
 def test_rows_of_an_age_are_found_by_an_index(api: Caller, rows: Callable[..., Any]) -> None:
     make_many(api.account)
-    plan = Activity.objects.filter(rows(Activity, "at", timezone.now() - timedelta(days=2))).order_by("-id")[:51]
+    plan = Activity.objects.filter(rows(Activity, "created_at", timezone.now() - timedelta(days=2))).order_by("-id")[
+        :51
+    ]
     text = plan.explain()
     assert "Seq Scan" not in text, text
 
 
 def test_a_search_is_no_condition_with_or(staff: Client, api: Caller) -> None:
     box = make_workspace(api.account)
-    Activity.objects.create(account=api.account, workspace_id=box.pk, event="made", actor="somebody")
+    Activity.objects.create(account=api.account, workspace_id=box.pk, action="made", actor="somebody")
     for term in (box.pk, api.account.pk, "made", "somebody", "nothing"):
         with CaptureQueriesContext(connection) as captured:
             answer = staff.get("/admin/workspaces/activity/", {"q": term})
@@ -116,9 +118,9 @@ def test_a_search_is_no_condition_with_or(staff: Client, api: Caller) -> None:
 
 def test_the_pages_of_a_search_show_every_row_once(staff: Client, api: Caller) -> None:
     for number in range(120):
-        words = {"event": "wake" if number % 2 else "other", "actor": "wake" if number % 3 else "else"}
+        words = {"action": "wake" if number % 2 else "other", "actor": "wake" if number % 3 else "else"}
         Activity.objects.create(account=api.account, workspace_id="ws_x", **words)
-    expected = [row.pk for row in Activity.objects.order_by("-id") if "wake" in (row.event, row.actor)]
+    expected = [row.pk for row in Activity.objects.order_by("-id") if "wake" in (row.action, row.actor)]
     url, found = "/admin/workspaces/activity/", []
     answer = staff.get(url, {"q": "wake"})
     for _ in range(3):

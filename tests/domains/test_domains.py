@@ -98,7 +98,7 @@ def test_a_workspaces_port_is_connected(api: Caller, workspace: Any) -> None:
         "success": True, "domain": NAME, "domain_ascii": NAME, "ssl": NO_SSL,
     }  # fmt: skip
     assert api.delete(path).status_code == 200
-    events = Activity.objects.filter(workspace_id=workspace.pk).values_list("event", flat=True)
+    events = Activity.objects.filter(workspace_id=workspace.pk).values_list("action", flat=True)
     assert {"domain_connected", "certificate_renewed", "domain_disconnected"} <= set(events)
 
 

@@ -53,9 +53,7 @@ def test_staff_make_another_namespace_the_default_with_a_reason(staff: Client, a
     assert Namespace.objects.get(is_default=True) == team
     entry = StaffEntry.objects.latest("pk")
     assert (entry.action, entry.reason, entry.outcome) == ("namespace.make_default", "They asked.", "done")
-    recorded = NamespaceActivity.objects.filter(user_id="staff root").values_list(
-        "namespace_id", "action", "description"
-    )
+    recorded = NamespaceActivity.objects.filter(actor="staff root").values_list("namespace_id", "action", "detail")
     assert set(recorded) == {
         (default.pk, "updated", "Changed: is_default."), (team.pk, "updated", "Changed: is_default."),
         (team.pk, "staff_action", "Make it the default by staff: They asked."),
@@ -78,7 +76,7 @@ def test_staff_set_limits_within_the_plan_with_a_reason(staff: Client, api: Call
     assert default.resource_limits == {"max_workspaces": 2, "max_disk_gb": 0.5}
     assert StaffEntry.objects.latest("pk").reason == "Too many."
     assert NamespaceActivity.objects.filter(
-        action="staff_action", description="Set limits by staff: Too many."
+        action="staff_action", detail="Set limits by staff: Too many."
     ).exists()
 
 

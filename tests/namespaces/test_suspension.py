@@ -138,7 +138,7 @@ def test_a_deletion_moves_the_workspaces_to_the_default_one(api: Caller, vmhost:
     body = api.delete("/namespaces/team", {"deleteWorkspaces": False}).json()
     assert (body["success"], body["movedWorkspaces"]) == (True, 1)
     assert api.get(f"/workspace/{key}").json()["workspace"]["namespace"] == "default"
-    assert Activity.objects.filter(workspace_id=key, event="moved").exists()
+    assert Activity.objects.filter(workspace_id=key, action="moved").exists()
     assert_error(api.get("/namespaces/team"), 404, "not_found")
     assert status(key) == "running"
 

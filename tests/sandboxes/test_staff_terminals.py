@@ -73,9 +73,9 @@ def test_what_staff_open_is_in_the_audit_log_and_in_the_owners_activity(staff: C
     opened(staff, sandbox, headers={"User-Agent": "Browser"})
     event = SandboxEvent.objects.get()
     assert (event.action, event.actor, event.user_agent) == ("staff_terminal", "staff root", "Browser")
-    entry = Activity.objects.get(event="staff_terminal")
+    entry = Activity.objects.get(action="staff_terminal")
     assert (entry.workspace_id, entry.actor) == (sandbox.workspace_id, "staff root")
-    reason = Activity.objects.get(event="staff_action")
+    reason = Activity.objects.get(action="staff_action")
     assert reason.detail == "Open a terminal by staff: They asked for help."
     assert StaffEntry.objects.get().action == "sandbox.terminal"
 

@@ -64,7 +64,7 @@ def test_what_harms_needs_a_reason_of_one_line(staff: Client, workspace: Workspa
 def test_what_does_no_harm_needs_no_reason(staff: Client, workspace: Workspace) -> None:
     confirm(staff, MODEL, "sleep", workspace.pk)
     assert Operation.objects.get().kind == "sleep"
-    assert not Activity.objects.filter(event="staff_action").exists()
+    assert not Activity.objects.filter(action="staff_action").exists()
 
 
 def test_a_page_that_is_sent_twice_acts_once(staff: Client, workspace: Workspace) -> None:

@@ -107,7 +107,7 @@ def test_a_namespace_is_deleted_with_its_webhooks(api: Caller, team: Namespace, 
     assert not Delivery.objects.filter(subscription=mine, status=DeliveryStatus.PENDING).exists()
     assert Delivery.objects.filter(subscription=kept[0], status=DeliveryStatus.PENDING).exists()
     activity = NamespaceActivity.objects.filter(namespace_id=team.pk, action="webhook_deleted").get()
-    assert (activity.user_id, mine.pk in activity.description) == ("system", True)
+    assert (activity.actor, mine.pk in activity.detail) == ("system", True)
 
 
 def test_an_account_is_deleted_with_all_of_it_and_none_of_it_is_loaded(

@@ -366,4 +366,4 @@ def test_changes_are_in_the_audit_log_and_the_namespaces_activity(api: Caller, i
     assert [entry.action for entry in activity] == actions
     for entry in (*entries, *activity):
         assert (entry.ip_address, entry.user_agent) == ("203.0.113.9", "curl/8")
-        assert "t0ken" not in entry.description
+        assert "t0ken" not in entry.detail

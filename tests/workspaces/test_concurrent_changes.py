@@ -181,7 +181,7 @@ def test_a_stop_that_ends_while_the_host_is_looked_at_is_no_fault(
 
     monkeypatch.setattr(vmhost.driver, "inventory", stopped_since)
     machines.reconcile_machines(vmhost.runtime)
-    assert set(Activity.objects.filter(workspace_id=row.pk).values_list("event", flat=True)) == {"stopped"}
+    assert set(Activity.objects.filter(workspace_id=row.pk).values_list("action", flat=True)) == {"stopped"}
 
 
 @pytest.mark.parametrize("status", [Status.SLEEPING, Status.RUNNING])

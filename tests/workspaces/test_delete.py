@@ -41,7 +41,7 @@ def test_a_deleted_workspace_is_gone_with_its_machine(api: Caller, vmhost: FakeH
     assert answer.json()["message"]
     assert_gone(api, vmhost, made)
     assert api.delete(f"/workspace/{made}").status_code == 404
-    assert list(Activity.objects.filter(workspace_id=made).values_list("event", flat=True)[:2]) == [
+    assert list(Activity.objects.filter(workspace_id=made).values_list("action", flat=True)[:2]) == [
         "deleted",
         "delete_requested",
     ]
@@ -130,7 +130,7 @@ def test_two_deletes_at_once_are_one(api: Caller, vmhost: FakeHost) -> None:
     assert set(codes) <= {200, 404}
     assert 200 in codes
     assert_gone(api, vmhost, made)
-    assert Activity.objects.filter(workspace_id=made, event="deleted").count() == 1
+    assert Activity.objects.filter(workspace_id=made, action="deleted").count() == 1
 
 
 def test_a_silent_host_removes_the_workspace_when_it_is_back(api: Caller, vmhost: FakeHost) -> None:

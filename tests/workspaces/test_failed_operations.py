@@ -90,7 +90,7 @@ def test_an_operation_that_never_started_leaves_the_machine_alone(api: Caller, v
     assert vmhost.driver.state(made) is MachineState.RUNNING
     assert (row.applied_memory_mb, row.applied_disk_size_mb) == (before["memory_mb"], before["disk_mb"])
     assert row.disk_size_mb == before["disk_mb"]
-    assert not Activity.objects.filter(workspace_id=made, event="ended").exists()
+    assert not Activity.objects.filter(workspace_id=made, action="ended").exists()
 
 
 @pytest.mark.parametrize("action", [power.workspace_restart, reinstall.workspace_reinstall])

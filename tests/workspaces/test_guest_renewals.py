@@ -86,8 +86,8 @@ def test_any_number_of_changes_costs_a_guest_that_does_not_answer_one_call_of_ea
     guest.answers = False
     renew_guest(run_in(row, Status.RUNNING))
     assert guest.calls == 2
-    events = Activity.objects.filter(workspace_id=row.pk, event__endswith="_not_changed")
-    assert sorted(events.values_list("event", flat=True)) == ["ssh_not_changed", "workload_not_changed"]
+    events = Activity.objects.filter(workspace_id=row.pk, action__endswith="_not_changed")
+    assert sorted(events.values_list("action", flat=True)) == ["ssh_not_changed", "workload_not_changed"]
     assert (now(row).stale_workloads, now(row).ssh_stale) == ([ALL], True)
 
 

@@ -53,7 +53,7 @@ def test_an_unused_workspace_falls_asleep(vmhost: FakeHost, machine: Callable[..
     row = swept(vmhost, machine())
     assert (row.status, row.ready, row.idle_due_at) == ("sleeping", False, None)
     assert vmhost.driver.state(row.pk) is MachineState.ASLEEP
-    entry = Activity.objects.get(workspace_id=row.pk, event="slept")
+    entry = Activity.objects.get(workspace_id=row.pk, action="slept")
     assert entry.actor == "idle policy"
     assert fault_cases.inconsistencies(vmhost, row.pk) == []
 
@@ -146,7 +146,7 @@ def test_a_use_in_the_last_moment_holds_it_awake(vmhost: FakeHost, machine: Call
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.ready) == ("running", True)
-    assert not Activity.objects.filter(workspace_id=row.pk, event="sleep_failed").exists()
+    assert not Activity.objects.filter(workspace_id=row.pk, action="sleep_failed").exists()
 
 
 def test_a_use_after_the_memory_was_written_does_not_undo_it(

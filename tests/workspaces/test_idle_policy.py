@@ -45,7 +45,7 @@ def test_the_idle_policy_is_normalized(api: Caller, sent: Any, policy: Any) -> N
     assert api.get(f"/workspace/{row.pk}/lifecycle").json()["idle"] == policy
     row.refresh_from_db()
     assert (row.idle_due_at is not None) is policy["enabled"]
-    assert Activity.objects.get(workspace_id=row.pk).event == "idle_changed"
+    assert Activity.objects.get(workspace_id=row.pk).action == "idle_changed"
 
 
 def test_half_of_the_policy_leaves_the_other(api: Caller) -> None:

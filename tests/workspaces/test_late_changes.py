@@ -205,7 +205,7 @@ def test_a_workspace_that_was_deleted_just_before_is_no_fault(
     held = now(row)
     assert (ssh.renew_access if renewed == "ssh" else workloads.renew_workloads)(held, FAR) == ""
     assert len(guest.has) == 1
-    assert not Activity.objects.filter(event__endswith="_not_changed").exists()
+    assert not Activity.objects.filter(action__endswith="_not_changed").exists()
 
 
 def test_a_key_that_is_revoked_again_is_revoked_though_the_row_is_as_before(

@@ -58,7 +58,7 @@ def test_creates_that_die_at_any_statement_hold_nothing(actor: Actor) -> None:
     made = outcomes["done"]
     assert set(outcomes) == {"done", "NamespaceLimitReached", "Died()"}
     assert made == Workspace.objects.count() == Operation.objects.count() == 10
-    assert Activity.objects.filter(event="created").count() == 10
+    assert Activity.objects.filter(action="created").count() == 10
     assert Account.objects.get(pk=actor.account.pk).workspace_count == 10
     assert account_usage(actor.account).owned.memory_mb == 10 * 128
     Workspace.objects.all().delete()

@@ -94,7 +94,7 @@ def test_a_lost_workspace_can_be_started_again(api: Caller, vmhost: FakeHost, ma
     Workspace.objects.update(status=Status.LOST, ready=False)
     assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
     assert vmhost.driver.state(made) is MachineState.RUNNING
-    assert not Activity.objects.filter(workspace_id=made, event="disk_lost").exists()
+    assert not Activity.objects.filter(workspace_id=made, action="disk_lost").exists()
 
 
 def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
@@ -105,7 +105,7 @@ def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
     for _ in range(2):
         assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
         api.post("/workspace/the-box/stop")
-    assert Activity.objects.filter(workspace_id=made, event="disk_lost").count() == 1
+    assert Activity.objects.filter(workspace_id=made, action="disk_lost").count() == 1
 
 
 def test_settings_changed_while_running_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:
@@ -124,7 +124,7 @@ def test_force_starts_a_running_workspace_again_without_harm(api: Caller, vmhost
 
 def test_the_actor_is_in_the_activity(api: Caller, made: str) -> None:
     api.post("/workspace/the-box/stop")
-    entry = Activity.objects.filter(workspace_id=made, event="stopped").get()
+    entry = Activity.objects.filter(workspace_id=made, action="stopped").get()
     assert entry.actor == "first"  # the name of the credential
 
 
@@ -224,7 +224,7 @@ def test_a_wake_that_finds_its_memory_spoilt_is_a_cold_start(api: Caller, vmhost
     made = make(api, vmhost, Status.SLEEPING)
     vmhost.driver.corrupt_saved_memory(made)
     assert api.post(f"/workspace/{made}/resume").json()["workspace"]["info"]["status"] == "running"
-    events = set(Activity.objects.filter(workspace_id=made).values_list("event", flat=True))
+    events = set(Activity.objects.filter(workspace_id=made).values_list("action", flat=True))
     assert {"memory_lost", "started_cold"} <= events
 
 

@@ -169,4 +169,4 @@ def test_what_a_retry_cures_is_never_reported(api: Caller, vmhost: FakeHost, mad
 def test_a_stubborn_guest_is_ended_hard_and_that_is_reported(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.driver.ignore_power_button(made)
     assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
-    assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail
+    assert "hard" in Activity.objects.filter(workspace_id=made, action="stopped").get().detail

@@ -124,7 +124,7 @@ def test_what_is_reset_and_not_started_is_finished_by_start(api: Caller, vmhost:
 
 def test_it_is_recorded_in_the_activity(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/reinstall")
-    entries = Activity.objects.filter(workspace_id=made, event__in=["erased", "reinstalled"])
+    entries = Activity.objects.filter(workspace_id=made, action__in=["erased", "reinstalled"])
     assert {entry.actor for entry in entries} == {"first"}
     assert entries.count() == 2
 

@@ -79,7 +79,7 @@ def test_each_policy_at_each_end(
     assert fault_cases.inconsistencies(vmhost, row.pk) == []
     if wanted:
         assert row.restart_history[-1].items() >= {"exit_code": code, "reason": reason}.items()
-        assert Activity.objects.filter(workspace_id=row.pk, event="started", actor="restart policy").exists()
+        assert Activity.objects.filter(workspace_id=row.pk, action="started", actor="restart policy").exists()
 
 
 @pytest.mark.parametrize("policy", list(RestartPolicy))
@@ -160,7 +160,7 @@ def test_no_more_restarts_than_max_restarts(vmhost: FakeHost, machine: Callable[
     vmhost.driver.kill(row.pk)
     row = ended(vmhost, row)
     assert (row.restart_due_at, row.restart_count) == (None, 2)
-    assert "not started again" in Activity.objects.get(workspace_id=row.pk, event="restart_given_up").detail
+    assert "not started again" in Activity.objects.get(workspace_id=row.pk, action="restart_given_up").detail
     services.workspace_start(workspace=row, actor="owner")  # its owner begins a new count
     vmhost.settle()
     row.refresh_from_db()
@@ -185,8 +185,8 @@ def test_the_last_failed_restart_is_reported(vmhost: FakeHost, machine: Callable
     vmhost.driver.fail_next("start", BackendUnavailable("Away."), times=3)
     row = restarted(vmhost, row)
     assert (row.status, row.restart_due_at) == ("stopped", None)
-    reported = Activity.objects.filter(workspace_id=row.pk, event__startswith="restart_").order_by("pk")
-    assert list(reported.values_list("event", flat=True)) == ["restart_planned", "restart_given_up"]
+    reported = Activity.objects.filter(workspace_id=row.pk, action__startswith="restart_").order_by("pk")
+    assert list(reported.values_list("action", flat=True)) == ["restart_planned", "restart_given_up"]
 
 
 def test_a_start_that_its_owner_asked_for_and_that_fails_is_not_repeated(
@@ -211,7 +211,7 @@ def test_a_restart_without_capacity_waits_and_is_reported_once(
     for _ in range(2):
         row = restarted(vmhost, Workspace.objects.get())
         assert (row.status, row.error_code, row.restart_due_at is not None) == ("stopped", "quota_exceeded", True)
-    assert Activity.objects.filter(event="restart_postponed").count() == 1
+    assert Activity.objects.filter(action="restart_postponed").count() == 1
     type(namespace).objects.filter(pk=namespace.pk).update(status="active", suspended_by_quota=False)
     row = restarted(vmhost, Workspace.objects.get())
     assert (row.status, row.error_code) == ("running", "")

@@ -100,8 +100,8 @@ def test_it_is_switched_hot(api: Caller, made: str) -> None:
         assert post(api, "disable")["ssh_enabled"] is False
         assert in_guest(made) is None
     assert [key["fingerprint"] for key in ssh(api)["keys"]] == [fingerprint(line), fingerprint(second)]
-    events = list(Activity.objects.filter(workspace_id=made, event__startswith="ssh").order_by("id"))
-    assert [entry.event for entry in events] == ["ssh_key_added", "ssh_enabled", "ssh_key_added", "ssh_disabled"]
+    events = list(Activity.objects.filter(workspace_id=made, action__startswith="ssh").order_by("id"))
+    assert [entry.action for entry in events] == ["ssh_key_added", "ssh_enabled", "ssh_key_added", "ssh_disabled"]
     assert {entry.actor for entry in events} == {"first"}
 
 

@@ -133,7 +133,7 @@ def test_a_workspace_that_is_being_deleted_gets_none(row: Workspace) -> None:
     with pytest.raises(NotFound):
         stream_token_create(workspace=row, user=user, actor="staff dave")
     assert not StreamToken.objects.exists()
-    assert not Activity.objects.filter(event="staff_view").exists()
+    assert not Activity.objects.filter(action="staff_view").exists()
 
 
 def test_expired_tokens_are_removed_with_the_next_one(row: Workspace, token: str) -> None:

@@ -22,7 +22,7 @@ def test_names_logo_and_slug_are_changed(api: Caller) -> None:
     assert (shown["name"], shown["slug"], shown["logo"]) == ("New name", "new-slug", "https://x.test/l.png")
     assert api.get("/workspace/new-slug").json()["workspace"] == shown
     assert api.get(f"/workspace/{row.slug}").status_code == 404
-    assert Activity.objects.get(workspace_id=row.pk).event == "updated"
+    assert Activity.objects.get(workspace_id=row.pk).action == "updated"
 
 
 def test_null_removes_slug_and_logo(api: Caller) -> None:

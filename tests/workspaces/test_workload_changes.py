@@ -86,7 +86,9 @@ def test_a_workload_is_added_changed_and_removed_hot(api: Caller, made: str) -> 
     assert (gone["applied"], gone["workload"]["name"], gone["workload"]["status"]) == (True, "web", "stopped")
     assert set(in_guest(made)) == {"booted"}
     assert Workspace.objects.get().stale_workloads == []
-    events = list(Activity.objects.filter(event__startswith="workload").order_by("id").values_list("event", flat=True))
+    events = list(
+        Activity.objects.filter(action__startswith="workload").order_by("id").values_list("action", flat=True)
+    )
     assert events == ["workload_added", "workload_changed", "workload_removed"]
     refused(api.delete(f"{BOX}/web"), 404, "workload_not_found")
 

@@ -198,10 +198,10 @@ def activity_history(actor: Actor, since: datetime, until: datetime) -> tuple[li
     """Audit entries of the actor's workspaces, newest first, at most HISTORY_LIMIT; and whether there are more. For an
     account scope, deleted workspaces are included.
     """
-    found = Activity.objects.filter(account=actor.account, at__gte=since, at__lte=until)
+    found = Activity.objects.filter(account=actor.account, created_at__gte=since, created_at__lte=until)
     if actor.scope is not Scope.ACCOUNT:
         found = found.filter(workspace_id__in=_visible(actor).values("pk"))
-    entries = list(found.order_by("-at", "-id")[: HISTORY_LIMIT + 1])
+    entries = list(found.order_by("-created_at", "-id")[: HISTORY_LIMIT + 1])
     return entries[:HISTORY_LIMIT], len(entries) > HISTORY_LIMIT
 
 

@@ -35,13 +35,13 @@ class Moment(serializers.DateTimeField):
         return max(EPOCH, super().to_internal_value(value))
 
 
-class FromBeforeTo(serializers.Serializer):
+class FromBeforeTo(serializers.Serializer[Any]):
     """A field `from`, a keyword of Python, in front of the field `to`."""
 
-    def from_field(self) -> serializers.Field:
+    def from_field(self) -> serializers.Field[Any]:
         raise NotImplementedError
 
-    def get_fields(self) -> dict[str, serializers.Field]:
+    def get_fields(self) -> dict[str, serializers.Field[Any]]:
         fields = super().get_fields()
         names = list(fields)
         names.insert(names.index("to"), "from")
@@ -54,7 +54,7 @@ class WindowQuery(FromBeforeTo):
 
     to = Moment(required=False, help_text="ISO 8601; default now.")
 
-    def from_field(self) -> serializers.Field:
+    def from_field(self) -> serializers.Field[Any]:
         return Moment(required=False, help_text="ISO 8601.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def activity_window(request: Request) -> tuple[datetime, datetime]:
     return data.get("from", min(end, now) - timedelta(days=ACTIVITY_DAYS)), end
 
 
-def _valid(serializer: type[serializers.Serializer], request: Request) -> dict[str, Any]:
+def _valid(serializer: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     checked = serializer(data=request.query_params)
     checked.is_valid(raise_exception=True)
     return dict(checked.validated_data)
@@ -160,7 +160,7 @@ class TierSeries(FromBeforeTo, ResponseSerializer):
     resolution_seconds = serializers.IntegerField()
     points = UsagePointObject(many=True)
 
-    def from_field(self) -> serializers.Field:
+    def from_field(self) -> serializers.Field[Any]:
         return Timestamp()
 
 
@@ -173,8 +173,8 @@ class SeriesResponse(SeriesEnvelope, TierSeries):
 
 
 class HistoryEntry(ResponseSerializer):
-    at = Timestamp()
-    event = serializers.CharField()
+    at = Timestamp(source="created_at")
+    event = serializers.CharField(source="action")
     actor = serializers.CharField()
     detail = serializers.CharField()
 
@@ -189,7 +189,7 @@ class ActivityResponse(FromBeforeTo, Success):
     truncated = serializers.BooleanField(help_text="Whether there are more than the 1000 entries returned.")
     window_aggregated = serializers.DictField(child=WindowTotals(), help_text="By workspace id.")
 
-    def from_field(self) -> serializers.Field:
+    def from_field(self) -> serializers.Field[Any]:
         return Timestamp()
 
 

@@ -11,8 +11,9 @@ from accounts.models import Account, Credential
 from assist.models import ApiKey, DayCount, KeyEvent
 from common.admin_columns import badge, change_url, link, list_url, mebibytes_text, row_link, time_text
 from common.admin_pages import Bar, Panel, page, panel, table
-from dashboard.panels.columns import OPERATIONS, STAFF, WORKSPACES, audit
+from dashboard.panels.columns import AUDIT, OPERATIONS, STAFF, WORKSPACES
 from namespaces.models import Namespace
+from notifications.audit import subject_of_token
 from notifications.models import NotificationEvent, Send, SendToken
 from staff.models import StaffEntry
 from workspaces.models import Operation, Workspace
@@ -144,7 +145,7 @@ def key_panel(request: HttpRequest, row: ApiKey) -> Iterator[Panel]:
 @panel(KEY, "Activity", "assist.view_keyevent")
 def key_events_panel(request: HttpRequest, row: ApiKey) -> Panel:
     found = KeyEvent.objects.filter(key_id=row.pk).order_by("-id")
-    return table("Who did what", found, audit(detail=""), more=list_url("assist.KeyEvent", by_key_id=row.pk))
+    return table("Who did what", found, AUDIT, more=list_url("assist.KeyEvent", by_key_id=row.pk))
 
 
 page(TOKEN, "Overview", "Sends", "Activity")
@@ -180,5 +181,6 @@ def sends_panel(request: HttpRequest, row: SendToken) -> Panel:
 
 @panel(TOKEN, "Activity", "notifications.view_notificationevent")
 def token_events_panel(request: HttpRequest, row: SendToken) -> Panel:
-    found = NotificationEvent.objects.filter(account_id=row.account_id, subject=str(row.pk)).order_by("-id")
-    return table("Who did what", found, audit(), more=list_url("notifications.NotificationEvent", by_subject=row.pk))
+    about = subject_of_token(row)
+    found = NotificationEvent.objects.filter(subject=about).order_by("-id")
+    return table("Who did what", found, AUDIT, more=list_url("notifications.NotificationEvent", by_subject=about))

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from cdn.models import File, FileEvent, NamespaceQuota, PlanLimits, Pool, Template, Variant
 from common.admin_columns import badge, bytes_text, list_url, row_link, time_text
 from common.admin_pages import Bar, Panel, page, panel, table
-from dashboard.panels.columns import FILES, audit
+from dashboard.panels.columns import AUDIT, FILES
 
 POOL, FILE = "cdn.Pool", "cdn.File"
 
@@ -92,4 +92,4 @@ def file_panels(request: HttpRequest, row: File) -> Iterator[Panel]:
 @panel(FILE, "Activity", "cdn.view_fileevent")
 def events_panel(request: HttpRequest, row: File) -> Panel:
     found = FileEvent.objects.filter(file_id=row.pk).order_by("-id")
-    return table("Who did what", found, audit(), more=list_url("cdn.FileEvent", by_file_id=row.pk))
+    return table("Who did what", found, AUDIT, more=list_url("cdn.FileEvent", by_file_id=row.pk))

@@ -70,11 +70,9 @@ STAFF: Columns = (
 )
 
 
-def audit(actor: str = "actor", detail: str = "detail", when: str = "created_at", what: str = "action") -> Columns:
-    """Of the audit logs of the apps, whose columns have different names."""
-    return (
-        ("When", lambda row: time_text(getattr(row, when))),
-        ("What", lambda row: getattr(row, what)),
-        ("Who", lambda row: shortened(getattr(row, actor), 30)),
-        ("Detail", lambda row: shortened(getattr(row, detail), 90) if detail else "-"),
-    )
+AUDIT: Columns = (
+    ("When", lambda row: time_text(row.created_at)),
+    ("What", lambda row: row.action),
+    ("Who", lambda row: shortened(row.actor, 30)),
+    ("Detail", lambda row: shortened(row.detail, 90) or "-"),
+)

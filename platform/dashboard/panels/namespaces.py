@@ -25,7 +25,7 @@ from common.admin_pages import Bar, Chart, Panel, page, panel, table
 from credits.models import Balance, Spending
 from credits.quota_shares import used_share
 from credits.selectors import recent_entries, spending_of, timeline_of
-from dashboard.panels.columns import ENTRIES, STAFF, WORKSPACES, audit
+from dashboard.panels.columns import AUDIT, ENTRIES, STAFF, WORKSPACES
 from namespaces.models import Namespace, NamespaceActivity
 from staff.models import StaffEntry
 from workspaces.models import Workspace
@@ -132,7 +132,7 @@ def ledger_panel(request: HttpRequest, row: Namespace) -> Panel:
 def activity_panel(request: HttpRequest, row: Namespace) -> Panel:
     found = NamespaceActivity.objects.filter(namespace_id=row.pk).order_by("-id")
     more = list_url("namespaces.NamespaceActivity", by_namespace_id=row.pk)
-    return table("Who did what", found, audit("user_id", "description"), more=more)
+    return table("Who did what", found, AUDIT, more=more)
 
 
 @panel(NAMESPACE, "Activity", "staff.view_staffentry")

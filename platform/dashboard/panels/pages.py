@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from certificates.models import Certificate, OrderAttempt
 from common.admin_columns import badge, bytes_text, change_url, link, list_url, row_link, shortened, time_text
 from common.admin_pages import Panel, page, panel, table
-from dashboard.panels.columns import DEPLOYS, audit
+from dashboard.panels.columns import AUDIT, DEPLOYS
 from dashboard.panels.workspace_network import domains_of
 from domains.models import CustomDomain
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
@@ -71,7 +71,7 @@ def deploys_panel(request: HttpRequest, row: Page) -> Panel:
 @panel(PAGE, "Activity", "pages.view_pageevent")
 def events_panel(request: HttpRequest, row: Page) -> Panel:
     found = PageEvent.objects.filter(page_id=row.pk).order_by("-created_at", "-id")
-    return table("Who did what", found, audit(), more=list_url("pages.PageEvent", by_page_id=row.pk))
+    return table("Who did what", found, AUDIT, more=list_url("pages.PageEvent", by_page_id=row.pk))
 
 
 page(CERTIFICATE, "Overview", "Orders")

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from common.admin_columns import badge, list_url, row_link, shortened, time_text
 from common.admin_pages import Panel, page, panel, table
-from dashboard.panels.columns import audit
+from dashboard.panels.columns import AUDIT
 from webhooks.admin import webhook_state
 from webhooks.models import Attempt, AuditEntry, Delivery, Subscription
 
@@ -58,7 +58,7 @@ def deliveries_panel(request: HttpRequest, row: Subscription) -> Panel:
 def audit_panel(request: HttpRequest, row: Subscription) -> Panel:
     found = AuditEntry.objects.filter(subscription_id=row.pk).order_by("-id")
     more = list_url("webhooks.AuditEntry", by_subscription_id=row.pk)
-    return table("Who did what", found, audit(detail="description"), more=more)
+    return table("Who did what", found, AUDIT, more=more)
 
 
 page(DELIVERY, "Overview")

@@ -28,14 +28,14 @@ from common.admin_pages import Chart, Panel, page, panel, table
 from common.times import from_epoch
 from console.terminals import TERMINAL
 from credits.models import Balance, Entry
-from dashboard.panels.columns import ENTRIES, OPERATIONS, STAFF, audit
+from dashboard.panels.columns import AUDIT, ENTRIES, OPERATIONS, STAFF
 from sandboxes.models import Sandbox
 from sandboxes.tokens import STAFF_PERMISSION
 from staff.models import StaffEntry
-from workspaces.live_views import PERMISSION as LIVE
 from workspaces.models import Activity, Metered, Operation, Usage, Workspace, WorkspaceHour
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
+from workspaces.streams.staff_tokens import PERMISSION as LIVE
 
 WORKSPACE = "workspaces.Workspace"
 HOURS = 72
@@ -178,7 +178,7 @@ def operations_panel(request: HttpRequest, row: Workspace) -> Panel:
 def activity_panel(request: HttpRequest, row: Workspace) -> Panel:
     found = Activity.objects.filter(workspace_id=row.pk).order_by("-id")
     more = list_url("workspaces.Activity", by_workspace_id=row.pk)
-    return table("Activity, as its owner reads it", found, audit(when="at", what="event"), more=more)
+    return table("Activity, as its owner reads it", found, AUDIT, more=more)
 
 
 @panel(WORKSPACE, "Activity", "staff.view_staffentry")

@@ -33,7 +33,7 @@ def test_machines_whose_disks_grow_wait_until_there_is_room(
     guard.check_once()
     states = {key: vmhost.driver.state(key) for key in (writer, reader)}
     assert states == {writer: MachineState.PAUSED, reader: MachineState.RUNNING}
-    assert Activity.objects.filter(workspace_id=writer, event="disk_full").count() == 1
+    assert Activity.objects.filter(workspace_id=writer, action="disk_full").count() == 1
     # Neither the periodic reconcile nor a little room lets it write again.
     process.reconcile_rows_and_machines(vmhost.runtime)
     free[settings.ENV.machines_dir] = RESERVE // 2
@@ -157,7 +157,7 @@ def test_a_machine_that_goes_on_writing_though_it_is_paused_is_ended(
     states = {key: vmhost.driver.state(key) for key in (waiting, other)}
     assert states == {waiting: MachineState.OFF, other: MachineState.RUNNING}
     until(lambda: status_of(waiting) == "stopped")
-    details = Activity.objects.filter(workspace_id=waiting, event="disk_full").values_list("detail", flat=True)
+    details = Activity.objects.filter(workspace_id=waiting, action="disk_full").values_list("detail", flat=True)
     assert ENDED_MESSAGE in details
 
 

@@ -108,7 +108,7 @@ def test_two_engines_run_one_operation_once(vmhost: FakeHost, begin: Callable[[s
     operation.refresh_from_db()
     assert (operation.state, operation.attempt) == (OperationState.SUCCEEDED, 1)
     assert prepared.count("prepare:disk") == 1
-    assert Activity.objects.filter(event="started").count() == 1
+    assert Activity.objects.filter(action="started").count() == 1
 
 
 def test_a_lost_notification_is_sent_again(vmhost: FakeHost, begin: Callable[[str], str]) -> None:

@@ -67,7 +67,7 @@ def test_a_machine_ends_by_itself(
     assert (row.last_exit_reason, row.ready, row.started_at) == (reason, False, None)
     entry = Activity.objects.filter(workspace_id=made).first()
     assert entry is not None
-    assert entry.event == reason
+    assert entry.action == reason
     assert word in entry.detail
 
 

@@ -261,7 +261,7 @@ def test_a_destroyed_workspace_has_no_network(api: Caller, vmhost: FakeHost) -> 
 def test_what_changed_is_in_the_activity_and_nothing_else(api: Caller, made: str) -> None:
     change(api, {"egress_ports": [443], "allow_internet": True})
     change(api, {"egress_ports": [443]})
-    found = Activity.objects.filter(workspace_id=made, event="network_changed")
+    found = Activity.objects.filter(workspace_id=made, action="network_changed")
     assert [entry.detail for entry in found] == ["Changed: egress_ports."]
 
 

@@ -63,10 +63,10 @@ def test_rows_that_cannot_be_handled_delay_no_other_row(
     vmhost.settle()
     assert status_of(row) == "stopped"
     assert Workspace.objects.filter(restart_due_at__gt=timezone.now()).count() == BATCH + 50
-    assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50
+    assert Activity.objects.filter(action="restart_postponed").count() == BATCH + 50
     Workspace.objects.filter(restart_due_at__isnull=False).update(restart_due_at=ago())
     sweep_due()
-    assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50  # reported once
+    assert Activity.objects.filter(action="restart_postponed").count() == BATCH + 50  # reported once
 
 
 def test_a_sweep_with_nothing_due_is_one_query_over_the_indexes(

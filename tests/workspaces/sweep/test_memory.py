@@ -32,7 +32,7 @@ def test_memory_is_kept_as_long_as_the_policy_says(vmhost: FakeHost, machine: Ca
     assert sweep_and_settle(vmhost) == 1
     row.refresh_from_db()
     assert (row.status, row.user_requested_stop, row.memory_expires_at) == ("stopped", False, None)
-    assert "slept longer" in Activity.objects.filter(workspace_id=row.pk, event="stopped").get().detail
+    assert "slept longer" in Activity.objects.filter(workspace_id=row.pk, action="stopped").get().detail
     assert fault_cases.inconsistencies(vmhost, row.pk) == []
 
 

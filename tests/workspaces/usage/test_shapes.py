@@ -18,7 +18,7 @@ def test_bodies_match_the_document(host: MeasuredHost, api: Caller) -> None:
     row = host.machine()
     host.wall += 400
     host.seconds(65, row, cpu_time_ns=CPU)
-    Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+    Activity.objects.create(account=api.account, workspace_id=row.pk, action="started")
     at = f"/workspace/{row.pk}"
     for method, path, shape in (
         ("GET", "/workspace/usage", serializers.AllUsageResponse()),

@@ -75,9 +75,9 @@ def test_all_usage_maps_every_workspace_to_its_totals_and_sums_them(
 def test_lists_reach_as_far_as_the_credential(api: Caller, scoped: Callable[..., Caller]) -> None:
     elsewhere = Namespace.objects.create(account=api.account, name="Other", slug="other")
     here, there = make_workspace(api.account), make_workspace(api.account, namespace=elsewhere)
-    Activity.objects.create(account=api.account, workspace_id=here.pk, event="started")
-    Activity.objects.create(account=api.account, workspace_id=there.pk, event="started")
-    Activity.objects.create(account=api.account, workspace_id="ws_gone", event="deleted")
+    Activity.objects.create(account=api.account, workspace_id=here.pk, action="started")
+    Activity.objects.create(account=api.account, workspace_id=there.pk, action="started")
+    Activity.objects.create(account=api.account, workspace_id="ws_gone", action="deleted")
     for caller, seen, returned in (
         (api, {here.pk, there.pk}, {here.pk, there.pk, "ws_gone"}),
         (scoped(api, Scope.NAMESPACE, namespace_id=elsewhere.pk, namespace_slug="other"), {there.pk}, {there.pk}),
@@ -95,7 +95,7 @@ def test_lists_take_as_many_queries_for_many_workspaces_as_for_few(api: Caller, 
         for _ in range(count):
             row = make_workspace(api.account)
             stored(row, 2, time.time() - 120)
-            Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+            Activity.objects.create(account=api.account, workspace_id=row.pk, action="started")
         with CaptureQueriesContext(
             connection,
         ) as queries:
@@ -112,7 +112,7 @@ def test_activity_holds_what_happened_within_the_window_newest_first(api: Caller
     now = datetime.now(UTC)
     for hours, event in ((50, "created"), (3, "stopped"), (1, "started"), (-1, "later")):
         Activity.objects.create(
-            account=api.account, workspace_id=row.pk, event=event, actor="me", at=now - timedelta(hours=hours)
+            account=api.account, workspace_id=row.pk, action=event, actor="me", created_at=now - timedelta(hours=hours)
         )
     body = api.get("/workspace/activity").json()
     assert [entry["event"] for entry in body["history"][row.pk]] == ["started", "stopped"]
@@ -160,14 +160,14 @@ def test_a_history_is_bounded_and_says_so(
     monkeypatch.setattr(selectors, "HISTORY_LIMIT", 5)
     row = make_workspace(api.account)
     for _ in range(entries):
-        Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+        Activity.objects.create(account=api.account, workspace_id=row.pk, action="started")
     body = api.get("/workspace/activity").json()
     assert (len(body["history"][row.pk]), body["truncated"]) == (5, truncated)
 
 
 def test_the_last_day_is_returned_where_only_a_later_end_is_given(api: Caller) -> None:
     row = make_workspace(api.account)
-    Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+    Activity.objects.create(account=api.account, workspace_id=row.pk, action="started")
     body = api.get("/workspace/activity?to=9999-12-31T00:00:00Z").json()
     assert [entry["event"] for entry in body["history"][row.pk]] == ["started"]
 
@@ -201,7 +201,7 @@ def test_without_tracking_nothing_grows_but_the_bill(host: MeasuredHost, api: Ca
     assert totals(api, row)["total_cpu_time_ns"] == 40 * CPU
     assert sum(point.cpu_time_ns for point in points(row)) == 39 * CPU
     assert metered_cpu(row) == 140 * CPU
-    events = list(Activity.objects.filter(workspace_id=row.pk).order_by("id").values_list("event", flat=True))
+    events = list(Activity.objects.filter(workspace_id=row.pk).order_by("id").values_list("action", flat=True))
     assert events == ["tracking_stopped", "tracking_started"]
 
 
