@@ -80,7 +80,7 @@ _HEADERS = {
 }
 
 
-def documented_responses(body: type[Serializer]) -> dict[int, Any]:
+def documented_responses(body: type[Serializer[Any]]) -> dict[int, Any]:
     """Of a route: its answer and its errors."""
     errors = {status: OpenApiResponse(_REFERENCE, description=f"{what}.") for status, what in _CODES.items()}
     return {200: body, **errors}

@@ -93,7 +93,7 @@ def caller_identify(request: HttpRequest, caller: Caller) -> ApiKey:
     return key
 
 
-def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body: type[Serializer]) -> Asked:
+def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body: type[Serializer[Any]]) -> Asked:
     """Raises InvalidApiKey, InvalidJson, ValidationError, RateLimitExceeded, and what `require_open` raises."""
     key = caller_identify(request, caller)
     namespace = _open_namespace(key)
@@ -117,10 +117,11 @@ def _open_namespace(key: ApiKey) -> Namespace:
     return namespace
 
 
-def _validated(request: HttpRequest, body: type[Serializer]) -> dict[str, Any]:
+def _validated(request: HttpRequest, body: type[Serializer[Any]]) -> dict[str, Any]:
     checked = body(data=parse_object(request.body, allow_nul=True))
     checked.is_valid(raise_exception=True)
-    return checked.validated_data
+    found: dict[str, Any] = checked.validated_data
+    return found
 
 
 def _taken_url(data: dict[str, Any], route: AssistRoute) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers as s
 
+from assist.models import ApiKey
 from assist.routes import EVENTS
 from common.fields import BoundedList, StrictChar
 from common.openapi import Success
@@ -24,7 +27,7 @@ def _text(*, required: bool = False) -> StrictChar:
     return StrictChar(required=required, allow_blank=not required, trim_whitespace=False)
 
 
-class AssistRequest(s.Serializer):
+class AssistRequest(s.Serializer[Any]):
     """What all three have in common."""
 
     webhook_url = StrictChar(required=False, max_length=MAX_URL, help_text=URL_HELP)
@@ -56,7 +59,7 @@ class AssistDebugRequest(AssistRequest):
     context = _text()  # type: ignore[assignment]
 
 
-class AssistMetrics(s.Serializer):
+class AssistMetrics(s.Serializer[Any]):
     current = s.JSONField(required=False, help_text="What is measured now: a text, a number, or an object of them.")
     target = s.JSONField(required=False, help_text="What is wanted, likewise.")
 
@@ -80,7 +83,7 @@ class AssistDebugResponse(Success):
     prevention = s.CharField()
 
 
-class AssistOptimization(s.Serializer):
+class AssistOptimization(s.Serializer[Any]):
     type = s.CharField()
     code = s.CharField()
     improvement = s.CharField()
@@ -92,14 +95,14 @@ class AssistOptimizeResponse(Success):
     optimizations = AssistOptimization(many=True)
 
 
-class ApiKeyRequest(s.Serializer):
+class ApiKeyRequest(s.Serializer[Any]):
     name = StrictChar(required=False, default="", allow_blank=True, max_length=120)
     namespace = StrictChar(
         required=False, max_length=128, help_text="The slug of the namespace that pays. Default: the default one."
     )
 
 
-class ApiKeyBody(s.Serializer):
+class ApiKeyBody(s.Serializer[Any]):
     id = s.CharField()
     name = s.CharField()
     key_prefix = s.CharField()
@@ -107,7 +110,7 @@ class ApiKeyBody(s.Serializer):
     created_at = Timestamp()
     last_used_at = Timestamp(allow_null=True)
 
-    def get_namespace(self, api_key) -> str | None:
+    def get_namespace(self, api_key: ApiKey) -> str | None:
         return api_key.namespace.slug if api_key.namespace else None
 
 

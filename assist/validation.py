@@ -29,7 +29,8 @@ def answer_fields(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     found = next(iter(jsonschema.Draft202012Validator(schema).iter_errors(value)), None)
     if found is not None:
         raise InvalidAnswer(_reason(found))
-    return value
+    checked: dict[str, Any] = value
+    return checked
 
 
 def _parsed(text: str) -> Any:

@@ -87,7 +87,7 @@ class MetadataField(JSONObject):
         return value
 
 
-class VariantRequest(s.Serializer):
+class VariantRequest(s.Serializer[Any]):
     """A smaller copy. One side may be left out: it follows from the other; without both only the format changes."""
 
     width = StrictInteger(min_value=1, max_value=VARIANT_SIDE_MAX, required=False)
@@ -155,7 +155,7 @@ def _number(**kwargs: Any) -> StrictInteger:
     return StrictInteger(min_value=0, max_value=MAX_BYTES, required=False, allow_null=True, **kwargs)
 
 
-class CdnPolicyRequest(s.Serializer):
+class CdnPolicyRequest(s.Serializer[Any]):
     """A field that is left out stays as it is; null inherits it; zero is zero, and an empty list allows nothing."""
 
     allowedKinds = KindsField(required=False, allow_null=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from django.db.models import Sum
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from cdn.models import File, Pool, PoolKind
-from cdn.states import FileStatus
+from cdn.models import File, Pool
+from cdn.states import FileStatus, PoolKind
 from common.gauges import backlog
 
 _SUMS = ("stored", "trashed", "reserved")

@@ -54,7 +54,7 @@ class QuotaDefaultsViewSet(ViewSet):
         return respond(bodies.CdnQuotaResponse, data=quota_body(layer))
 
 
-class CdnNamespaceViewSet(GenericViewSet):
+class CdnNamespaceViewSet(GenericViewSet[Any]):
     """Limits and counters by namespace; reading also namespace scope."""
 
     scopes = ACCOUNT_ONLY

@@ -18,7 +18,7 @@ PERSONAL = "personal"
 _NAMESPACE = "The slug; default: all of the account, or the credential's own."
 
 
-class QuotaRequest(s.Serializer):
+class QuotaRequest(s.Serializer[Any]):
     """A field that is left out stays as it is, null inherits, zero is a real zero."""
 
     cdn_max_bytes = StrictInteger(
@@ -34,11 +34,11 @@ class NamespaceQuotaRequest(QuotaRequest):
     namespace = StrictChar(max_length=128)
 
 
-class CdnNamespacesQuery(s.Serializer):
+class CdnNamespacesQuery(s.Serializer[Any]):
     search = s.CharField(required=False, max_length=255, help_text="Part of the name or slug.")
 
 
-class _PartQuery(s.Serializer):
+class _PartQuery(s.Serializer[Any]):
     """A parameter without a value names no part of the account. One that is left out would be all of it."""
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -94,4 +94,5 @@ def _database() -> magic.Magic:
         _own.database = magic.Magic(mime=True)
         for limit, value in _LIMITS.items():
             _own.database.setparam(limit, value)
-    return _own.database
+    found: magic.Magic = _own.database
+    return found

@@ -18,7 +18,7 @@ from common.serializers import Timestamp
 _OF_A_FILE = ("filename", "size", "contentType")
 
 
-class UploadTokenRequest(s.Serializer):
+class UploadTokenRequest(s.Serializer[Any]):
     """With `filename`, `size` and `contentType` a permit for one file, without all three an upload token."""
 
     namespace = StrictChar(
@@ -71,7 +71,7 @@ class FormFileField(s.FileField):
     """The bytes of a file: of other fields of files the schema says that they are the address of one."""
 
 
-class CdnFormRequest(s.Serializer):
+class CdnFormRequest(s.Serializer[Any]):
     file = FormFileField(help_text="With a file name.")
 
 

@@ -107,7 +107,7 @@ class UploadTokenViewSet(ViewSet):
         )
 
 
-class FileViewSet(GenericViewSet):
+class FileViewSet(GenericViewSet[Any]):
     """Files and the trash; account or namespace scope."""
 
     scopes = NAMESPACE_SCOPES

@@ -47,7 +47,7 @@ def as_number(credits: Decimal) -> float:
     return float(credits)
 
 
-class CreditsField(models.BigIntegerField):
+class CreditsField(models.BigIntegerField):  # type: ignore[type-arg]  # Django has none at run time
     """An amount of credits, a Decimal in Python. Sums and comparisons of the database are exact."""
 
     if TYPE_CHECKING:  # what the stubs take its values for

@@ -37,12 +37,12 @@ class ServiceName(StrictRegex):
         super().__init__(SERVICE, max_length=SERVICE_LENGTH, trim_whitespace=False, help_text=text, **kwargs)
 
 
-class QuotaNameRequest(s.Serializer):
+class QuotaNameRequest(s.Serializer[Any]):
     namespace = StrictChar(max_length=128, help_text="The slug.")
     service = ServiceName()
 
 
-class QuotaFields(s.Serializer):
+class QuotaFields(s.Serializer[Any]):
     """What a quota and its default have in common."""
 
     quotaLimit = AmountField()
@@ -93,12 +93,12 @@ class NamespaceQuotaResponse(Success):
     data = QuotaRecord()  # type: ignore[assignment]  # the specification's name
 
 
-class DefaultNameRequest(s.Serializer):
+class DefaultNameRequest(s.Serializer[Any]):
     level = s.ChoiceField(choices=["namespace"])
     service = ServiceName()
 
 
-class LevelQuery(s.Serializer):
+class LevelQuery(s.Serializer[Any]):
     level = s.ChoiceField(choices=["namespace"], default="namespace")
 
 
@@ -128,7 +128,7 @@ class QuotaDefaultListResponse(Success):
     data = QuotaDefaultObject(many=True)  # type: ignore[assignment]  # the specification's name
 
 
-class ListQuotasQuery(s.Serializer):
+class ListQuotasQuery(s.Serializer[Any]):
     status = s.ChoiceField(choices=Status.choices, required=False, help_text="Of the namespaces.")
 
 
@@ -138,7 +138,7 @@ class NamespaceQuotas(ResponseSerializer):
     quotas = QuotaRecord(many=True)
 
 
-class DetailQuery(s.Serializer):
+class DetailQuery(s.Serializer[Any]):
     days = s.IntegerField(min_value=1, max_value=MAX_DAYS, default=30)
 
 

@@ -41,7 +41,7 @@ class QuotaPagination(OffsetPagination):
     }
 
 
-class CreditsViewSet(GenericViewSet):
+class CreditsViewSet(GenericViewSet[Any]):
     """Quotas of namespaces, by service, and what they spend; account or billing scope, reading also namespace scope."""
 
     scopes = WRITERS

@@ -53,7 +53,8 @@ def passed_thresholds(balance: Balance) -> list[float]:
 
 def _is_passed(balance: Balance, threshold: float) -> bool:
     limit = balance.quota_limit or Decimal(0)
-    return balance.used > 0 and balance.used * HUNDRED >= limit * Decimal(str(threshold))
+    used: Decimal = balance.used
+    return used > 0 and used * HUNDRED >= limit * Decimal(str(threshold))
 
 
 def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Balance] = ()) -> None:

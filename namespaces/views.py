@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
@@ -26,7 +28,7 @@ EXISTS = f"`namespace_exists`: the slug is taken; {LIMIT}"
 DEFAULT = "`conflict`: it is the default namespace"
 
 
-class NamespaceViewSet(GenericViewSet):
+class NamespaceViewSet(GenericViewSet[Any]):
     """Groups of workspaces with limits and a status of their own. Addressed by id or slug."""
 
     scopes = ACCOUNT_ONLY
@@ -190,7 +192,7 @@ class NamespaceViewSet(GenericViewSet):
         return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
 
 
-class NamespaceActivityViewSet(GenericViewSet):
+class NamespaceActivityViewSet(GenericViewSet[Any]):
     """Who changed a namespace, when, and from where."""
 
     scopes = NAMESPACE_SCOPES

@@ -62,19 +62,19 @@ class NewSendTokenResponse(Success):
     token = NewSendTokenObject()
 
 
-class WebPushKeys(s.Serializer):
+class WebPushKeys(s.Serializer[Any]):
     p256dh = StrictChar(max_length=128, help_text="A point of P-256, uncompressed: 65 bytes, base64url.")
     auth = StrictChar(max_length=64, help_text="16 bytes, base64url.")
 
 
-class WebPushSubscription(s.Serializer):
+class WebPushSubscription(s.Serializer[Any]):
     """What `PushSubscription.toJSON()` gives; `expirationTime` is not read."""
 
     endpoint = StrictChar(max_length=2048, help_text="https, to a public host.")
     keys = WebPushKeys()
 
 
-class RegisterDeviceRequest(s.Serializer):
+class RegisterDeviceRequest(s.Serializer[Any]):
     device_id = StrictChar(max_length=128, help_text="Chosen by the app: letters, digits, `.`, `_`, `:`, `-`.")
     platform = s.ChoiceField(choices=DevicePlatform.choices)
     fcm_token = StrictChar(max_length=4096, required=False, help_text="The registration token of FCM.")
@@ -115,7 +115,7 @@ class WebPushKeyResponse(Success):
     key = s.CharField(help_text="`applicationServerKey` of `pushManager.subscribe`, base64url.")
 
 
-class SendNotificationRequest(s.Serializer):
+class SendNotificationRequest(s.Serializer[Any]):
     title = StrictChar(max_length=200, default="", allow_blank=True, trim_whitespace=False)
     body = StrictChar(max_length=4000, default="", allow_blank=True, trim_whitespace=False)
     data = JSONObject(  # type: ignore[assignment]  # the name of the specification

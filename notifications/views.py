@@ -45,7 +45,7 @@ class RegisterThrottle(RedisThrottle):
     window_seconds = 60
 
 
-class SendTokenViewSet(GenericViewSet):
+class SendTokenViewSet(GenericViewSet[Any]):
     """Tokens with which code in a workspace sends; within the scope of the credential."""
 
     queryset = SendToken.objects.all()
@@ -89,7 +89,7 @@ class SendTokenViewSet(GenericViewSet):
         return ok(message="The send token was deleted.")
 
 
-class DeviceViewSet(GenericViewSet):
+class DeviceViewSet(GenericViewSet[Any]):
     """Where the notifications of an account go; account scope, as a device gets those of all its workspaces."""
 
     scopes = ACCOUNT_ONLY

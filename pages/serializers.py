@@ -51,7 +51,7 @@ class CreatePageRequest(WorkspaceIdRequest):
     domain = PageDomain(required=False, help_text="One of the domains of this installation; default: its first.")
 
 
-class CheckSlugRequest(s.Serializer):
+class CheckSlugRequest(s.Serializer[Any]):
     slug = PageSlug(help_text=_SLUG)
     domain = PageDomain(required=False, help_text="One of the domains of this installation; default: its first.")
 
@@ -68,7 +68,7 @@ class DeployPageRequest(WorkspaceIdRequest):
     path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the live release.")
 
 
-class UpdatePageRequest(s.Serializer):
+class UpdatePageRequest(s.Serializer[Any]):
     name = StrictChar(max_length=NAME_LENGTH, required=False)
     slug = PageSlug(required=False, help_text=_SLUG)
 
@@ -157,5 +157,5 @@ class ReleasesResponse(Success):
     releases = ReleaseObject(many=True)
 
 
-class RollbackRequest(s.Serializer):
+class RollbackRequest(s.Serializer[Any]):
     release = StrictInteger(min_value=1, max_value=2**31 - 1, help_text="The number of a kept release.")

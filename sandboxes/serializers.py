@@ -27,7 +27,7 @@ SIZES = ("cpus", "memory_mb", "disk_size_mb")
 PASSED_ON = ("name", "image", "namespace", "config", "wait_ready", "ready_timeout_seconds", "idempotency_key", *SIZES)
 
 
-class CreateSandboxRequest(s.Serializer):
+class CreateSandboxRequest(s.Serializer[Any]):
     """`POST /sandbox`. What a workspace takes as well is checked as for one."""
 
     name = StrictChar(help_text="At most 255 characters.")
@@ -43,7 +43,7 @@ class CreateSandboxRequest(s.Serializer):
     idempotency_key = StrictChar(required=False, max_length=255)
 
 
-class _OwnFields(s.Serializer):
+class _OwnFields(s.Serializer[Any]):
     name = StrictChar()  # its length is checked as a workspace's
     template = StrictChar(required=False, allow_null=True, max_length=120)
     autoStart = StrictBoolean(default=True)

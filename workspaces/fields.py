@@ -8,6 +8,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from common.fields import AnyField
+
 ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 
 
@@ -25,7 +27,7 @@ ENV_OBJECT = {
 
 
 @extend_schema_field({"type": "array", "items": {"oneOf": [ENV_OBJECT, {"type": "string"}]}})
-class EnvField(serializers.Field):
+class EnvField(AnyField):
     """A list of `{key, value}` items or `"KEY=VALUE"` strings; gives a dict."""
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
@@ -53,7 +55,7 @@ class EnvField(serializers.Field):
 
 
 @extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]})
-class CommandField(serializers.Field):
+class CommandField(AnyField):
     """An array of strings, or one string that `sh -c` runs; gives a list."""
 
     def to_internal_value(self, data: Any) -> list[str]:

@@ -104,7 +104,7 @@ class ConfigObject(ResponseSerializer):
 class OpenObject(s.DictField):
     """An object of a given shape, which the OpenAPI document does not spell out."""
 
-    def __init__(self, shape: type[s.Serializer], **kwargs: Any) -> None:
+    def __init__(self, shape: type[s.Serializer[Any]], **kwargs: Any) -> None:
         self.shape = shape
         super().__init__(**kwargs)
 

@@ -140,7 +140,7 @@ class S3Store:
             yield from page.get("Contents", ())
 
 
-class _Content(File):
+class _Content(File):  # type: ignore[type-arg]  # Django has none at run time
     """No type of its own: the edge says what a file is, and only by the path under which it is delivered."""
 
     content_type = "application/octet-stream"

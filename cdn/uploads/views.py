@@ -119,7 +119,7 @@ class UploadViewSet(AsyncViewSet):
         if file.status == FileStatus.REJECTED:
             raise refusal_of(file)
         is_unfinished = file.status == FileStatus.PROCESSING
-        body: Serializer = CdnFileResponse({"file": file})
+        body: Serializer[Any] = CdnFileResponse({"file": file})
         data = await in_pool_thread(lambda: body.data)
         return ShortResponse({"success": True, **data}, status=202 if is_unfinished else 201)
 

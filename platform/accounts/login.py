@@ -41,15 +41,16 @@ def _limits() -> AttemptLimits:
     return AttemptLimits("login", attempts, attempts * PER_NAME, WINDOW_SECONDS)
 
 
-class LoginForm(AuthenticationForm):
+class LoginForm(AuthenticationForm):  # type: ignore[misc]  # unfold has no types
     """A refused attempt is an error of the form with a sentence; `answer_refused_logins` gives it its status."""
 
     request: Any
 
     def clean(self) -> dict[str, Any]:
-        name = self.cleaned_data.get("username")
-        if name is None or not self.cleaned_data.get("password"):
-            return self.cleaned_data
+        data: dict[str, Any] = self.cleaned_data
+        name = data.get("username")
+        if name is None or not data.get("password"):
+            return data
         try:
             cleaned: dict[str, Any] = self._checked(str(name))
         except RateLimited as exc:

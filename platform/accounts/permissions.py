@@ -46,4 +46,5 @@ class ScopePermission(BasePermission):
     def allowed_scopes(view: Any) -> frozenset[Scope]:
         """Those of which one is needed for the view's action; the OpenAPI document shows them, too."""
         default: frozenset[Scope] = getattr(view, "scopes", RESOURCE_SCOPES)
-        return getattr(view, "action_scopes", {}).get(getattr(view, "action", ""), default)
+        by_action: dict[str, frozenset[Scope]] = getattr(view, "action_scopes", {})
+        return by_action.get(getattr(view, "action", ""), default)

@@ -76,4 +76,5 @@ class AcmeAccountAdmin(ReadOnlyAdmin):
     exclude = ("key",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AcmeAccount]:
-        return super().get_queryset(request).defer("key")
+        found: QuerySet[AcmeAccount] = super().get_queryset(request).defer("key")
+        return found

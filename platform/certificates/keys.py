@@ -78,4 +78,4 @@ def chain_check(text: str, name: str, key: str, now: datetime) -> CheckedChain:
 
 
 def _public_bytes(key: object) -> bytes:
-    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined]
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined,no-any-return]

@@ -37,7 +37,7 @@ class AuditedFormsMixin:
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 
 
-class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
+class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):  # type: ignore[misc]  # unfold has no types
     """Saves by `save_by_service`, which calls services. Rows are deleted by an action (`staff.action_admin`).
 
     What a service refuses is shown in the form, beside what was typed, and nothing is written.
@@ -66,7 +66,7 @@ class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, Mo
             return super().changeform_view(request, *args, **kwargs)
 
 
-class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):
+class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):  # type: ignore[misc]  # unfold has no types
     """Shows rows that no form may change: audit entries, ledgers, what only services write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -23,7 +23,7 @@ _OWN_FIELDS = (REASON, OPENED_WITH)
 REFUSAL = "form_refusal"
 
 
-class ReasonedForm(forms.ModelForm):
+class ReasonedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django has none at run time
     """The row's form with the reason, which is no column of it. `reason_to_add`: a new row needs one as well.
 
     A form has all columns, also those that its sender left as they were. One that was opened before others changed any

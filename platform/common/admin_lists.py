@@ -46,7 +46,7 @@ class Paging:
         self.count = self.num_pages = 0
 
 
-class FilteredChangeList(ChangeList):
+class FilteredChangeList(ChangeList):  # type: ignore[misc]  # its package has no types
     """A list that its filters alone choose from.
 
     Django's own takes any lookup of any column of the table (`?token_hash__startswith=a`): what is shown on no page
@@ -87,7 +87,8 @@ class UncountedChangeList(FilteredChangeList):
         self.query = term
         self.conditions = self.model_admin.search_conditions(term) if term else ()
         self.unsearched = rows
-        return rows.filter(reduce(or_, self.conditions)) if self.conditions else rows
+        found: QuerySet[Any] = rows.filter(reduce(or_, self.conditions)) if self.conditions else rows
+        return found
 
     def get_results(self, request: HttpRequest) -> None:
         keyset = (self.conditions and self.model_admin.search_keyset) or self.model_admin.keyset

@@ -183,7 +183,8 @@ class PageMixin(HistoryMixin):
     ) -> HttpResponseBase:
         """The audit entries of the row: Django's own history has what forms wrote, and no action."""
         if not request.user.has_perm("staff.view_staffentry"):
-            return super().history_view(request, object_id, extra_context)
+            own: HttpResponseBase = super().history_view(request, object_id, extra_context)
+            return own
         label = self.model._meta.label_lower  # type: ignore[attr-defined]
         entries = list_url("staff.StaffEntry", by_object_type=label, by_object_id=given_id(unquote(object_id)))
         return HttpResponseRedirect(entries)

@@ -117,5 +117,7 @@ def _viewsets(entry: URLResolver | URLPattern, above: str) -> Iterator[tuple[str
     if isinstance(entry, URLResolver):
         for inner in entry.url_patterns:
             yield from _viewsets(inner, address)
-    elif actions := getattr(entry.callback, "actions", None):
-        yield re.sub(r"\(\?P<\w+>", "(?:", address), entry.callback.cls, actions
+    else:
+        view: Any = entry.callback
+        if actions := getattr(view, "actions", None):
+            yield re.sub(r"\(\?P<\w+>", "(?:", address), view.cls, actions

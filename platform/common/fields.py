@@ -10,6 +10,9 @@ from rest_framework import serializers
 
 from common.durations import parse_duration
 
+# As a base, and where it is not said which field: none of its four arguments is.
+AnyField = serializers.Field[Any, Any, Any, Any]
+
 
 class StrictChar(serializers.CharField):
     def to_internal_value(self, data: Any) -> str:
@@ -72,7 +75,7 @@ class BoundedList(serializers.ListField):
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "examples": ["30m", "1h"]}, {"type": "number"}]})
-class Duration(serializers.Field):
+class Duration(AnyField):
     """`30m`, `1h`, `24h` or a number of seconds; gives seconds."""
 
     def __init__(self, *, min_seconds: int = 1, **kwargs: Any) -> None:

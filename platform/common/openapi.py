@@ -75,7 +75,8 @@ class DescribedSchema(AutoSchema):
         return {**size, "rates": rates} if rates else size
 
     def _raw_type(self) -> str:
-        return RAW if RAW in (self._get_request_body() or {}).get("content", {}) else ""
+        described = self._get_request_body()  # type: ignore[no-untyped-call]
+        return RAW if RAW in (described or {}).get("content", {}) else ""
 
     def _throttles(self) -> Iterator[RedisThrottle]:
         later = getattr(self.view, "later_throttles", {}).get(getattr(self.view, "action", ""), ())

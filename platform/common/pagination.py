@@ -31,7 +31,7 @@ MAX_PAGE = 1_000_000
 MAX_OFFSET = 100_000_000
 
 
-class PageQuery(serializers.Serializer):
+class PageQuery(serializers.Serializer[Any]):
     """Query of a paged list: `page` from 1, `limit` 1-100, default 20. Out of range is a validation_error."""
 
     page = serializers.IntegerField(min_value=1, max_value=MAX_PAGE, default=1)
@@ -78,7 +78,7 @@ class _Pagination(BasePagination):
 
     @classmethod
     @cache
-    def query_serializer(cls) -> type[serializers.Serializer]:
+    def query_serializer(cls) -> type[serializers.Serializer[Any]]:
         """The parameters, checked by the view and described in the OpenAPI document."""
         low, high = cls.start_range
         fields = {

@@ -8,18 +8,20 @@ from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
 
-def validated(serializer: type[Serializer], request: Request) -> dict[str, Any]:
+def validated(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
     """The body's documented fields. Raises a validation_error that names each wrong one; unknown ones are ignored."""
     checked = serializer(data=request.data)
     checked.is_valid(raise_exception=True)
-    return checked.validated_data
+    found: dict[str, Any] = checked.validated_data
+    return found
 
 
-def validated_query(serializer: type[Serializer], request: Request) -> dict[str, Any]:
+def validated_query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
     """The query's documented parameters, likewise."""
     checked = serializer(data=request.query_params)
     checked.is_valid(raise_exception=True)
-    return checked.validated_data
+    found: dict[str, Any] = checked.validated_data
+    return found
 
 
 def body_of(request: Request) -> dict[str, Any]:

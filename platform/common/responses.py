@@ -33,7 +33,7 @@ def ok(status: int = 200, /, **fields: Any) -> Response:
     return Response({"success": True, **fields}, status=status)
 
 
-def respond(body: type[Serializer], status: int = 200, /, **fields: Any) -> Response:
+def respond(body: type[Serializer[Any]], status: int = 200, /, **fields: Any) -> Response:
     """The success body that `body` declares, of these fields."""
     return Response(body(fields).data, status=status)
 

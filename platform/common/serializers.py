@@ -11,6 +11,7 @@ from typing import Any
 from rest_framework import fields
 from rest_framework import serializers as s
 
+from common.fields import AnyField
 from common.times import iso
 
 
@@ -38,7 +39,7 @@ class Amount(s.FloatField):
         return float(value)
 
 
-class ResponseSerializer(s.Serializer):
+class ResponseSerializer(s.Serializer[Any]):
     """The base of response objects: its fields are resolved once for the class instead of once for each object.
 
     Differences from DRF's own: the value of a plain field is passed on unconverted, so it must have its JSON type
@@ -84,11 +85,11 @@ def _steps(serializer_class: type[ResponseSerializer], of_dict: bool) -> tuple[_
     )
 
 
-def _is_plain(field: s.Field) -> bool:
+def _is_plain(field: AnyField) -> bool:
     return type(field) in _PLAIN and not isinstance(getattr(field, "child", None), s.BaseSerializer)
 
 
-def _reader(field: s.Field, of_dict: bool) -> Callable[[Any], Any]:
+def _reader(field: AnyField, of_dict: bool) -> Callable[[Any], Any]:
     source = str(field.source)
     if source == "*":
         return lambda instance: instance

@@ -10,7 +10,7 @@ from rest_framework import serializers as s
 SPELLINGS = ("workspace_id", "workspaceId")
 
 
-class WorkspaceIdRequest(s.Serializer):
+class WorkspaceIdRequest(s.Serializer[Any]):
     """The base of requests with a field `workspace_id` or `workspaceId`, whichever is declared."""
 
     def to_internal_value(self, data: Any) -> Any:

@@ -121,7 +121,7 @@ class RateLimitMixin:
     """For views of throttles with `uncounted` or `headers`. Not for asynchronous views: giving back waits for Redis."""
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
-        finished = super().finalize_response(request, response, *args, **kwargs)  # type: ignore[misc]
+        finished: Response = super().finalize_response(request, response, *args, **kwargs)  # type: ignore[misc]
         for throttle in _throttles(request):
             if finished.status_code in throttle.uncounted:
                 throttle.give_back()

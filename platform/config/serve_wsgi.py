@@ -53,7 +53,7 @@ class ApiServer(MPServer):
     def _init_shared_socket(self) -> None:
         """As the overridden method, which leaves the descriptor, its holder and the socket object behind."""
         if self._inherited_fd is None:
-            super()._init_shared_socket()
+            super()._init_shared_socket()  # type: ignore[no-untyped-call]
             return
         self._sfd = self._inherited_fd
         self._shd = SocketHolder(self._sfd, True, self.backlog)  # type: ignore[call-arg]  # the stub has no arguments

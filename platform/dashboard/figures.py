@@ -139,4 +139,6 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
 
 def _part(name: str, rows: QuerySet[Any], since: str) -> QuerySet[Any, dict[str, Any]]:
     named = rows.order_by().annotate(part=Value(name, CharField())).values("part")
-    return named.annotate(rows=Count("*"), since=Min(since))  # not of a column: an index without it suffices
+    # Not of a column: an index without it suffices.
+    found: QuerySet[Any, dict[str, Any]] = named.annotate(rows=Count("*"), since=Min(since))
+    return found

@@ -54,7 +54,7 @@ def _claim(domain: CustomDomain, name: str, proofs: Collection[str]) -> CustomDo
     if row is None:
         DomainName.objects.create(name=name, domain=domain)
         return None
-    holder = row.domain
+    holder: CustomDomain | None = row.domain
     if holder is None or holder.pk == domain.pk:
         _give(name, domain)
         return None

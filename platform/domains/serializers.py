@@ -28,7 +28,7 @@ class CustomName(StrictChar):
             raise s.ValidationError(str(exc)) from exc
 
 
-class CheckDomainRequest(s.Serializer):
+class CheckDomainRequest(s.Serializer[Any]):
     domain = CustomName(help_text="Internationalized names in either form.")
     include_www = StrictBoolean(required=False, help_text="Also check `www.` before it. Default false.")
     includeWww = StrictBoolean(required=False, help_text="Another spelling of `include_www`.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from ipaddress import ip_address
+from typing import Any
 
 import dns.exception
 import dns.name
@@ -67,7 +68,7 @@ class DnsQuestions:
         found = [str(ip_address(record.address)) for kind in kinds for record in self._records(name, kind)]
         return list(dict.fromkeys(found))
 
-    def _records(self, name: str, kind: RdataType) -> list:
+    def _records(self, name: str, kind: RdataType) -> list[Any]:
         left = self._until - time.monotonic()
         if left <= 0:
             raise NoAnswer("The name servers took too long to answer.")

@@ -48,7 +48,14 @@ def _reset_factor(act: Act) -> None:
 
 
 @admin.register(User)
-class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, HistoryMixin, AuditedFormsMixin, UserAdmin, ModelAdmin):
+class StaffUserAdmin(
+    StaffActionsMixin,
+    CheckedListMixin,
+    HistoryMixin,
+    AuditedFormsMixin,
+    UserAdmin,  # type: ignore[type-arg]  # Django has none at run time
+    ModelAdmin,  # type: ignore[misc]  # unfold has no types
+):
     """Who is no superuser neither makes one, nor changes one, nor gives permissions beside the groups."""
 
     form = UserChangeForm
@@ -95,7 +102,13 @@ class StaffUserAdmin(StaffActionsMixin, CheckedListMixin, HistoryMixin, AuditedF
 
 
 @admin.register(Group)
-class StaffGroupAdmin(CheckedListMixin, HistoryMixin, AuditedFormsMixin, GroupAdmin, ModelAdmin):
+class StaffGroupAdmin(
+    CheckedListMixin,
+    HistoryMixin,
+    AuditedFormsMixin,
+    GroupAdmin,
+    ModelAdmin,  # type: ignore[misc]  # unfold has no types
+):
     actions = None
 
 

@@ -14,7 +14,7 @@ from django_otp.models import Device, ThrottlingMixin
 from common.secrets_at_rest import EncryptedJSONField
 
 
-class Authenticator(ThrottlingMixin, Device):
+class Authenticator(ThrottlingMixin, Device):  # type: ignore[misc]  # its package has no types
     """The authenticator app of a user. `confirmed` once a code of it was right; before that it is no second factor.
 
     `secret`: 160 bits as base32, encrypted. `last_step`: the time step of the newest code that was accepted; none of

@@ -39,7 +39,7 @@ EVENTS_HELP = "Names of `GET /webhooks/events`, or `*` for all, those of later v
 URL_HELP = "https, to a public host, without user name and password."
 
 
-class UpdateWebhookRequest(s.Serializer):
+class UpdateWebhookRequest(s.Serializer[Any]):
     url = StrictChar(max_length=MAX_URL, required=False, help_text=URL_HELP)
     events = EventNames(required=False, help_text=EVENTS_HELP)
     active = StrictBoolean(
@@ -79,7 +79,7 @@ class CreateWebhookRequest(UpdateWebhookRequest):
         return value
 
 
-class RotateWebhookRequest(s.Serializer):
+class RotateWebhookRequest(s.Serializer[Any]):
     grace_seconds = StrictInteger(
         min_value=0,
         max_value=MAX_GRACE_SECONDS,
@@ -88,16 +88,16 @@ class RotateWebhookRequest(s.Serializer):
     )
 
 
-class RedeliverWebhookRequest(s.Serializer):
+class RedeliverWebhookRequest(s.Serializer[Any]):
     since = s.DateTimeField(help_text="What was sent or tried before is left out.")
     status = s.ChoiceField(choices=[DeliveryStatus.FAILED.value], default=DeliveryStatus.FAILED.value)
 
 
-class ListWebhooksQuery(s.Serializer):
+class ListWebhooksQuery(s.Serializer[Any]):
     namespace = StrictChar(max_length=128, required=False, help_text="The slug: only the webhooks of this namespace.")
 
 
-class ListDeliveriesQuery(s.Serializer):
+class ListDeliveriesQuery(s.Serializer[Any]):
     status = s.ChoiceField(choices=DeliveryStatus.choices, required=False)
 
 

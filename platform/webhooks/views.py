@@ -139,7 +139,7 @@ class DeliveryPagination(OffsetPagination):
     results_field = "deliveries"
 
 
-class WebhookDeliveryViewSet(GenericViewSet):
+class WebhookDeliveryViewSet(GenericViewSet[Any]):
     """What was sent to a webhook, for 30 days; account or namespace scope."""
 
     scopes = NAMESPACE_SCOPES

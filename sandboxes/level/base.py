@@ -141,7 +141,7 @@ class SandboxLevelViewSet(AsyncViewSet):
         else:
             await super().begin(request, *args, **kwargs)
 
-    async def body(self, serializer: type[Serializer]) -> dict[str, Any]:
+    async def body(self, serializer: type[Serializer[Any]]) -> dict[str, Any]:
         """The body's documented fields. Raises a validation_error that names each wrong one."""
         if self._body_is_small:
             return validated(serializer, self.request)

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from common.fields import BoundedList
+from common.fields import AnyField, BoundedList
 from workspaces.fields import ENV_BYTES, ENV_ITEMS, ENV_KEY
 from workspaces.files.paths import displayed_path, encoded_path
 
@@ -21,7 +21,7 @@ ENCODED = {"type": "object", "required": ["encoded"], "properties": {"encoded": 
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "examples": ["/workspace/src"]}, ENCODED]})
-class PathField(serializers.Field):
+class PathField(AnyField):
     """An absolute path inside the sandbox; bytes that are not UTF-8 as surrogates.
 
     A string, or `{"encoded": ...}` with the percent-encoded bytes, as `encodedPath` of a listing has them.
@@ -38,7 +38,7 @@ class PathField(serializers.Field):
 
 
 @extend_schema_field({"type": "string"})
-class NameField(serializers.Field):
+class NameField(AnyField):
     """A name in a directory."""
 
     def to_internal_value(self, data: Any) -> str:
@@ -51,7 +51,7 @@ class NameField(serializers.Field):
 
 
 @extend_schema_field({"type": "string"})
-class TextField(serializers.Field):
+class TextField(AnyField):
     """Any text, kept as it is: blanks, NUL characters and all. `max_bytes`: in UTF-8."""
 
     def __init__(self, *, max_bytes: int | None = None, allow_empty: bool = True, **kwargs: Any) -> None:
@@ -106,7 +106,7 @@ class PatternsField(BoundedList):
 
 
 @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
-class EnvironmentField(serializers.Field):
+class EnvironmentField(AnyField):
     """`{NAME: value}`, as the environment of a command."""
 
     def to_internal_value(self, data: Any) -> dict[str, str]:

@@ -16,7 +16,8 @@ from sandboxes.level.terminal_page.views import TerminalPageFilesViewSet
 
 def _route(address: str, view: type[AsyncViewSet], action: str = "", **actions: str) -> URLPattern:
     made: Any = view.as_view(actions or {"post": action})
-    return path(address, made)
+    route: URLPattern = path(address, made)
+    return route
 
 
 urlpatterns: list[URLPattern] = [

@@ -138,7 +138,8 @@ def _request_id(found: dict[str, Any]) -> RequestId:
     given: Any = found.get("requestId")
     fits = isinstance(given, str) and len(given) <= MAX_REQUEST_ID
     if given is None or fits or (_is_whole(given) and abs(given) <= MAX_OFFSET):
-        return given
+        request_id: str | int | None = given
+        return request_id
     raise MessageInvalid("validation_error", f"requestId: a text of at most {MAX_REQUEST_ID} characters, or a number.")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.utils import timezone
 from rest_framework import serializers as s
 
+from common.fields import AnyField
 from common.openapi import Success
 from common.serializers import Amount, ResponseSerializer, Timestamp
 from common.times import from_epoch
@@ -70,7 +71,7 @@ class UsageUnitsBucket(UsageUnits):
 class UnitsRange(FromBeforeTo, ResponseSerializer):
     to = Timestamp()
 
-    def from_field(self) -> s.Field:
+    def from_field(self) -> AnyField:
         return Timestamp()
 
 

@@ -29,7 +29,7 @@ class EncodingField(serializers.ChoiceField):
         super().__init__(ENCODINGS, **{"default": TEXT, **kwargs})
 
 
-class ExecRequest(serializers.Serializer):
+class ExecRequest(serializers.Serializer[Any]):
     """A command to run to its end. A string is run by `sh -c`. `stream`: its output comes as events while it runs."""
 
     cmd = CommandField()
@@ -78,7 +78,7 @@ class ExecRequest(serializers.Serializer):
         return attrs | {"stdin": stdin}
 
 
-class InputQuery(serializers.Serializer):
+class InputQuery(serializers.Serializer[Any]):
     offset = serializers.IntegerField(
         min_value=0, max_value=1 << 53, help_text="Bytes before this part, from 0. What is there already is left out."
     )

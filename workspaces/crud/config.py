@@ -20,16 +20,16 @@ MAX_DISK_MB = 1_048_576
 RESOURCES = ("cpus", "memory_mb", "disk_size_mb")
 
 
-class NetworkConfig(serializers.Serializer):
+class NetworkConfig(serializers.Serializer[Any]):
     allow_internet = StrictBoolean(default=True)
     public_ingress = StrictBoolean(default=False)
 
 
-class Desktop(serializers.Serializer):
+class Desktop(serializers.Serializer[Any]):
     enabled = StrictBoolean(default=False)
 
 
-class ResourceFields(serializers.Serializer):
+class ResourceFields(serializers.Serializer[Any]):
     """Ranges of the specification; the plan narrows them."""
 
     cpus = StrictFloat(min_value=0.1, max_value=12, required=False)
@@ -88,7 +88,8 @@ def valid_config(
         names = sent_as or {}
         details = {names.get(name, name): texts for name, texts in field_messages(checked.errors).items()}
         raise errors.InvalidConfig(details=details)
-    return checked.validated_data
+    found: dict[str, Any] = checked.validated_data
+    return found
 
 
 def requested_sizes(config: dict[str, Any]) -> dict[str, int]:

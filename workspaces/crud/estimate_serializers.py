@@ -15,7 +15,7 @@ from workspaces.images.choice import DEFAULT_SIZES
 from workspaces.quota import Amount as Size
 
 
-class EstimateQuery(serializers.Serializer):
+class EstimateQuery(serializers.Serializer[Any]):
     """The ranges and defaults of a create; at least one of them is given."""
 
     cpu = serializers.DecimalField(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import StrictBoolean, StrictChar, StrictFloat
+from common.fields import AnyField, StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
 from common.pagination import PageQuery
 from common.serializers import ResponseSerializer
@@ -35,7 +35,7 @@ SIZE_NAMES = {
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
 
 
-class CreateRequest(serializers.Serializer):
+class CreateRequest(serializers.Serializer[Any]):
     """`POST /workspace`. Fields with an error code of their own are checked in `new_workspace`."""
 
     name = StrictChar(required=False, allow_null=True, allow_blank=True)
@@ -129,7 +129,7 @@ def _sizes_beside_config(body: dict[str, Any]) -> dict[str, str]:
     return {name: sent for name, sent in found.items() if sent and name not in config}
 
 
-class UpdateRequest(serializers.Serializer):
+class UpdateRequest(serializers.Serializer[Any]):
     """`PUT /workspace/:id`. Null removes slug and logo. `config` accepts settings without an operation of their own."""
 
     name = StrictChar(required=False)
@@ -237,7 +237,7 @@ class DetailsResponse(DetailsEnvelope, DetailsExtras):
 class PoolUsage(ResourcesObject):
     count = serializers.IntegerField()
 
-    def get_fields(self) -> dict[str, serializers.Field]:
+    def get_fields(self) -> dict[str, AnyField]:
         fields = super().get_fields()
         return {"count": fields.pop("count"), **fields}
 

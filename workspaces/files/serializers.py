@@ -16,7 +16,7 @@ from workspaces.files.paths import displayed_path, encoded_path
 LIST_LIMIT = 10_000
 
 
-class ListingQuery(serializers.Serializer):
+class ListingQuery(serializers.Serializer[Any]):
     """`cursor` becomes the name after which the page begins."""
 
     limit = serializers.IntegerField(min_value=1, max_value=LIST_LIMIT, default=LIST_LIMIT)
@@ -37,7 +37,7 @@ def cursor_after(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
 
 
-class FileEntry(serializers.Serializer):
+class FileEntry(serializers.Serializer[Any]):
     """Of an `Entry`. A page has up to LIST_LIMIT of them, so they are made without a call for each field."""
 
     name = serializers.CharField()
@@ -102,7 +102,7 @@ class FileContent(Success):
     size = serializers.IntegerField()
 
 
-class FileWrite(serializers.Serializer):
+class FileWrite(serializers.Serializer[Any]):
     """Parsed in constant memory by `upload.py`, so this class only documents it."""
 
     path = serializers.CharField()

@@ -202,6 +202,6 @@ class _Content:
 
 def _unescaped(text: bytes) -> bytes:
     try:
-        return json.loads(b'"' + text + b'"').encode()
+        return str(json.loads(b'"' + text + b'"')).encode()
     except ValueError as exc:
         raise InvalidJson(f"The body is not valid JSON: {exc}.") from exc

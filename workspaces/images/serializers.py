@@ -13,7 +13,7 @@ from workspaces.images.models import CatalogEntry, Category, Family
 from workspaces.images.selectors import EVERY_CATEGORY
 
 
-class CatalogQuery(serializers.Serializer):
+class CatalogQuery(serializers.Serializer[Any]):
     search = serializers.CharField(
         max_length=255,
         default="",

@@ -35,7 +35,7 @@ class Span(Duration):
         return seconds
 
 
-class IdleRequest(serializers.Serializer):
+class IdleRequest(serializers.Serializer[Any]):
     """Fields that are left out stay unchanged."""
 
     suspend_after = Span(least=MIN_SUSPEND_AFTER_SECONDS, required=False)
@@ -47,11 +47,11 @@ class IdleRequest(serializers.Serializer):
         return attrs
 
 
-class PermanentRequest(serializers.Serializer):
+class PermanentRequest(serializers.Serializer[Any]):
     restart_policy = serializers.ChoiceField(RestartPolicy.choices, default=RestartPolicy.ALWAYS.value)
 
 
-class WithoutPolicy(serializers.Serializer):
+class WithoutPolicy(serializers.Serializer[Any]):
     """Refuses `restart_policy`, whatever its value."""
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class TtlRequest(WithoutPolicy):
         return attrs
 
 
-class PingRequest(serializers.Serializer):
+class PingRequest(serializers.Serializer[Any]):
     ttl_seconds = StrictInteger(required=False, allow_null=True, min_value=1, max_value=MAX_SECONDS)
 
 

@@ -12,22 +12,22 @@ from common.times import iso, moment
 MAX_TAIL_LINES = 10_000
 
 
-class LogQuery(serializers.Serializer):
+class LogQuery(serializers.Serializer[Any]):
     source = serializers.CharField(default="boot", max_length=64)  # type: ignore[assignment]  # the specification's name
     tail_lines = serializers.IntegerField(min_value=1, max_value=MAX_TAIL_LINES, default=100)
 
 
-class WorkloadLogQuery(serializers.Serializer):
+class WorkloadLogQuery(serializers.Serializer[Any]):
     tail_lines = serializers.IntegerField(min_value=1, max_value=MAX_TAIL_LINES, default=100)
 
 
-class StreamQuery(serializers.Serializer):
+class StreamQuery(serializers.Serializer[Any]):
     """`tail_lines` 0: only new lines. The stream holds at most the last 1,000 lines."""
 
     tail_lines = serializers.IntegerField(min_value=0, max_value=MAX_TAIL_LINES, default=100)
 
 
-class LogEntry(serializers.Serializer):
+class LogEntry(serializers.Serializer[Any]):
     """Of an entry that `lines.log_entry` makes, for responses and event streams alike; it is passed on as it is."""
 
     line = serializers.CharField()
@@ -58,7 +58,7 @@ class EpochField(serializers.DateTimeField):
         return iso(moment(value))
 
 
-class LogFileObject(serializers.Serializer):
+class LogFileObject(serializers.Serializer[Any]):
     name = serializers.CharField()
     size = serializers.IntegerField(help_text="Bytes.")
     modified = EpochField()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from common.fields import JSONObject
 from common.openapi import Success
 
 
-class MetadataRequest(serializers.Serializer):
+class MetadataRequest(serializers.Serializer[Any]):
     """Top-level keys to overwrite or add; a null is stored as a value."""
 
     metadata = JSONObject()

@@ -56,7 +56,7 @@ class Entries(BoundedList):
         return list(dict.fromkeys(super().to_internal_value(data)))
 
 
-class NetworkRequest(serializers.Serializer):
+class NetworkRequest(serializers.Serializer[Any]):
     """Fields that are left out stay unchanged."""
 
     allow_internet = StrictBoolean(
@@ -75,7 +75,7 @@ class NetworkRequest(serializers.Serializer):
     )
 
 
-class PortNames(serializers.Serializer):
+class PortNames(serializers.Serializer[Any]):
     """Label and slug of a public port."""
 
     label = StrictChar(max_length=100, required=False, allow_blank=True)  # type: ignore[assignment]  # the contract's name

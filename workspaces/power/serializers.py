@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from common.fields import StrictBoolean
 
 
-class StartRequest(serializers.Serializer):
+class StartRequest(serializers.Serializer[Any]):
     force = StrictBoolean(default=False)

@@ -25,7 +25,7 @@ class ResourcesRequest(ResourceFields):
     apply = StrictBoolean(default=False)
 
 
-class OverlayResizeRequest(serializers.Serializer):
+class OverlayResizeRequest(serializers.Serializer[Any]):
     size_mb = StrictInteger(min_value=1, max_value=MAX_DISK_MB, help_text="MiB; a disk cannot shrink.")
 
 

@@ -15,7 +15,7 @@ from workspaces.ssh.keys import KeyRefused, fingerprint, public_key
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
-class KeyRequest(serializers.Serializer):
+class KeyRequest(serializers.Serializer[Any]):
     """A key to authorize, or with `remove` to revoke; its fingerprint is enough to revoke it."""
 
     public_key = StrictChar(max_length=8192, help_text="One OpenSSH public key line.")

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 
 from common.durations import parse_duration
 from common.errors import ValidationError
+from common.fields import AnyField
 from common.openapi import Success
 from common.serializers import ResponseSerializer, Timestamp
 from common.times import EPOCH, from_epoch
@@ -38,10 +39,10 @@ class Moment(serializers.DateTimeField):
 class FromBeforeTo(serializers.Serializer[Any]):
     """A field `from`, a keyword of Python, in front of the field `to`."""
 
-    def from_field(self) -> serializers.Field[Any]:
+    def from_field(self) -> AnyField:
         raise NotImplementedError
 
-    def get_fields(self) -> dict[str, serializers.Field[Any]]:
+    def get_fields(self) -> dict[str, AnyField]:
         fields = super().get_fields()
         names = list(fields)
         names.insert(names.index("to"), "from")
@@ -54,7 +55,7 @@ class WindowQuery(FromBeforeTo):
 
     to = Moment(required=False, help_text="ISO 8601; default now.")
 
-    def from_field(self) -> serializers.Field[Any]:
+    def from_field(self) -> AnyField:
         return Moment(required=False, help_text="ISO 8601.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -160,7 +161,7 @@ class TierSeries(FromBeforeTo, ResponseSerializer):
     resolution_seconds = serializers.IntegerField()
     points = UsagePointObject(many=True)
 
-    def from_field(self) -> serializers.Field[Any]:
+    def from_field(self) -> AnyField:
         return Timestamp()
 
 
@@ -189,7 +190,7 @@ class ActivityResponse(FromBeforeTo, Success):
     truncated = serializers.BooleanField(help_text="Whether there are more than the 1000 entries returned.")
     window_aggregated = serializers.DictField(child=WindowTotals(), help_text="By workspace id.")
 
-    def from_field(self) -> serializers.Field[Any]:
+    def from_field(self) -> AnyField:
         return Timestamp()
 
 

@@ -21,7 +21,7 @@ WORKLOAD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 STATES = ("starting", "running", "restarting", "exited", "stopped")
 
 
-class WorkloadRequest(serializers.Serializer):
+class WorkloadRequest(serializers.Serializer[Any]):
     """A supervised program beside the main one. `log_path` is absolute; without it the platform stores the log."""
 
     name = StrictChar(max_length=64, help_text="Letters, digits, `_`, `.` and `-`; not `cmd`, the main program's.")
@@ -54,7 +54,7 @@ class WorkloadRequest(serializers.Serializer):
         return attrs
 
 
-class WorkloadPatch(serializers.Serializer):
+class WorkloadPatch(serializers.Serializer[Any]):
     """What is left out stays; null removes what may be left out. The name cannot be changed."""
 
     name = StrictChar(max_length=64, required=False)

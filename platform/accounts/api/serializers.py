@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from accounts.models import Credential
 from accounts.scopes import Scope
 from common.fields import StrictChar, StrictInteger
 from common.openapi import Success
@@ -54,7 +55,7 @@ def _bound(attrs: dict[str, Any], workspace_field: str) -> dict[str, Any]:
     return attrs
 
 
-class CredentialBody(serializers.Serializer):
+class CredentialBody(serializers.Serializer[Any]):
     id = serializers.CharField()
     client_id = serializers.CharField()
     name = serializers.CharField()
@@ -64,10 +65,10 @@ class CredentialBody(serializers.Serializer):
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
 
-    def get_namespace(self, credential) -> str | None:
+    def get_namespace(self, credential: Credential) -> str | None:
         return credential.namespace_slug or None
 
-    def get_workspace_id(self, credential) -> str | None:
+    def get_workspace_id(self, credential: Credential) -> str | None:
         return credential.workspace_id or None
 
 

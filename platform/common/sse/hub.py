@@ -30,14 +30,14 @@ IDLE_SECONDS = 5.0
 
 
 @dataclass
-class FramedEvent(Event):
+class FramedEvent(Event):  # type: ignore[misc]  # its package has no types
     """An event with its text, which is built once for all its readers."""
 
     event_id: EventId | None = None
     text: bytes = b""
 
 
-class Subscription(Listener):
+class Subscription(Listener):  # type: ignore[misc]  # its package has no types
     """One stream's subscription to a channel. All methods are for the loop that made it."""
 
     # The library's own: the queue of each channel, and whether it overflowed.
@@ -69,7 +69,7 @@ class Subscription(Listener):
         self.aevent.set()
 
 
-class Hub(ListenerManager):
+class Hub(ListenerManager):  # type: ignore[misc]  # its package has no types
     """The subscriptions of one event loop, served by one connection to Redis."""
 
     def __init__(self, client: Redis) -> None:

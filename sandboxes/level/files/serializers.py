@@ -15,7 +15,7 @@ MAX_EDITS = 100
 ENCODED = 'If the path is not UTF-8: its bytes, percent-encoded; `{"encoded": ...}` in a request.'
 
 
-class SandboxListRequest(serializers.Serializer):
+class SandboxListRequest(serializers.Serializer[Any]):
     dirPath = PathField()
     recursive = StrictBoolean(default=False)
     maxDepth = StrictInteger(min_value=1, max_value=MAX_DEPTH, default=MAX_DEPTH, help_text="With `recursive`.")
@@ -27,7 +27,7 @@ class SandboxListRequest(serializers.Serializer):
     includeHash = StrictBoolean(default=False, help_text="SHA-256 of regular files.")
 
 
-class SandboxFileEntry(serializers.Serializer):
+class SandboxFileEntry(serializers.Serializer[Any]):
     """Documents what `views.listed` makes."""
 
     name = serializers.CharField()
@@ -49,7 +49,7 @@ class SandboxListResponse(Success):
     truncated = serializers.BooleanField(help_text="Whether there are more entries than are shown.")
 
 
-class LineRange(serializers.Serializer):
+class LineRange(serializers.Serializer[Any]):
     """Lines, counted from 1, both included."""
 
     start = StrictInteger(min_value=1, max_value=1 << 53, default=1)
@@ -61,7 +61,7 @@ class LineRange(serializers.Serializer):
         return attrs
 
 
-class SandboxReadRequest(serializers.Serializer):
+class SandboxReadRequest(serializers.Serializer[Any]):
     filePath = PathField()
     range = LineRange(required=False)
     withLineNumbers = StrictBoolean(default=False, help_text="Each line begins with its number and a tab. Text only.")
@@ -78,7 +78,7 @@ class SandboxReadResponse(Success):
     encodedPath = serializers.CharField(required=False, help_text=ENCODED)
 
 
-class SandboxCreateRequest(serializers.Serializer):
+class SandboxCreateRequest(serializers.Serializer[Any]):
     fullPath = PathField(required=False)
     parentPath = PathField(required=False, help_text="With `fileName`, in place of `fullPath`.")
     fileName = NameField(required=False)
@@ -94,7 +94,7 @@ class SandboxCreateRequest(serializers.Serializer):
         return attrs
 
 
-class EditRequest(serializers.Serializer):
+class EditRequest(serializers.Serializer[Any]):
     oldText = TextField(allow_empty=False)
     newText = TextField()
 
@@ -103,7 +103,7 @@ class EditsField(BoundedList):
     child = EditRequest()
 
 
-class SandboxEditRequest(serializers.Serializer):
+class SandboxEditRequest(serializers.Serializer[Any]):
     filePath = PathField()
     content = TextField(required=False, help_text="The new content, in place of `edits`.")
     edits = EditsField(required=False, min_length=1, max_length=MAX_EDITS)
@@ -114,16 +114,16 @@ class SandboxEditRequest(serializers.Serializer):
         return attrs
 
 
-class SandboxPathRequest(serializers.Serializer):
+class SandboxPathRequest(serializers.Serializer[Any]):
     filePath = PathField()
 
 
-class SandboxRenameRequest(serializers.Serializer):
+class SandboxRenameRequest(serializers.Serializer[Any]):
     sourcePath = PathField()
     destinationPath = PathField()
 
 
-class SandboxUploadRequest(serializers.Serializer):
+class SandboxUploadRequest(serializers.Serializer[Any]):
     """Documented here; the body is read in constant memory (`workspaces/files/upload.py`)."""
 
     filePath = PathField()

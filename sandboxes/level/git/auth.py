@@ -20,7 +20,7 @@ TOKEN_USER = "x-access-token"  # noqa: S105  # a name
 _FIELDS = {TOKEN: {"type", "username", "password", "token"}, SSH: {"type", "sshKey"}}
 
 
-class GitAuth(serializers.Serializer):
+class GitAuth(serializers.Serializer[Any]):
     """For this call and the host of the remote alone; written nowhere."""
 
     type = StrictChar(help_text="`token`: for http and https. `ssh`: for ssh and user@host:path.")

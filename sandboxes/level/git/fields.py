@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from common.fields import AnyField
 from sandboxes.level.fields import ENCODED, MAX_PATH, ArgumentField, TextField, checked_text, text_or_encoded
 
 SCHEMES = frozenset({"http", "https", "ssh", "git", "file"})
@@ -76,7 +77,7 @@ class PersonField(ArgumentField):
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "examples": ["src/main.c"]}, ENCODED]})
-class FileNameField(serializers.Field):
+class FileNameField(AnyField):
     """A file or directory, relative to the repository's path, or absolute; `{"encoded": ...}` as in `PathField`."""
 
     def to_internal_value(self, data: Any) -> str:

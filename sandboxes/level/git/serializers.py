@@ -25,11 +25,11 @@ DEFAULT_HISTORY = 50
 MAX_HISTORY = 1000
 
 
-class RepositoryRequest(serializers.Serializer):
+class RepositoryRequest(serializers.Serializer[Any]):
     repoPath = PathField()
 
 
-class CloneRequest(serializers.Serializer):
+class CloneRequest(serializers.Serializer[Any]):
     url = AddressField(help_text="`file://` and absolute paths name directories in the sandbox.")
     targetDir = PathField()
     branch = BranchField(required=False)
@@ -84,7 +84,7 @@ class AddRequest(RepositoryRequest):
     )
 
 
-class Person(serializers.Serializer):
+class Person(serializers.Serializer[Any]):
     name = PersonField()
     email = PersonField()
 
@@ -103,7 +103,7 @@ class HistoryRequest(RepositoryRequest):
     limit = StrictInteger(min_value=1, max_value=MAX_HISTORY, default=DEFAULT_HISTORY)
 
 
-class UserRequest(serializers.Serializer):
+class UserRequest(serializers.Serializer[Any]):
     repoPath = PathField(required=False, help_text="Default: all repositories that have no user of their own.")
     name = PersonField(required=False)
     email = PersonField(required=False)
@@ -163,7 +163,7 @@ class GitCommitResponse(Success):
     deletions = serializers.IntegerField()
 
 
-class GitCommitEntry(serializers.Serializer):
+class GitCommitEntry(serializers.Serializer[Any]):
     hash = serializers.CharField()
     message = serializers.CharField()
     author = serializers.CharField()

@@ -28,7 +28,7 @@ class GlobsField(PatternsField):
     child = GlobField()
 
 
-class SearchOptions(serializers.Serializer):
+class SearchOptions(serializers.Serializer[Any]):
     caseSensitive = StrictBoolean(default=False)
     maxResults = StrictInteger(min_value=1, max_value=MAX_RESULTS, default=DEFAULT_RESULTS)
     include = GlobsField(help_text="Globs in the syntax of gitignore: only files that match one of them.")
@@ -36,7 +36,7 @@ class SearchOptions(serializers.Serializer):
     regex = StrictBoolean(default=False, help_text="The query is a regular expression of Rust's `regex`.")
 
 
-class SandboxSearchRequest(serializers.Serializer):
+class SandboxSearchRequest(serializers.Serializer[Any]):
     query = ArgumentField(max_bytes=MAX_QUERY, allow_empty=False)
     path = PathField(default="/", help_text="A directory, or one file.")
     options = SearchOptions(required=False)
@@ -47,7 +47,7 @@ class SandboxSearchRequest(serializers.Serializer):
         return attrs
 
 
-class SandboxMatch(serializers.Serializer):
+class SandboxMatch(serializers.Serializer[Any]):
     """Documents what `views.matched` makes."""
 
     file = serializers.CharField(help_text="Absolute path.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from common.fields import StrictInteger
@@ -12,7 +14,7 @@ from workspaces.commands.output import ENCODINGS
 from workspaces.commands.serializers import LOSSY, OUTPUT_ENCODING, EncodingField
 
 
-class SandboxCommandRequest(serializers.Serializer):
+class SandboxCommandRequest(serializers.Serializer[Any]):
     command = ArgumentField(max_bytes=MAX_COMMAND, allow_empty=False, help_text="Run by `sh -c`.")
     cwd = PathField(required=False, help_text="Default: the image's working directory, else the user's home, or `/`.")
     env = EnvironmentField(default=dict)
