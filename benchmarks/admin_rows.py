@@ -140,7 +140,7 @@ def _fill_machines(owners: _Owners, sizes: Sizes) -> None:
 
 
 def _fill_money(owners: _Owners, sizes: Sizes) -> None:
-    from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Spending, WaitingCharge
+    from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Spending
     from workspaces.models import BillingCycle
 
     count = sizes.workspaces
@@ -153,7 +153,6 @@ def _fill_money(owners: _Owners, sizes: Sizes) -> None:
     day = "(current_date - CAST(n.number % 14 AS integer))"
     _made(Spending, 14 * balances.count, (balances, "n.number / 14"), day=day)
     _made(Hold, max(60, count // 100), some, key="'hold-' || n.number")
-    _made(WaitingCharge, max(60, count // 100), some)
     _made(QuotaDefault, owners.accounts.count, (owners.accounts, "each"))
     _made(LedgerCheck, max(60, count // 250), night="NULL")
     _made(BillingCycle, max(60, count // 100))

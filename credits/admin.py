@@ -10,7 +10,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import IntegerField, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
@@ -30,9 +29,8 @@ from common.admin_forms import ReasonedForm
 from common.admin_lists import AgeFilter, IdFilter
 from credits import services
 from credits.admin_columns import NearLimitFilter, ServiceFilter, quota_use
-from credits.amounts import MAX_CREDITS
 from credits.ledger import quota_raise, quota_reset
-from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, WaitingCharge
+from credits.models import MAX_QUOTA, Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate
 from namespaces.models import Namespace
 from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
@@ -79,7 +77,7 @@ class RaiseForm(ActionForm):
         max_digits=19,
         decimal_places=8,
         min_value=0,
-        max_value=MAX_CREDITS,
+        max_value=MAX_QUOTA,
         label="New limit, in credits",
         widget=UnfoldAdminDecimalFieldWidget(),
         help_text="Higher than the present one. It stays until the owner sets another.",
@@ -154,18 +152,6 @@ class HoldAdmin(ReadOnlyAdmin):
     keyset = ("-id",)
 
 
-@admin.register(WaitingCharge)
-class WaitingChargeAdmin(ReadOnlyAdmin):
-    list_display = (
-        time_column("created_at", "Since"), link_column("balance"), id_column("workspace_id", "workspaces.Workspace"),
-        credits_column("amount"),
-    )  # fmt: skip
-    list_select_related = ("balance",)
-    search_fields = ("=workspace_id",)
-    search_ids = ("balance__namespace_id", "workspace_id")
-    keyset = ("-id",)
-
-
 @admin.register(QuotaDefault)
 class QuotaDefaultAdmin(ReadOnlyAdmin):
     list_display = (
@@ -191,33 +177,19 @@ class LedgerCheckAdmin(ReadOnlyAdmin):
 
 
 def ledger_warning(request: HttpRequest) -> list[str] | None:
-    """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where charges wait for room in a
-    balance, where the newest finished check found differences or failed, or none has finished for two days. One
-    query.
+    """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where the newest finished check found
+    differences or failed, or none has finished for two days. One query.
     """
     if not request.user.is_staff:
         return None
-    found = {what: (since, differences) for what, since, differences in _ledger_facts()}
-    if "waits" in found:
-        return ["A balance is full: charges wait for its reset", "danger"]
-    if "check" not in found:
+    checks = LedgerCheck.objects.exclude(finished_at=None).order_by("-id")
+    newest = checks.values_list("started_at", "differences").first()
+    if newest is None:
         return None
-    started_at, differences = found["check"]
+    started_at, differences = newest
     if differences is None:
         return ["The check of the ledger failed", "danger"]
     if differences:
         return [f"The ledger has {differences} differences", "danger"]
     late = timezone.now() - started_at > NIGHTLY_WITHIN
     return ["The ledger was not checked for two days", "warning"] if late else None
-
-
-def _ledger_facts() -> Any:
-    """Of the newest finished check and of one charge that waits, as far as there are any: `check` or `waits`, its time,
-    and the differences that were found."""
-    newest = LedgerCheck.objects.exclude(finished_at=None).order_by("-id").values("pk")[:1]
-    waiting = WaitingCharge.objects.order_by("id").values("pk")[:1]
-    checks = LedgerCheck.objects.filter(pk__in=newest).order_by()
-    charges = WaitingCharge.objects.filter(pk__in=waiting).order_by()
-    nothing = Value(None, IntegerField())
-    found = charges.values_list(Value("waits"), "created_at", nothing)
-    return checks.values_list(Value("check"), "started_at", "differences").union(found, all=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from common.gauges import seconds_since
-from credits.models import Entry, LedgerCheck, WaitingCharge
+from credits.models import Entry, LedgerCheck
 
 
 def gauges() -> Iterator[Metric]:
-    """Of the newest check of the ledger that came to its end. Three queries at most.
+    """Of the newest check of the ledger that came to its end. Two queries at most.
 
     Before there was one it is as old as the ledger's first entry: where nothing runs at night, no check ever ends.
     """
@@ -23,6 +23,3 @@ def gauges() -> Iterator[Metric]:
     since = found.finished_at if found else Entry.objects.order_by("id").values_list("created_at", flat=True).first()
     if since is not None:
         yield GaugeMetricFamily("mvm_ledger_check_age_seconds", "Since that check.", value=seconds_since(since))
-    yield GaugeMetricFamily(
-        "mvm_charges_waiting", "Charges that wait for their balance.", value=WaitingCharge.objects.count()
-    )

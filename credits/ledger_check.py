@@ -27,7 +27,6 @@ from credits.models import (
     Hold,
     Service,
     Spending,
-    WaitingCharge,
 )
 
 CHUNK = 2000
@@ -68,7 +67,6 @@ def balance_drifts(counts: Counts, compare: CompareCharges) -> Iterator[str]:
     """
     entries = _Merged(groupby(_entries(), key=lambda row: row[0]))
     days = _Merged(groupby(_days(), key=lambda row: row[0]))
-    waiting = _Merged(groupby(_waiting(), key=lambda row: row[0]))
     for key, namespace_id, service, used, held, holds in _balances():
         counts.balances += 1
         found, name = _Sums(), _name(key, service, namespace_id)
@@ -77,9 +75,6 @@ def balance_drifts(counts: Counts, compare: CompareCharges) -> Iterator[str]:
         yield from _day_drifts(name, [row[1] for row in spent], found.spent)
         yield from _column_drifts(name, (used, held), (found.used, stored_amount(holds or 0)))
         counts.checked.append(_checked(key, found, [row[1:] for row in spent]))
-        for _, workspace, amount in waiting.take(key):
-            found.charged[workspace] += stored_amount(amount)
-            counts.metered += stored_amount(amount)
         if service == Service.SANDBOX:
             yield from compare(namespace_id, found.charged)
 
@@ -182,10 +177,6 @@ def _entries() -> Iterator[tuple[Any, ...]]:
 
 def _days() -> Iterator[tuple[Any, ...]]:
     return _streamed(Spending.objects.order_by("-balance_id", "-day").values_list("balance", "credits", "day"))
-
-
-def _waiting() -> Iterator[tuple[Any, ...]]:
-    return _streamed(WaitingCharge.objects.order_by("-balance_id").values_list("balance", "workspace_id", "amount"))
 
 
 def _streamed(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef
 from common.bulk_rows import Row, rows_insert, rows_update
 from credits import zones
 from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service, WaitingCharge
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service
 from credits.statements import spending_add
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,12 @@ def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datet
     """Write an entry for each charge, the balances, the day's spending, and what is announced.
 
     Balances are locked in the order of their ids, so that two passes never wait for each other in a circle. The
-    caller's transaction makes it count once. What a balance has no room for waits (`WaitingCharge`): a balance that is
-    full delays no other's charges.
+    caller's transaction makes it count once.
     """
     if not charges:
         return
     balances = _locked_balances(charges, service)
-    charges = _with_room(charges, balances, now)
+    charges = _with_room(charges, balances)
     _apply_defaults(balances.values(), service)
     blocked = [balance for balance in balances.values() if zones.is_blocked(balance)]
     _write_entries(charges, balances, now)
@@ -69,37 +68,23 @@ def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict
     return found
 
 
-def _with_room(
-    charges: Sequence[MeteredCharge], balances: Mapping[str, Balance], now: datetime
-) -> Sequence[MeteredCharge]:
-    """Those that their balances' columns hold. The others become rows that wait, and an error in the log."""
-    used = {key: stored_amount(balance.used) for key, balance in balances.items()}
+def _with_room(charges: Iterable[MeteredCharge], balances: Mapping[str, Balance]) -> Sequence[MeteredCharge]:
+    """Return what the balances' columns hold. The limits of prices and quotas keep each balance far from its end; if
+    one is there all the same, the rest is dropped, with an error in the log: it would stop the charges of all others.
+    """
+    room = {key: _FULL - stored_amount(balance.used) for key, balance in balances.items()}
     fitting: list[MeteredCharge] = []
-    waiting: list[MeteredCharge] = []
     for charge in charges:
-        if used[charge.namespace_id] + charge.amount <= _FULL:
-            used[charge.namespace_id] += charge.amount
-            fitting.append(charge)
-        else:
-            waiting.append(charge)
-    for charge in waiting:
-        logger.error(
-            "no room in the balance %s: %s credits of %s wait",
-            balances[charge.namespace_id], amount_of_stored(charge.amount), charge.workspace_id,
-        )  # fmt: skip
-    rows = [
-        (balances[charge.namespace_id].pk, charge.workspace_id, amount)
-        for charge in waiting
-        for amount in _parts(charge.amount)
-    ]
-    rows_insert(WaitingCharge, ("balance_id", "workspace_id", "amount"), rows, {"created_at": now})
+        amount = min(charge.amount, room[charge.namespace_id])
+        room[charge.namespace_id] -= amount
+        if amount < charge.amount:
+            logger.error(
+                "no room in the balance %s: %s credits of %s are not charged",
+                balances[charge.namespace_id], amount_of_stored(charge.amount - amount), charge.workspace_id,
+            )  # fmt: skip
+        if amount or not charge.amount:
+            fitting.append(charge._replace(amount=amount))
     return fitting
-
-
-def _parts(amount: int) -> list[int]:
-    """An amount in parts that a column holds."""
-    whole, rest = divmod(amount, _FULL)
-    return [*([_FULL] * whole), *([rest] if rest else [])]
 
 
 def _apply_defaults(balances: Iterable[Balance], service: Service) -> None:

@@ -15,7 +15,9 @@ from django.utils import timezone
 
 from credits.amounts import CreditsField
 
-MAX_PRICE = Decimal(1_000_000)
+# A balance ends at 92 billion credits: 64 CPUs that are always busy take 160 years at the highest price.
+MAX_PRICE = Decimal(1000)
+MAX_QUOTA = Decimal(10_000_000)
 SERVICE_LENGTH = 64
 
 
@@ -65,7 +67,6 @@ class Rate(models.Model):
     """
 
     unit = models.CharField(max_length=16, choices=Unit.choices)
-    # A mistyped price would fill balances, and no pass could charge anything any more.
     credits = CreditsField(validators=[MinValueValidator(Decimal(0)), MaxValueValidator(MAX_PRICE)])
     effective_from = models.DateTimeField(default=timezone.now)
 
@@ -180,23 +181,6 @@ class Hold(models.Model):
 
     def __str__(self) -> str:
         return f"{self.amount} for {self.key}"
-
-
-class WaitingCharge(models.Model):
-    """Metered usage for which its balance has no room: a column ends at 92 billion credits. It is charged, and the row
-    deleted, when the balance was reset or something was refunded.
-    """
-
-    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, related_name="waiting")
-    workspace_id = models.CharField(max_length=24)
-    amount = CreditsField()
-    created_at = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        ordering = ["id"]
-
-    def __str__(self) -> str:
-        return f"{self.amount} of {self.workspace_id}"
 
 
 # What a quota and its default have in common.

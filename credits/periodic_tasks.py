@@ -11,6 +11,4 @@ def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
         "expire-holds": run_every(10, "credits.tasks.expire_holds"),
-        # Nothing waits unless a balance is full: one query on an empty table.
-        "charge-waiting": run_every(60, "credits.tasks.charge_waiting"),
     }

@@ -12,11 +12,10 @@ from common.fields import BoundedList, StrictBoolean, StrictChar, StrictDecimal,
 from common.openapi import Success
 from common.serializers import Amount, ResponseSerializer, Timestamp
 from credits.defaults import THRESHOLDS
-from credits.models import SERVICE_LENGTH, Balance, Entry, OverdraftAction, QuotaDefault, Service
+from credits.models import MAX_QUOTA, SERVICE_LENGTH, Balance, Entry, OverdraftAction, QuotaDefault, Service
 from namespaces.models import Status
 
 SERVICE = re.compile(r"^[a-z0-9_-]{1,64}\Z")
-MAX_LIMIT = Decimal(10_000_000)
 MAX_DAYS = 90
 
 
@@ -24,7 +23,7 @@ class AmountField(StrictDecimal):
     """Up to 10,000,000 credits, to the eighth place."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_digits=16, decimal_places=8, min_value=Decimal(0), max_value=MAX_LIMIT, **kwargs)
+        super().__init__(max_digits=16, decimal_places=8, min_value=Decimal(0), max_value=MAX_QUOTA, **kwargs)
 
 
 class ServiceName(StrictRegex):

@@ -14,7 +14,6 @@ from cdn.models import File
 from certificates.models import Certificate
 from certificates.models import Status as CertificateStatus
 from common.cached_value import CachedValue
-from credits.models import WaitingCharge
 from dashboard.models import HourlySummary
 from dashboard.summary import CACHED_SECONDS
 from notifications.models import Send
@@ -134,7 +133,6 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
             _part("deploys_live", PageDeploy.objects.filter(state__in=LIVE), "created_at"),
         ],
     )
-    yield "credits.view_waitingcharge", [_part("charges_waiting", WaitingCharge.objects.all(), "created_at")]
 
 
 def _part(name: str, rows: QuerySet[Any], since: str) -> QuerySet[Any, dict[str, Any]]:

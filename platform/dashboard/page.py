@@ -64,7 +64,6 @@ HEALTH: dict[str, tuple[str, str, dict[str, str], str]] = {
     "files_processing": ("CDN files processing", "cdn.File", {"status__exact": "processing"}, BUSY),
     "files_rejected": ("CDN files rejected (a day)", "cdn.File", {"status__exact": "rejected"}, QUIET),
     "deploys_live": ("Page deploys in flight", "pages.PageDeploy", {"live": "1"}, BUSY),
-    "charges_waiting": ("Charges waiting for room", "credits.WaitingCharge", {}, BAD),
 }
 
 

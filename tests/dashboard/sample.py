@@ -17,7 +17,7 @@ from assist.models import ApiKey, Call, DayCount, KeyEvent
 from cdn.models import File, FileEvent, NamespaceQuota, Permit, Pool, Template
 from certificates.models import AcmeAccount, Certificate, OrderAttempt
 from common.secrets_at_rest import keyed_hash
-from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Spending, WaitingCharge
+from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Spending
 from dashboard.models import HourlySummary
 from domains.models import CustomDomain, DomainName
 from namespaces.models import Namespace, NamespaceActivity
@@ -173,8 +173,6 @@ def make_money(namespace: Namespace, box: Workspace, number: int) -> None:
     Hold.objects.create(
         key=f"upload-{number}", balance=balance, amount=Decimal("1.5"), expires_at=timezone.now() + timedelta(hours=1)
     )
-    if number % 5 == 4:
-        WaitingCharge.objects.create(balance=balance, workspace_id=box.pk, amount=Decimal("0.5"))
     QuotaDefault.objects.create(account_id=namespace.account_id, service="ai", quota_limit=Decimal(50))
     LedgerCheck.objects.create(finished_at=timezone.now(), seconds=1.5, entries=100, records=900, differences=0)
     NamespaceActivity.objects.create(

@@ -169,7 +169,7 @@ def test_a_role_sees_what_it_may_view_and_nothing_else(db: None) -> None:
     summary_take()
     hosts = reader("view_host").get("/admin/")
     assert (titles(hosts), tiles(hosts)) == (["Hosts"], {})
-    money = reader("view_balance", "view_waitingcharge").get("/admin/")
+    money = reader("view_balance", "view_entry").get("/admin/")
     assert not tiles(money)
     assert "Hosts" not in titles(money)
     assert "Acme" not in hosts.content.decode()

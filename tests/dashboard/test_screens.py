@@ -19,7 +19,6 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from accounts.models import Account
-from credits.models import WaitingCharge
 from dashboard.summary import summary_take
 from namespaces.models import Namespace
 from tests.dashboard.sample import make_sample, make_trend
@@ -131,7 +130,6 @@ def page(live_server: Any, staff: Client) -> Iterator[Page]:
     make_sample(12)
     make_trend()
     summary_take()
-    WaitingCharge.objects.all().delete()  # its warning is on every page
     cookie = staff.cookies[settings.SESSION_COOKIE_NAME].value
     with browser() as chromium:
         opened = chromium.open("about:blank")

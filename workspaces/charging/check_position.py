@@ -9,7 +9,6 @@ from django.db.models import Max, Min, QuerySet
 
 from common.exact_sums import exact_sum
 from credits.amounts import MAX_CREDITS, amount_of_stored
-from credits.models import WaitingCharge
 from workspaces.charging.position import position_read
 from workspaces.charging.records import HOUR, MICRO
 from workspaces.charging.sums_check import CheckWindow
@@ -25,21 +24,17 @@ def check_position_read() -> CheckPosition | None:
 
 def check_window(since: CheckPosition) -> CheckWindow | None:
     """What is to be compared after it. None where that cannot be said: something new counts in an hour that was over,
-    as after a clock that was far ahead, or charges wait for room in a full balance.
+    as after a clock that was far ahead.
     """
     position = position_read()
     earliest = _first_hour(since.record_id, position)
-    if position.record_id < since.record_id or earliest < since.begin or WaitingCharge.objects.exists():
+    if position.record_id < since.record_id or earliest < since.begin:
         return None
     return CheckWindow(since.begin, since.hour_record_id, since.record_id)
 
 
 def check_position_next(since: CheckPosition | None) -> CheckPosition | None:
-    """Where this check ends; None where charges wait, which the next night must not go on after, and where no column
-    holds what is open.
-    """
-    if WaitingCharge.objects.exists():
-        return None
+    """Where this check ends; None where no column holds what is open."""
     position = position_read()
     begin = position.counted_from // MICRO // HOUR * HOUR
     after = since.hour_record_id if since and since.begin <= begin else position.first_record_id

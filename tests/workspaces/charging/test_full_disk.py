@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from threading import Thread
 from typing import Any
 
@@ -11,11 +10,7 @@ from django.core.management import call_command
 from django.db import OperationalError, transaction
 from django.db.models import Model
 
-from credits import ledger
-from credits.amounts import MAX_CREDITS
-from credits.entries import Purpose
-from credits.models import Balance, Entry, EntryKind, Service, Spending, WaitingCharge
-from credits.waiting_charges import waiting_charges_retry
+from credits.models import Balance, Entry, Spending
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.full_database import full_database
@@ -68,41 +63,6 @@ def test_a_disk_that_is_full_in_a_pass_leaves_nothing_of_it(team: Namespace, mod
     assert [charging.charge_metered() for _ in range(2)] == [60, 0]
     assert Balance.objects.get(namespace_id=team.pk).used == 61
     call_command("ledger_check")
-
-
-def full(namespace: Namespace) -> dict[str, Any]:
-    """Its balance has no room; three charges of two credits wait."""
-    common: dict[str, Any] = {"namespace": namespace, "service": Service.SANDBOX}
-    ledger.credits_charge(**common, amount=MAX_CREDITS, purpose=Purpose(description="By hand."))
-    for number in range(3):
-        record(metered(namespace), TICK + number, cpu_time_ns=2 * HOUR_NS)
-        charging.charge_metered()
-    assert WaitingCharge.objects.count() == 3
-    return common
-
-
-def test_what_waits_is_charged_once_by_many_at_once(team: Namespace) -> None:
-    common = full(team)
-    ledger.quota_reset(**common, actor="staff")
-    outcomes = run_at_once(6, lambda _: waiting_charges_retry())
-    assert set(outcomes) == {"done"}
-    charges = Entry.objects.filter(kind=EntryKind.CHARGE, workspace_id="ws_1").values_list("amount", flat=True)
-    assert list(charges) == [2, 2, 2]
-    assert (Balance.objects.get(namespace_id=team.pk).used, WaitingCharge.objects.count()) == (6, 0)
-    call_command("ledger_check")
-
-
-def test_what_waits_stays_where_the_disk_is_full(team: Namespace) -> None:
-    common = full(team)
-    ledger.quota_reset(**common, actor="staff")
-    for number in range(60):
-        WaitingCharge.objects.create(balance=Balance.objects.get(), workspace_id=f"ws_{number}", amount=Decimal(0))
-    count = WaitingCharge.objects.count()
-    with full_database(Entry._meta.db_table), pytest.raises(OperationalError):
-        waiting_charges_retry()
-    assert WaitingCharge.objects.count() == count
-    assert waiting_charges_retry() == count
-    assert Balance.objects.get().used == 6
 
 
 def test_of_two_passes_at_once_the_second_charges_nothing_again(team: Namespace) -> None:
