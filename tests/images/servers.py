@@ -160,7 +160,8 @@ SERVERS = (
         "rabbitmq",
         Probe(5672, b"AMQP\0\0\x09\x01", b"RabbitMQ"),
         configuration(
-            ["rabbitmq-server"],
+            # Debian's own command of that name writes into files what it says.
+            ["/usr/lib/rabbitmq/bin/rabbitmq-server"],
             env=("RABBITMQ_LOGS=-", "HOME=/var/lib/rabbitmq", "LANG=C.UTF-8"),
             User="rabbitmq",
             Volumes={"/var/lib/rabbitmq": {}},
@@ -217,7 +218,9 @@ SERVERS = (
         "varnish",
         web(80, "from varnish"),
         configuration(
-            ["varnishd", "-F", "-f", "/etc/varnish/trial.vcl", "-a", ":80", "-s", "malloc,32m"], User="vcache"
+            # Its working directory: that of Debian is root's.
+            ["varnishd", "-F", "-f", "/etc/varnish/trial.vcl", "-a", ":80", "-s", "malloc,32m", "-n", "/tmp/varnishd"],
+            User="vcache",
         ),
         packages=("varnish", "gcc", "libc6-dev"),
         files={"/etc/varnish/trial.vcl": VARNISH},
@@ -229,6 +232,7 @@ SERVERS = (
         web(3128, "Squid", "cache_object"),
         configuration(["squid", "-N", "-d1"], ExposedPorts={"3128/tcp": {}}),
         packages=("squid",),
+        files={"/etc/squid/conf.d/trial.conf": "shutdown_lifetime 2 seconds\n"},  # 30, longer than any grace
         memory_mb=512,
     ),
 )
