@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel test-campaigns \
-	test-fast test-all test-upgrade images fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
+	test-fast test-all test-upgrade images fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench bench-quick backup restore setup-backup \
 	clean-instance
 
 help: ## list the commands
@@ -189,3 +189,6 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.cdn_thumbnails
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.tls
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.python_client
+
+bench-quick: setup-bench ## ten ratios beside their bars in about five minutes (needs `make up` and a quiet machine)
+	@PYTHONPATH=.:platform $(PYTHON) -m benchmarks.quick $(ARGS)
