@@ -26,7 +26,7 @@ from common.caller_places import remember_account
 from common.errors import InvalidState, VMUnavailable
 from common.log_context import logged_workspace_set
 from common.requests import validated
-from common.watched_bodies import BodyGrant
+from common.watched_bodies import BodyGrant, while_granted
 from sandboxes.grants import SocketGrant, revoked_grants
 from sandboxes.models import Sandbox
 from sandboxes.tokens import (
@@ -60,6 +60,7 @@ class SandboxGuest:
     address: GuestAddress
     account_id: str
     disk_bytes: int
+    grant: BodyGrant
 
     async def call(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
         """What `fn` returns of the guest's session, within `timeout` seconds; ended where its client goes away.
@@ -72,9 +73,11 @@ class SandboxGuest:
 
     async def run(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
         """As `call`, for commands: it goes on if its client goes away, keeps the sandbox awake, and counts as one of
-        the account's commands. Raises RateLimited beside the errors of `call`.
+        the account's commands. A token that ends in the meantime gets nothing of its output. Raises RateLimited and
+        Unauthorized beside the errors of `call`.
         """
-        return await run_to_end(self._run(fn, timeout))
+        async with while_granted(self.grant):
+            return await run_to_end(self._run(fn, timeout))
 
     async def _run(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
         with command_place(self.account_id):
@@ -166,7 +169,8 @@ class SandboxLevelViewSet(AsyncViewSet):
         if workspace.status in ASLEEP:
             await wake_sandbox(workspace.pk)
             await in_request_thread(workspace.refresh_from_db, fields=["status", "ip", "control_port", "ssh_host_key"])
-        return SandboxGuest(running_address(workspace), workspace.account_id, workspace.applied_disk_size_mb << 20)
+        disk_bytes = workspace.applied_disk_size_mb << 20
+        return SandboxGuest(running_address(workspace), workspace.account_id, disk_bytes, self.grant)
 
 
 async def wake_sandbox(workspace_id: str) -> None:

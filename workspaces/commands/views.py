@@ -16,6 +16,7 @@ from common.errors import UnsupportedMediaType
 from common.openapi import refused
 from common.requests import validated_query
 from common.sse.response import stream_response
+from common.watched_bodies import BodyGrant, while_granted
 from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import ExecResult
 from workspaces import last_used
@@ -25,6 +26,7 @@ from workspaces.commands.output import encoded_result
 from workspaces.commands.requested import Command, requested_command
 from workspaces.commands.serializers import ExecRequest, ExecResponse, InputQuery, InputResponse
 from workspaces.commands.streaming import CommandStream
+from workspaces.grants import revoked_grants
 from workspaces.guests import call_guest
 from workspaces.requested import requested_workspace
 
@@ -76,7 +78,7 @@ class CommandsViewSet(AsyncViewSet):
 
         At most 1 MiB of each output is returned; `truncated` says whether there was more. `encoding: "base64"` gives
         both byte for byte; as text, `lossy` says whether bytes that are no UTF-8 were replaced. The command continues
-        if the client disconnects.
+        if the client disconnects, and if the credential is revoked, which gets no output any more (401).
 
         With `stream` the answer begins when the command runs, and is an event stream of its output, without a limit;
         the command waits while its client does not read. It ends when its client disconnects, and when the credential
@@ -85,8 +87,9 @@ class CommandsViewSet(AsyncViewSet):
         command = await in_request_thread(requested_command, request, workspace_id)
         if command.is_streamed:
             return stream_response(await CommandStream(command).begin())
-        result = encoded_result(await run_to_end(_run(command)), command.encoding)
-        return Response(ExecResponse(result).data)
+        async with while_granted(BodyGrant(command.grant, revoked_grants)):
+            result = await run_to_end(_run(command))
+        return Response(ExecResponse(encoded_result(result, command.encoding)).data)
 
     @extend_schema(
         parameters=[InputQuery],

@@ -173,6 +173,43 @@ def test_an_upload_ends_with_its_credential_and_the_old_file_stays(
     assert partial(box.disk) == []
 
 
+def sandbox_command(holder: Caller, box: SandboxCaller, command: str) -> Request:
+    return Request(
+        f"/s/{box.sandbox_id}/terminal", {"Authorization": f"Bearer {box.token}"}, "POST", {"command": command}
+    )
+
+
+def workspace_command(holder: Caller, box: SandboxCaller, command: str) -> Request:
+    return Request("/workspace/the-box/exec", holder.headers, "POST", {"cmd": command})
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [(sandbox_command, regenerate), (workspace_command, rotate), (workspace_command, remove)]
+)
+def test_the_output_of_a_command_is_not_given_to_what_has_ended_while_it_ran(
+    box: SandboxCaller,
+    holder: Caller,
+    tmp_path: Path,
+    begin: Callable[..., Request],
+    end: Callable[[Caller, SandboxCaller], None],
+) -> None:
+    command = f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; touch {tmp_path}/done"
+
+    async def work() -> Request:
+        request = begin(holder, box, command)
+        running = asyncio.ensure_future(request.run())
+        await until(lambda: (tmp_path / "begun").exists(), 20)
+        await changed(lambda: end(holder, box))
+        await asyncio.wait_for(running, 20)
+        # The command itself goes on, as it does when its client leaves.
+        (tmp_path / "go").touch()
+        await until(lambda: (tmp_path / "done").exists(), 20)
+        return request
+
+    request = asyncio.run(work())
+    assert (request.status, request.json()["code"]) == (401, "unauthorized")
+
+
 def sent_to_the_sandbox(holder: Caller, box: SandboxCaller, content: str) -> Request:
     sent = {"Authorization": f"Bearer {box.token}"}
     return Request(f"/s/{box.sandbox_id}/files/upload", sent, "POST", {"filePath": "/file", "content": content})
