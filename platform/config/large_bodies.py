@@ -6,6 +6,7 @@ in memory until the command has ended. Bodies that are streamed into a guest are
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +14,14 @@ from io import BytesIO
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
+from django.db import DatabaseError
 
 from accounts.authentication import actor_of
 from accounts.hooks import sender_of_body
 from common.async_threads import in_pool_thread
-from common.errors import RateLimited, Unauthorized
+from common.errors import DomainError, RateLimited, Unauthorized
 from common.responses import as_domain_error
-from common.streaming_body import Receive, Send, refuse_body, stored_bytes
+from common.streaming_body import Message, Receive, Send, refuse_body, stored_bytes
 from common.wrong_secrets import refusal_waits
 
 # Smaller bodies are not looked at: their number is limited by that of the connections.
@@ -29,6 +31,9 @@ SMALL_BYTES = 64 * 1024
 ACCOUNT_BYTES = 256 * 1024 * 1024
 TOTAL_BYTES = 1024 * 1024 * 1024
 RETRY_SECONDS = 1
+# While more of a body comes, its sender is looked up again after so long.
+KNOWN_SECONDS = 1.0
+_UNKNOWN = frozenset({401, 403, 404})
 
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
@@ -54,8 +59,11 @@ class LargeBodies:
             await refusal_waits.wait_before(exc)
             await self._application(refuse_body(scope, as_domain_error(exc)), receive, send)
             return
+        body = _SendersBody(scope, receive)
         with self._reserved(account, size):
-            await self._application(scope, receive, send)
+            await self._application(scope, body.receive, send)
+        if body.refusal is not None:
+            await self._application(refuse_body(scope, body.refusal), receive, send)
 
     def _require_room(self, account: str, size: int) -> None:
         """Raises RateLimited. A body alone is never too much: its own limit is below those here."""
@@ -73,6 +81,39 @@ class LargeBodies:
             self._stored[account] -= size
             if not self._stored[account]:
                 del self._stored[account]
+
+
+class _SendersBody:
+    """A body on its way, which ends with what authorized it: for Django its client has left then, and nothing was sent.
+
+    `refusal` is the error that this client gets.
+    """
+
+    def __init__(self, scope: Mapping[str, Any], receive: Receive) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._known_until = time.monotonic() + KNOWN_SECONDS
+        self.refusal: DomainError | None = None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message.get("more_body", False) and time.monotonic() >= self._known_until:
+            self.refusal = await in_pool_thread(_refusal_of, self._scope)
+            if self.refusal is not None:
+                return {"type": "http.disconnect"}
+            self._known_until = time.monotonic() + KNOWN_SECONDS
+        return message
+
+
+def _refusal_of(scope: Mapping[str, Any]) -> DomainError | None:
+    """Return the error of a sender who is not known any more; None also while that cannot be looked up."""
+    try:
+        _account_of(scope)
+    except DomainError as exc:
+        return exc if exc.status in _UNKNOWN else None
+    except DatabaseError:
+        pass
+    return None
 
 
 def _account_of(scope: Mapping[str, Any]) -> str:

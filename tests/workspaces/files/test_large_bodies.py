@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connections
 
+from common import streaming_body
 from common.body_rules import RAW
 from common.streaming_body import StreamingHandler
+from config import large_bodies
 from config.large_bodies import SMALL_BYTES, LargeBodies
 from tests.callers import Caller
 from tests.workspaces.files.test_streaming_uploads import Upload, until
@@ -30,7 +33,7 @@ class Handler(StreamingHandler):
     async def read_body(self, receive: Callable[[], Awaitable[Any]]) -> Any:
         async def counting() -> Any:
             message = await receive()
-            self.stored += len(message["body"])
+            self.stored += len(message.get("body", b""))
             return message
 
         return await super().read_body(counting)
@@ -71,6 +74,30 @@ def test_a_large_body_of_a_known_sender_is_carried_out(api: Caller, made: str) -
 
     status, answer = async_to_sync(work)()
     assert (status, answer["stdout"].strip()) == (200, str(2 * LARGE))
+
+
+def test_a_slow_large_body_ends_with_the_credential_that_began_it(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_bodies, "KNOWN_SECONDS", 0.05)
+    monkeypatch.setattr(streaming_body, "DRAIN_SECONDS", 0.1)
+
+    def end() -> None:
+        api.account.credentials.update(epoch=99, secret_hash="another")
+        connections.close_all()
+
+    async def work() -> Any:
+        handler = Handler()
+        upload = Upload(api, "", {**JSON, **length(2 * LARGE)}, route="exec", application=LargeBodies(handler))
+        upload.give(b"x" * LARGE)
+        await until(lambda: handler.stored == LARGE)
+        await asyncio.to_thread(end)
+        await asyncio.sleep(0.1)
+        upload.give(b"x")
+        status, body = await upload.answer()
+        return status, body["code"], handler.stored
+
+    assert async_to_sync(work)() == (401, "unauthorized", LARGE)
 
 
 def test_an_account_holds_so_many_bytes_until_its_requests_have_ended(api: Caller, stranger: Caller, made: str) -> None:
