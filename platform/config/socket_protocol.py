@@ -31,8 +31,8 @@ FRAMES_AT_ONCE = 32
 # In a second. Clients send a ping in some seconds, and messages in a few large pieces, if in pieces at all.
 CONTROL_FRAMES, SMALL_FRAGMENTS = 50, 1000
 SMALL_BYTES = 1024
-# Of a client that was refused.
-DROPPED_BYTES = 16 << 20
+# Read of a client that was refused, so that it gets to know why; more would be its next way to keep the loop busy.
+DROPPED_BYTES = 1 << 20
 # For the rest of what was sent to a client that reads, and to one that has not.
 CLOSE_SECONDS = 10.0
 STUCK_SECONDS = 0.5

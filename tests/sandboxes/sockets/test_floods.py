@@ -65,6 +65,14 @@ def test_too_many_frames_that_are_no_message_close_the_socket(box: Box, kind: st
     other.ask("terminal_list", action="terminal_list")
 
 
+def test_a_refused_client_that_goes_on_is_cut_off(box: Box) -> None:
+    client = box.connect()
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        for _ in range(200):  # some times what is read of it and what sockets hold
+            client.socket.sendall(KINDS["pings"][1] * 40_000)
+    box.connect().ask("terminal_list", action="terminal_list")
+
+
 def test_pings_and_fragments_below_the_limit_are_served(box: Box) -> None:
     client = box.connect()
     text = b'{"action": "terminal_list"}'
