@@ -10,7 +10,7 @@ from django.db.models import BigIntegerField, Sum
 from django.db.models.functions import Cast
 
 
-class _AnySize(BigIntegerField):
+class _AnySize(BigIntegerField):  # type: ignore[type-arg]  # Django has none at run time
     """The database adds columns of 64 bits exactly, as a number of any size, which the driver returns as a Decimal."""
 
     def from_db_value(self, value: Decimal, *_: Any) -> int:
