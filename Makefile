@@ -128,7 +128,7 @@ chaos: setup-test ## kill and stop everything under load and check what must hol
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.chaos $(ARGS)
 
 console-pictures: setup-test ## pictures of the console for docs/console.md, taken in Chromium
-	CONSOLE_PICTURES=docs/console PYTHONPATH=.:platform $(PYTHON) -m pytest tests/dashboard/test_screens.py -q -m "not campaign"
+	CONSOLE_PICTURES=docs/console PYTHONPATH=.:platform $(PYTHON) -m pytest tests/console/pages/test_screens.py -q -m "not campaign"
 
 lint: setup-lint ## formatting, lint, types, layers, dependencies, layout
 	.venv/bin/ruff check .

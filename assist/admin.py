@@ -8,11 +8,11 @@ from django.http import HttpRequest
 from accounts.audit_admin import AccountEventAdmin
 from assist import services
 from assist.models import ApiKey, Call, DayCount, KeyEvent
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
-from common.admin_columns import id_column, link_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
+from staff.parts.columns import id_column, link_column, time_column
+from staff.parts.lists import AgeFilter, IdFilter
 
 
 def _revoke(act: Act) -> None:

@@ -16,8 +16,8 @@ from django.db.models import Count
 from django.test import RequestFactory
 from django.urls import resolve, reverse
 
-from common.admin_lists import IdFilter
-from common.keysets import cursor_of
+from staff.parts.keysets import cursor_of
+from staff.parts.lists import IdFilter
 
 # As many rows as staff or migrations write.
 SHORT = {

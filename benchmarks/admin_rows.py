@@ -22,8 +22,8 @@ class Sizes:
 
 def fill(sizes: Sizes) -> None:
     """Fill an empty database. Constraints between tables are not checked; all hold but those of counters."""
-    from dashboard.summary import summary_take
-    from tests.dashboard.sample import make_sample, make_trend
+    from console.summary import summary_take
+    from tests.console.pages.sample import make_sample, make_trend
     from tests.workspaces.rows import make_host
 
     make_sample(20)

@@ -16,13 +16,13 @@ from cdn.models import File, FileEvent, NamespaceQuota, Permit, PlanLimits, Pool
 from cdn.policy import POLICY_FIELDS
 from cdn.services import files, limits
 from cdn.states import FileStatus
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin
-from common.admin_columns import bytes_column, link_column, state_column, text_column, time_column
-from common.admin_forms import ReasonedForm
-from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin, ServiceModelAdmin
+from staff.parts.columns import bytes_column, link_column, state_column, text_column, time_column
+from staff.parts.forms import ReasonedForm
+from staff.parts.lists import AgeFilter, IdFilter
 
 
 def _trash(act: Act) -> None:

@@ -14,8 +14,16 @@ from django.http import HttpRequest
 from django.utils import timezone
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin
-from common.admin_columns import (
+from credits import services
+from credits.admin_columns import NearLimitFilter, ServiceFilter, quota_use
+from credits.ledger import quota_raise, quota_reset
+from credits.models import MAX_QUOTA, Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate
+from namespaces.models import Namespace
+from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
+from staff.actions import Act, StaffAction
+from staff.forms import ActionForm
+from staff.parts.bases import ReadOnlyAdmin, ServiceModelAdmin
+from staff.parts.columns import (
     BAD,
     BUSY,
     badge,
@@ -25,16 +33,8 @@ from common.admin_columns import (
     text_column,
     time_column,
 )
-from common.admin_forms import ReasonedForm
-from common.admin_lists import AgeFilter, IdFilter
-from credits import services
-from credits.admin_columns import NearLimitFilter, ServiceFilter, quota_use
-from credits.ledger import quota_raise, quota_reset
-from credits.models import MAX_QUOTA, Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate
-from namespaces.models import Namespace
-from staff.action_admin import DeletedByActionMixin, StaffActionsMixin
-from staff.actions import Act, StaffAction
-from staff.forms import ActionForm
+from staff.parts.forms import ReasonedForm
+from staff.parts.lists import AgeFilter, IdFilter
 
 NIGHTLY_WITHIN = timedelta(days=2)
 

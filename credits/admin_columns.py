@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from common.admin_columns import BAD, EMPTY, GOOD, WARNING, badge
-from common.admin_lists import ChosenValuesFilter
 from credits.models import Balance, Entry
 from credits.quota_shares import NEAR, near_limit, used_share
+from staff.parts.columns import BAD, EMPTY, GOOD, WARNING, badge
+from staff.parts.lists import ChosenValuesFilter
 
 
 @admin.display(description="Of quota")

@@ -13,10 +13,6 @@ from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminIntegerFieldWidget
 
 from accounts.audit_admin import AccountEventAdmin
-from common.admin import ServiceModelAdmin, staff_label
-from common.admin_columns import link_column, state_column, time_column
-from common.admin_forms import ReasonedForm
-from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from namespaces import services
 from namespaces.limits import LIMIT_NAMES, all_limits
@@ -26,6 +22,10 @@ from namespaces.slugs import RULE, is_valid
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
 from staff.forms import ActionForm
+from staff.parts.bases import ServiceModelAdmin, staff_label
+from staff.parts.columns import link_column, state_column, time_column
+from staff.parts.forms import ReasonedForm
+from staff.parts.lists import AgeFilter, IdFilter
 from staff.subjects import Subject
 
 EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}

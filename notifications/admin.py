@@ -6,13 +6,13 @@ from django.contrib import admin
 from django.db.models import Q
 
 from accounts.audit_admin import AccountEventAdmin
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import id_column, link_column, state_column, time_column
-from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from notifications import devices, tokens
 from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import id_column, link_column, state_column, time_column
+from staff.parts.lists import AgeFilter, ConditionFilter, IdFilter
 
 
 def _revoke(act: Act) -> None:

@@ -6,8 +6,12 @@ from django.contrib import admin
 from django.db.models import Q
 
 from accounts.audit_admin import AccountEventAdmin
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import (
+from pages.models import Page, PageDeploy, PageEvent, PageRelease
+from pages.staff_actions import ACTIONS
+from pages.states import LIVE
+from staff.action_admin import StaffActionsMixin
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import (
     bytes_column,
     id_column,
     link_column,
@@ -15,11 +19,7 @@ from common.admin_columns import (
     text_column,
     time_column,
 )
-from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
-from pages.models import Page, PageDeploy, PageEvent, PageRelease
-from pages.staff_actions import ACTIONS
-from pages.states import LIVE
-from staff.action_admin import StaffActionsMixin
+from staff.parts.lists import AgeFilter, ConditionFilter, IdFilter
 
 
 @admin.register(Page)

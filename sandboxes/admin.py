@@ -7,12 +7,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.audit_admin import AccountEventAdmin
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import link_column, state_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
 from sandboxes.models import Sandbox, SandboxEvent
 from sandboxes.staff_actions import ACTIONS
 from staff.action_admin import StaffActionsMixin
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import link_column, state_column, time_column
+from staff.parts.lists import AgeFilter, IdFilter
 from staff.subjects import Subject
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from config import health, metrics_page
-from dashboard import figures, summary
+from console import figures, summary
 
 CACHED = (health.PROBLEMS, metrics_page.TEXT, figures.HOSTS, summary.STATUS_COUNTS)
 

@@ -24,13 +24,13 @@ import config.serve_tasks
 app.loader.import_default_modules()
 heavy = ("rest_framework.serializers", "requests", "asyncssh", "acme", "psycopg", "httpcore", "dns", "libvirt")
 found = [name for name in heavy if name in sys.modules]
-admins = [name for name in sys.modules if name in ("workspaces.admin", "dashboard.panels", "common.admin_lists")]
+admins = [name for name in sys.modules if name in ("workspaces.admin", "console.panels", "staff.parts.lists")]
 print(json.dumps([admins, found, gc.isenabled(), gc.get_freeze_count() > 100_000, "workspaces.tasks" in sys.modules]))
 """
 
 
 @pytest.mark.parametrize(
-    ("role", "admins"), [("worker", []), ("api", ["workspaces.admin", "dashboard.panels", "common.admin_lists"])]
+    ("role", "admins"), [("worker", []), ("api", ["workspaces.admin", "console.panels", "staff.parts.lists"])]
 )
 def test_a_worker_loads_its_tasks_and_neither_the_admin_nor_what_few_of_them_use(role: str, admins: list[str]) -> None:
     environment = {**os.environ, "PLATFORM_ROLE": role, "PYTHONPATH": os.pathsep.join(sys.path)}

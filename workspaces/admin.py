@@ -7,8 +7,9 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from accounts.audit_admin import AccountEventAdmin
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import (
+from staff.action_admin import StaffActionsMixin
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import (
     bytes_column,
     credits_column,
     id_column,
@@ -17,9 +18,8 @@ from common.admin_columns import (
     text_column,
     time_column,
 )
-from common.admin_lists import AgeFilter, IdFilter
-from common.first_rows import OneOf
-from staff.action_admin import StaffActionsMixin
+from staff.parts.first_rows import OneOf
+from staff.parts.lists import AgeFilter, IdFilter
 from staff.subjects import Subject
 from workspaces.admin_columns import (
     MOST_METERED,

@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from common.admin_columns import change_url, duration_text, link, mebibytes_text, taken
-from common.admin_input import ID
+from staff.parts.columns import change_url, duration_text, link, mebibytes_text, taken
+from staff.parts.input import ID
 from workspaces.models import Metered, MeterRecord, Operation, Usage, Workspace
 from workspaces.models.operation import OperationState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
-from common.admin_columns import BAD, GOOD, WARNING, badge, link, list_url, mebibytes_text, time_column
+from staff.parts.columns import BAD, GOOD, WARNING, badge, link, list_url, mebibytes_text, time_column
 from vmbackend.models import Host
 
 

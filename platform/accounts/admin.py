@@ -10,11 +10,11 @@ from django.http import HttpRequest
 from accounts import services
 from accounts.models import Account, Credential, Plan
 from accounts.scopes import Scope, ScopeBinding
-from common.admin import ServiceModelAdmin, replace_fields
-from common.admin_columns import id_column, link_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ServiceModelAdmin, replace_fields
+from staff.parts.columns import id_column, link_column, time_column
+from staff.parts.lists import AgeFilter, IdFilter
 from staff.subjects import Subject
 
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 from django.contrib.admin import AdminSite
 
 from accounts.audit import AccountEvent
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import id_column, text_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import id_column, text_column, time_column
+from staff.parts.lists import AgeFilter, IdFilter
 
 
 class AccountEventAdmin(ReadOnlyAdmin):

@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from certificates import services
 from certificates.models import AcmeAccount, Certificate
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import state_column, text_column, time_column
-from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from common.errors import Conflict
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import state_column, text_column, time_column
+from staff.parts.lists import AgeFilter, ConditionFilter, IdFilter
 from staff.subjects import Subject
 
 

@@ -32,7 +32,6 @@ APPS = [
     "certificates",
     "console",
     "credits",
-    "dashboard",
     "domains",
     "edge",
     "namespaces",

@@ -211,9 +211,9 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "LOGIN": {"form": "accounts.login.LoginForm"},
     "ENVIRONMENT": "credits.admin.ledger_warning",
-    "DASHBOARD_CALLBACK": "dashboard.page.page_context",
-    "STYLES": [lambda request: static("dashboard/console.css")],
-    "SCRIPTS": [lambda request: static("dashboard/console.js")],
+    "DASHBOARD_CALLBACK": "console.page.page_context",
+    "STYLES": [lambda request: static("console/console.css")],
+    "SCRIPTS": [lambda request: static("console/console.js")],
     "ACCOUNT": {
         "navigation": [{"title": "Second factor", "link": "/admin/second-factor/setup/"}]
         if ENV.admin_second_factor != "off"

@@ -4,12 +4,12 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from common.admin_input import search_page
 from config.api_document import api_document
 from config.app_list import url_modules
 from config.health import healthz, readyz
 from config.metrics_page import metrics
 from config.page_policies import docs_page
+from staff.parts.input import search_page
 
 handler400 = "common.responses.bad_request"
 handler404 = "common.responses.not_found"

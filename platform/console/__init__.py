@@ -1,1 +1,1 @@
-"""What of the staff console needs several apps: hosts, and the roles of staff."""
+"""What of the admin needs several apps: the start page, what the pages of rows show, hosts, and the roles of staff."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from common.admin import ReadOnlyAdmin
 from console.terminals import TERMINAL
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin
 from vmbackend import services
 from vmbackend.models import Host
 from workspaces.admin import WorkspaceAdmin

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import link_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
 from common.errors import Conflict
 from domains import services
 from domains.check import domain_check
 from domains.models import CustomDomain, DomainName
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import link_column, time_column
+from staff.parts.lists import AgeFilter, IdFilter
 
 # Each check may take ten seconds.
 CHECKED_AT_ONCE = 3

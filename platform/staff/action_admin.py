@@ -16,10 +16,10 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_http_methods
 from unfold.enums import ActionVariant
 
-from common.admin_columns import without_directions
-from common.admin_input import possible_keys
 from staff.actions import Outcomes, StaffAction, rows_act
 from staff.audit import StaffMember
+from staff.parts.columns import without_directions
+from staff.parts.input import possible_keys
 from staff.subjects import Subject
 
 # Messages are stored in the session.

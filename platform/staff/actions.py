@@ -26,7 +26,7 @@ buttons as dicts with `title`, `path`, `icon`, `variant`, for a page with a layo
 
 A service is called as in `Act`; a DomainError is a refusal, shown for its row and recorded; other rows are done all the
 same. The audit entry is written in the transaction of the service. Views that are no such action write theirs by
-`staff.audit.record_entry`; forms of the admin (`common.admin.ServiceModelAdmin`) have one without further ado.
+`staff.audit.record_entry`; forms of the admin (`staff.parts.bases.ServiceModelAdmin`) have one without further ado.
 """
 
 from __future__ import annotations

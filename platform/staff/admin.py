@@ -12,13 +12,13 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from common.admin import AuditedFormsMixin, ReadOnlyAdmin
-from common.admin_columns import state_column, text_column, time_column
-from common.admin_lists import AgeFilter, CheckedListMixin, IdFilter
-from common.admin_pages import HistoryMixin
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.models import Authenticator, StaffEntry
+from staff.parts.bases import AuditedFormsMixin, ReadOnlyAdmin
+from staff.parts.columns import state_column, text_column, time_column
+from staff.parts.lists import AgeFilter, CheckedListMixin, IdFilter
+from staff.parts.pages import HistoryMixin
 from staff.second_factor import services
 
 admin.site.unregister(User)

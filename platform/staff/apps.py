@@ -9,7 +9,7 @@ class StaffConfig(AppConfig):
     def ready(self) -> None:
         if not settings.SHOWS_ADMIN:
             return
-        from common.admin import row_written
         from staff.form_entries import record_form
+        from staff.parts.bases import row_written
 
         row_written.register(record_form)

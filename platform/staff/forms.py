@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from common.reasons import reason_field
+from staff.parts.reasons import reason_field
 
 
 class ActionForm(forms.Form):

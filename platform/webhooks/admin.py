@@ -8,11 +8,11 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.audit_admin import AccountEventAdmin
-from common.admin import ReadOnlyAdmin
-from common.admin_columns import badge, id_column, link_column, state_column, text_column, time_column
-from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ReadOnlyAdmin
+from staff.parts.columns import badge, id_column, link_column, state_column, text_column, time_column
+from staff.parts.lists import AgeFilter, ConditionFilter, IdFilter
 from staff.subjects import Subject
 from webhooks import subscriptions
 from webhooks.models import Attempt, AuditEntry, Delivery, DeliveryStatus, Event, Subscription

@@ -12,12 +12,12 @@ from django.test import Client
 
 from accounts import services
 from accounts.models import Account, Credential, Plan
-from common.admin import ReadOnlyAdmin
 from common.errors import NotFound
 from config.app_list import APPS
 from namespaces.models import Namespace
 from staff.action_admin import DeletedByActionMixin
 from staff.models import StaffEntry
+from staff.parts.bases import ReadOnlyAdmin
 from tests.callers import Caller
 from tests.staff.pages import confirm, shown
 

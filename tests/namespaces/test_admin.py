@@ -75,9 +75,7 @@ def test_staff_set_limits_within_the_plan_with_a_reason(staff: Client, api: Call
     default.refresh_from_db()
     assert default.resource_limits == {"max_workspaces": 2, "max_disk_gb": 0.5}
     assert StaffEntry.objects.latest("pk").reason == "Too many."
-    assert NamespaceActivity.objects.filter(
-        action="staff_action", detail="Set limits by staff: Too many."
-    ).exists()
+    assert NamespaceActivity.objects.filter(action="staff_action", detail="Set limits by staff: Too many.").exists()
 
 
 def test_another_default_takes_the_place_of_the_first(staff: Client, default: Namespace) -> None:

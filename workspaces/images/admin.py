@@ -9,9 +9,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from common.admin import ServiceModelAdmin
 from staff.action_admin import DeletedByActionMixin
 from staff.actions import Act, StaffAction
+from staff.parts.bases import ServiceModelAdmin
 from workspaces.images import catalog_snapshots, services
 from workspaces.images.models import CatalogEntry
 

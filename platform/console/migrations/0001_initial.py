@@ -1,5 +1,5 @@
 from django.contrib.auth.management import create_permissions
-from django.db import migrations
+from django.db import migrations, models
 
 
 def roles_make(apps, schema_editor):
@@ -18,6 +18,8 @@ def roles_make(apps, schema_editor):
 class Migration(migrations.Migration):
     """After every model that a role has permissions of. What later ones add, `post_migrate` gives to the roles."""
 
+    initial = True
+
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
@@ -26,7 +28,6 @@ class Migration(migrations.Migration):
         ("cdn", "0001_initial"),
         ("certificates", "0001_initial"),
         ("credits", "0001_initial"),
-        ("dashboard", "0001_initial"),
         ("domains", "0001_initial"),
         ("namespaces", "0001_initial"),
         ("notifications", "0001_initial"),
@@ -38,4 +39,16 @@ class Migration(migrations.Migration):
         ("workspaces", "0001_initial"),
     ]
 
-    operations = [migrations.RunPython(roles_make, migrations.RunPython.noop)]
+    operations = [
+        migrations.CreateModel(
+            name="HourlySummary",
+            fields=[
+                ("hour", models.DateTimeField(primary_key=True, serialize=False)),
+                ("taken_at", models.DateTimeField()),
+                ("counts", models.JSONField(default=dict)),
+                ("details", models.JSONField(null=True)),
+            ],
+            options={"verbose_name_plural": "hourly summaries", "ordering": ["-hour"]},
+        ),
+        migrations.RunPython(roles_make, migrations.RunPython.noop),
+    ]

@@ -1,0 +1,14 @@
+"""This app's part of the beat schedule (config/app_list.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.periodic import Schedule, run_every
+
+
+def schedule(env: Any) -> Schedule:
+    """Return the entries by name; `env` is `config.env.Env`."""
+    return {
+        "take-summary": run_every(300, "console.tasks.take_summary"),
+    }

@@ -1,0 +1,1 @@
+"""The parts that the admin modules of all apps are made of."""
