@@ -8,9 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from cdn.storage.stores import file_store
-from edge.address import public_address
-from edge.cdn_address import cdn_address
-from edge.page_address import page_addresses
+from edge.addresses import cdn_address, page_addresses, public_address
 
 Line = tuple[str, bool, str, str]
 HOST = "host of the CDN"

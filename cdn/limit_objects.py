@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cdn.models import Pool
-from cdn.policy import POLICY_FIELDS, QUOTA_FIELDS, EffectivePolicy, Layer
-from cdn.pool_limits import PoolLimits
+from cdn.policy import POLICY_FIELDS, QUOTA_FIELDS, EffectivePolicy, Layer, PoolLimits
 from cdn.selectors import AccountPart, NamespaceUse
 
 NOTHING_SET = Layer("account")

@@ -8,18 +8,163 @@ the ceiling of the others. Files without a namespace have the plan's limits: the
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from django.db import connection
 
 from accounts.models import Account
+from cdn.errors import CdnPolicyViolation
 from cdn.facts import FileFacts
 from cdn.models import NamespaceQuota, PlanLimits, Template
-from cdn.policy_rules import NUMBERS, clamped_value, first_given
-from cdn.pool_limits import PoolLimits, smaller
-from cdn.violations import require_file, require_found
+from cdn.states import Kind
 from namespaces.models import Namespace
+
+NUMBERS = (
+    "maxTotalBytes",
+    "monthlyUploadBytes",
+    "maxFiles",
+    "maxConcurrentUploads",
+    "maxWidth",
+    "maxHeight",
+    "maxDurationSeconds",
+    "maxVariants",
+)
+
+
+class HasValues(Protocol):
+    """Limits by name."""
+
+    def value(self, name: str) -> Any:
+        """None where it states none."""
+
+
+LayerT = TypeVar("LayerT", bound=HasValues)
+
+
+def first_given(layers: Iterable[LayerT], name: str) -> LayerT | None:
+    """The first that states the field. Zero and an empty list are values; null is none."""
+    return next((layer for layer in layers if layer.value(name) is not None), None)
+
+
+def clamped_value(name: str, value: Any, ceiling: Any) -> Any:
+    """No more than the ceiling; None: neither states a limit."""
+    if value is None or ceiling is None:
+        return ceiling if value is None else value
+    if name == "allowedKinds":
+        return kinds_in_both(value, ceiling)
+    if name == "maxFileBytes":
+        return {kind: _least(value.get(kind), ceiling.get(kind)) for kind in {**ceiling, **value}}
+    if name == "tierMediaAccess":
+        return {tier: _kinds(value.get(tier), ceiling.get(tier)) for tier in {**ceiling, **value}}
+    return min(value, ceiling)
+
+
+def kinds_in_both(kinds: list[str], others: list[str]) -> list[str]:
+    """In the order of the first."""
+    return [kind for kind in kinds if kind in others]
+
+
+def allowed_kinds(values: dict[str, Any], tier: str) -> list[str] | None:
+    """What an account of this tier may store; None: every kind."""
+    access = (values["tierMediaAccess"] or {}).get(tier)
+    return _kinds(values["allowedKinds"], access)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    given = [each for each in (one, other) if each is not None]
+    return min(given) if given else None
+
+
+def _kinds(one: list[str] | None, other: list[str] | None) -> list[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return kinds_in_both(one, other)
+
+
+Named = tuple[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """`max_bytes` and `monthly_bytes` with the name of the field that they come from; None: no limit."""
+
+    max_bytes: Named
+    monthly_bytes: Named
+    max_files: int | None = None
+    max_uploads: int | None = None
+
+
+def smaller(one: Named, other: Named) -> Named:
+    """The first where both are the same."""
+    if one[1] is None or other[1] is None:
+        return other if one[1] is None else one
+    return one if one[1] <= other[1] else other
+
+
+PICTURES = (Kind.IMAGE, Kind.VIDEO)
+TIMED = (Kind.VIDEO, Kind.AUDIO)
+
+
+def require_file(values: dict[str, Any], tier: str, *, kind: str | None, size: int, variants: int) -> None:
+    """Kind, size and number of variants. `kind` None: it is not known yet, and the largest size counts."""
+    if kind is not None:
+        _require_kind(values, tier, kind)
+    most = _most_bytes(values, tier, kind)
+    if most is not None and size > most:
+        raise _violation("maxFileBytes", most, size, f"A file of {size} bytes is larger than the {most} allowed.")
+    _require_most("maxVariants", values, variants, "variants")
+
+
+def require_found(values: dict[str, Any], facts: FileFacts) -> None:
+    """Dimensions and duration, where the kind has them. What could not be verified is refused where it has a limit."""
+    if facts.kind in PICTURES:
+        _require_measured("maxWidth", values, facts.width, "pixels of width")
+        _require_measured("maxHeight", values, facts.height, "pixels of height")
+    if facts.kind in TIMED:
+        _require_measured("maxDurationSeconds", values, facts.duration_seconds, "seconds")
+
+
+def _require_kind(values: dict[str, Any], tier: str, kind: str) -> None:
+    allowed = allowed_kinds(values, tier)
+    if allowed is None or kind in allowed:
+        return
+    listed = values["allowedKinds"]
+    rule = "allowedKinds" if listed is not None and kind not in listed else "tierMediaAccess"
+    raise _violation(rule, allowed, kind, f"Files of the kind {kind} are not allowed; allowed: {_list(allowed)}.")
+
+
+def _most_bytes(values: dict[str, Any], tier: str, kind: str | None) -> int | None:
+    by_kind = values["maxFileBytes"] or {}
+    if kind is not None:
+        most: int | None = by_kind.get(kind)
+        return most
+    allowed = allowed_kinds(values, tier)
+    kinds = [each.value for each in Kind] if allowed is None else allowed
+    limits = [by_kind.get(each) for each in kinds]
+    return None if None in limits else max((each for each in limits if each is not None), default=None)
+
+
+def _require_measured(rule: str, values: dict[str, Any], actual: float | None, unit: str) -> None:
+    if values[rule] is not None and actual is None:
+        raise _violation(rule, values[rule], None, f"{rule} is {values[rule]}, and the file cannot be measured.")
+    _require_most(rule, values, actual or 0, unit)
+
+
+def _require_most(rule: str, values: dict[str, Any], actual: float, unit: str) -> None:
+    limit = values[rule]
+    if limit is not None and actual > limit:
+        raise _violation(rule, limit, actual, f"{actual} {unit} are more than the {limit} allowed.")
+
+
+def _violation(rule: str, limit: Any, actual: Any, message: str) -> CdnPolicyViolation:
+    return CdnPolicyViolation(message, details={"rule": rule, "limit": limit, "actual": actual})
+
+
+def _list(kinds: list[str]) -> str:
+    return ", ".join(kinds) or "none"
+
 
 # Of a plan without a row: one that staff have made since.
 DEFAULT_MAX_BYTES, DEFAULT_MONTHLY_BYTES = 5 << 30, 10 << 30

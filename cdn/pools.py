@@ -17,9 +17,30 @@ from django.utils import timezone
 
 from cdn.errors import CdnQuotaExceeded
 from cdn.models import Pool
-from cdn.policy import EffectivePolicy
-from cdn.pool_limits import PoolLimits
+from cdn.policy import EffectivePolicy, PoolLimits
 from cdn.states import PoolKind
+
+VARIANT_OVERHEAD = 64 * 1024
+BYTES_PER_PIXEL = 4
+FILE_FACTOR = 2
+
+
+def reserved_for(size: int, variants: dict[str, dict[str, Any]]) -> int:
+    """Return how much room a permit reserves: the file, and an upper bound of its variants.
+
+    A variant reserves 64 KiB and four bytes for each of its pixels, at most 64 KiB and twice the file; a side that is
+    not given counts as long as the other. What turns out larger is asked for at publication, and refused without room.
+    """
+    return size + sum(_variant_bound(size, each) for each in variants.values())
+
+
+def _variant_bound(size: int, variant: dict[str, Any]) -> int:
+    sides: list[int] = [variant[side] for side in ("width", "height") if side in variant]
+    most = FILE_FACTOR * size
+    if sides:
+        most = min(most, BYTES_PER_PIXEL * sides[0] * sides[-1])
+    return VARIANT_OVERHEAD + most
+
 
 _TABLE = Pool._meta.db_table
 # Above what any limit or sum may be.

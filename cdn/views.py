@@ -23,7 +23,7 @@ from common.openapi import MessageResponse, refused
 from common.request_origin import request_origin
 from common.requests import validated, validated_query
 from common.responses import respond
-from edge.cdn_address import cdn_address
+from edge.addresses import cdn_address
 from edge.cdn_site import API_PATH
 
 PERMIT_REFUSALS = {

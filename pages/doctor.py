@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from publicsuffixlist import PublicSuffixList
 
-from edge.page_address import page_addresses
+from edge.addresses import page_addresses
 
 NAME = "domain of pages"
 FIX = "choose a domain of its own for pages (docs/operations.md, Pages)"

@@ -17,8 +17,8 @@ from urllib.parse import unquote_plus
 from django.conf import settings
 
 from common.edge_header import VARIABLE, edge_facts
+from edge.addresses import page_addresses
 from edge.domain_files import name_folder
-from edge.page_address import page_addresses
 from pages.releases.rule_matching import RuleMatcher
 from pages.releases.rules import REWRITE
 from pages.releases.rules_files import rules_read

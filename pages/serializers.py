@@ -13,7 +13,7 @@ from common.serializers import ResponseSerializer, Timestamp
 from common.spellings import WorkspaceIdRequest
 from domains.models import TargetKind, shown_name
 from domains.selectors import target_domain
-from edge.page_address import page_addresses, page_url
+from edge.addresses import page_addresses, page_url
 from pages import slugs
 from pages.models import NAME_LENGTH, Page, PageRelease
 from pages.states import DeploymentState, PageStatus

@@ -7,7 +7,7 @@ import re
 from django.utils.text import slugify
 
 from common.ids import random_suffix
-from edge.address import is_port_label
+from edge.addresses import is_port_label
 from pages.models import SLUG_LENGTH, Page
 
 MIN_LENGTH = 3
@@ -28,7 +28,7 @@ RESERVED = frozenset(
         "support", "sysadmin", "test", "usenet", "webmaster", "workspace", "workspaces", "wpad", "www",
     }
 )  # fmt: skip
-# The first label of a sandbox's address by host (edge.sandbox_address).
+# The first label of a sandbox's address by host (edge.addresses).
 _SANDBOX = "sbx-"
 _SUFFIX = 6
 

@@ -15,7 +15,7 @@ from common.openapi import MessageResponse, refused
 from common.request_origin import request_origin
 from common.requests import validated
 from common.responses import respond
-from edge.page_address import default_domain, page_url
+from edge.addresses import default_domain, page_url
 from pages import publication, selectors, serializers, services
 from pages.deploys import requests
 from pages.deploys.creations import slug_available

@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 
 from common.dual_middleware import DualMiddleware
 from common.request_id import begin_request
-from edge.sandbox_address import PATH
+from edge.addresses import SANDBOX_PATH
 
 MAX_AGE_SECONDS = 86400
 HEADERS = {
@@ -45,7 +45,7 @@ class SandboxCorsMiddleware(DualMiddleware):
 
 def is_preflight(request: HttpRequest) -> bool:
     """Of the sandbox level; it carries no token."""
-    return request.method == "OPTIONS" and request.path.startswith(PATH)
+    return request.method == "OPTIONS" and request.path.startswith(SANDBOX_PATH)
 
 
 def preflight_response(request: HttpRequest) -> HttpResponse:
@@ -56,7 +56,7 @@ def preflight_response(request: HttpRequest) -> HttpResponse:
 
 def allowed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """The response, with the headers by which a page may read it."""
-    if request.path.startswith(PATH):
+    if request.path.startswith(SANDBOX_PATH):
         for name, value in HEADERS.items():
             response[name] = value
     return response

@@ -12,7 +12,7 @@ from common.fields import StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
 from common.pagination import PageQuery
 from common.serializers import ResponseSerializer, Timestamp
-from edge.sandbox_address import sandbox_address
+from edge.addresses import sandbox_address
 from sandboxes.ids import sandbox_id_of
 from sandboxes.states import OF_WORKSPACE, SandboxStatus
 from workspaces.crud.config import Config

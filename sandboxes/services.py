@@ -21,7 +21,7 @@ from common.errors import Forbidden, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.secrets_at_rest import keyed_hash
 from credits.refusals import refusals_announced
-from edge.sandbox_address import PATH, sandbox_address
+from edge.addresses import SANDBOX_PATH, sandbox_address
 from sandboxes.ids import sandbox_id_of
 from sandboxes.models import FormerToken, Sandbox, SandboxEvent, StaffToken
 from sandboxes.selectors import NOT_FOUND_MESSAGE
@@ -31,7 +31,7 @@ from workspaces.crud.services import NewWorkspace, workspace_create, workspace_d
 from workspaces.errors import VmNotRunning
 from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import Kind
-from workspaces.power.services import workspace_restart, workspace_start, workspace_stop
+from workspaces.power import workspace_restart, workspace_start, workspace_stop
 from workspaces.states import Status
 
 # What the admin calls for one sandbox.
@@ -188,7 +188,7 @@ def staff_terminal_url(workspace: Workspace, token: str) -> str:
         base = urlsplit(address.url(id)).path
     else:
         # By host there are addresses of sandboxes only.
-        base = address.url(id) if workspace.kind == Kind.SANDBOX else f"{PATH}{id}"
+        base = address.url(id) if workspace.kind == Kind.SANDBOX else f"{SANDBOX_PATH}{id}"
     return f"{base}/terminal#token={token}"
 
 

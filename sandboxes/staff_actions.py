@@ -11,7 +11,7 @@ from sandboxes.models import Sandbox
 from sandboxes.tokens import STAFF_PERMISSION
 from staff.actions import Act, StaffAction
 from workspaces.models import Workspace
-from workspaces.power.services import RUNS, STARTABLE, STOPPABLE
+from workspaces.power import RUNS, STARTABLE, STOPPABLE
 from workspaces.states import Status
 
 MINUTES = int(services.STAFF_TOKEN_LIFE.total_seconds() // 60)

@@ -21,7 +21,7 @@ import edge
 from cdn.delivery import file_url
 from common.edge_header import edge_secret
 from config.metrics_token import metrics_token
-from edge.cdn_address import cdn_address
+from edge.addresses import cdn_address
 from edge.certificate_sites import GETTER_USER, getter_secret
 from tests.api_cases.wsgi import answer_of
 from tests.asgi import Request

@@ -16,7 +16,7 @@ from workspaces.audit import record_moves
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress
 from workspaces.models import Workspace
-from workspaces.power.services import workspace_stop
+from workspaces.power import workspace_stop
 from workspaces.rows import update_all
 from workspaces.states import Status
 

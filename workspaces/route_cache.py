@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import transaction
 
-from edge.address import label
+from edge.addresses import label
 from edge.route_cache import RouteCache, route_cache_folder
 
 if TYPE_CHECKING:

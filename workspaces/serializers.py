@@ -12,7 +12,7 @@ from rest_framework import serializers as s
 
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
-from edge.address import label, public_address
+from edge.addresses import label, public_address
 from workspaces.images.catalog_snapshots import logo_url
 from workspaces.models import PublicPort, Workspace
 from workspaces.states import Provisioning, ProvisioningPhase, Status

@@ -9,7 +9,7 @@ from staff.actions import Act, StaffAction
 from workspaces.crud.services import provisioning_retry, workspace_delete
 from workspaces.lifecycle.services import workspace_destroy
 from workspaces.models import Workspace
-from workspaces.power.services import (
+from workspaces.power import (
     RUNS,
     STARTABLE,
     STOPPABLE,
@@ -20,7 +20,7 @@ from workspaces.power.services import (
     workspace_start,
     workspace_stop,
 )
-from workspaces.reinstall.services import workspace_reinstall
+from workspaces.reinstall import workspace_reinstall
 from workspaces.states import AT_REST, HAS_MACHINE, Status
 
 RESUMABLE = frozenset({Status.PAUSED, Status.SLEEPING})

@@ -13,13 +13,13 @@ from workspaces.files.views import FileContentViewSet, FilesViewSet
 from workspaces.images.views import CatalogViewSet
 from workspaces.lifecycle.views import LifecycleViewSet
 from workspaces.logs.views import LogFileViewSet, LogsViewSet
-from workspaces.metadata.views import MetadataViewSet
+from workspaces.metadata import MetadataViewSet
 from workspaces.metrics.views import MetricsViewSet
 from workspaces.network.views import NetworkViewSet, PublicAccessViewSet
-from workspaces.power.views import PowerViewSet
-from workspaces.reinstall.views import ReinstallViewSet
+from workspaces.power_views import PowerViewSet
+from workspaces.reinstall import ReinstallViewSet
 from workspaces.resources.views import ResourcesViewSet
-from workspaces.ssh.views import SshViewSet
+from workspaces.ssh_views import SshViewSet
 from workspaces.streams.views import StreamsViewSet
 from workspaces.usage.views import AllUsageViewSet, UsageViewSet
 from workspaces.workload_changes.views import WorkloadStatsViewSet, WorkloadsViewSet

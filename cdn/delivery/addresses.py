@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from cdn.types import is_inline
-from edge.cdn_address import cdn_address
+from edge.addresses import cdn_address
 
 if TYPE_CHECKING:
     from cdn.models import File, Variant

@@ -19,7 +19,7 @@ from cdn.services.deliveries import file_deliver
 from cdn.storage.errors import StorageUnavailable
 from common.edge_header import VARIABLE, edge_facts
 from common.errors import QuotaExceeded
-from edge.cdn_address import cdn_address
+from edge.addresses import cdn_address
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -28,7 +28,7 @@ from cdn.media.removal import stored_remove
 from cdn.media.runner import InspectionKilled, InspectionUnavailable
 from cdn.media.variant_plan import PlannedVariant, variants_planned
 from cdn.policy import EffectivePolicy
-from cdn.reservations import reserved_for
+from cdn.pools import reserved_for
 from cdn.services import processing
 from cdn.sniffing import HEAD_BYTES, type_sniff
 from cdn.states import FileStatus

@@ -13,8 +13,7 @@ from django.utils import timezone
 from cdn import pools
 from cdn.models import File, Permit
 from cdn.permit_function import NO_ACCOUNT_ROOM, NO_HOLD, NO_NAMESPACE, NO_POOL_ROOM
-from cdn.policy import EffectivePolicy
-from cdn.pool_limits import PoolLimits
+from cdn.policy import EffectivePolicy, PoolLimits
 from cdn.pools import Owner
 from cdn.services.payments import Held
 from credits.amounts import stored_amount

@@ -15,8 +15,7 @@ from accounts.services import account_lock
 from cdn.models import File, Permit
 from cdn.permit_function import NO_ACCOUNT_ROOM, NO_HOLD, NO_NAMESPACE
 from cdn.policy import EffectivePolicy, effective_policy
-from cdn.pools import Owner, Room, pools_make, room_refused
-from cdn.reservations import reserved_for
+from cdn.pools import Owner, Room, pools_make, reserved_for, room_refused
 from cdn.services.payments import Held, hold_of
 from cdn.services.permit_statement import permit_take
 from cdn.services.received import write_empty

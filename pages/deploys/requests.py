@@ -15,7 +15,7 @@ from common.request_origin import NO_ORIGIN, RequestOrigin
 from credits.enforcement import require_credits
 from credits.models import Service
 from credits.refusals import refusals_announced
-from edge.page_address import default_domain
+from edge.addresses import default_domain
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
 from pages import errors, payments, slugs

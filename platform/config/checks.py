@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
-from edge.address import PublicAddress
-from edge.sandbox_address import SandboxAddress
+from edge.addresses import PublicAddress, SandboxAddress
 from vmbackend.power import GUEST_END_SECONDS
 
 SOCKET_PATH_MAX = 107

@@ -27,10 +27,7 @@ from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
 from config.env_traces import TracesSettings
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
-from edge.address import PublicAddress
-from edge.cdn_address import CdnAddress
-from edge.page_address import page_addresses
-from edge.sandbox_address import SandboxAddress
+from edge.addresses import CdnAddress, PublicAddress, SandboxAddress, page_addresses
 from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.clickjacking import xframe_options_deny
 
-from edge.sandbox_address import sandbox_address
+from edge.addresses import sandbox_address
 
 _SHARED = "img-src 'self' data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 DOCS_POLICY = (

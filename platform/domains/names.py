@@ -12,10 +12,7 @@ from django.conf import settings
 from publicsuffixlist import PublicSuffixList
 
 from domains.models import NAME_LENGTH, PROOF_HOST, WWW
-from edge.address import public_address
-from edge.cdn_address import cdn_address
-from edge.page_address import page_addresses
-from edge.sandbox_address import sandbox_address
+from edge.addresses import cdn_address, page_addresses, public_address, sandbox_address
 
 # No top-level domain has digits, and a name that ends in a number is an IPv4 address for browsers.
 _TOP = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]+")

@@ -14,7 +14,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from common.edge_header import edge_secret
-from edge.address import PublicAddress, both_forms
+from edge.addresses import PublicAddress, both_forms
 from edge.cdn_site import cdn_site, upload_snippets
 from edge.certificate_sites import certificate_options, certificate_sites, challenge_snippet
 from edge.custom_sites import custom_plain_site, custom_snippets

@@ -9,8 +9,7 @@ from string import Template
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from edge.address import both_forms
-from edge.cdn_address import CdnAddress
+from edge.addresses import CdnAddress, both_forms
 
 _SITE = Path(__file__).with_name("Cdn.template")
 _UPLOADS = Path(__file__).with_name("CdnUploads.template")

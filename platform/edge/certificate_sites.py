@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import Protocol
 
+from edge.addresses import page_addresses
 from edge.challenges import challenges_folder
-from edge.page_address import page_addresses
 
 _CHALLENGES = Path(__file__).with_name("Certificates.template")
 _SITES = Path(__file__).with_name("CertificateSites.template")

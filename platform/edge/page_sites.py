@@ -8,8 +8,7 @@ from string import Template
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from edge.address import both_forms
-from edge.page_address import PageAddress, page_addresses
+from edge.addresses import PageAddress, both_forms, page_addresses
 from edge.pages import page
 
 _SHARED = Path(__file__).with_name("Pages.template")

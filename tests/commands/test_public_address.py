@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.checks import settings_fit_together
 from config.env import load_settings
-from edge.address import PublicAddress, label, public_address
+from edge.addresses import PublicAddress, label, public_address
 from supervise.instance import load_instance
 
 HASH = "abcdefghij234567klmn"

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.checks import sandbox_names_are_served
 from config.env import load_settings
-from edge.sandbox_address import SandboxAddress
+from edge.addresses import SandboxAddress
 
 ID = "sbx_2345abcd2345abcd"
 

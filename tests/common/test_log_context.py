@@ -23,7 +23,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.sandboxes.conftest import LEVEL_URLS, Holder, holder
 from vmbackend.errors import InvalidMachineState
-from workspaces.power.services import workspace_sleep
+from workspaces.power import workspace_sleep
 
 __all__ = ["holder"]
 

@@ -24,7 +24,7 @@ from tests.pages.stores import left_files
 from tests.threads import wait_until
 from workspaces import guests
 from workspaces.models import Workspace
-from workspaces.power.services import workspace_sleep
+from workspaces.power import workspace_sleep
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

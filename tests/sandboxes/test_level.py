@@ -18,9 +18,8 @@ from tests.fakehost import FakeHost
 from tests.sandboxes.conftest import LEVEL_URLS, Holder
 from tests.world import assert_error
 from vmbackend.errors import CapacityExceeded
-from workspaces import last_used
+from workspaces import last_used, power
 from workspaces.models import Operation, Workspace
-from workspaces.power import services as power
 from workspaces.states import Status
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(LEVEL_URLS)]

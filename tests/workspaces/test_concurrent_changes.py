@@ -20,15 +20,13 @@ from tests.workspaces.faults.injected import Scene
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from vmbackend.models import Host
-from workspaces import placement
+from workspaces import placement, power, ssh
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.reconcile import machines
 from workspaces.host.sweep import expire_memory, expire_ttl, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
-from workspaces.power import services as power
-from workspaces.ssh import services as ssh
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -19,7 +19,7 @@ from vmbackend.models import Host
 from workspaces.host import faults
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Operation, Workspace
-from workspaces.power.services import workspace_start, workspace_stop
+from workspaces.power import workspace_start, workspace_stop
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

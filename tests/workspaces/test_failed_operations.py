@@ -15,14 +15,13 @@ from tests.workspaces.faults.injected import Scene
 from tests.workspaces.workspace_states import make
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, InvalidMachineState
+from workspaces import power, reinstall
 from workspaces.host import engine, process
 from workspaces.host.reconcile.operations import expire_operations
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.workspace import Mode, TtlAction
 from workspaces.operations import queue
-from workspaces.power import services as power
-from workspaces.reinstall import services as reinstall
 from workspaces.resources import services as resources
 from workspaces.states import Status
 

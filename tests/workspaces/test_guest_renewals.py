@@ -14,12 +14,11 @@ from tests.callers import Caller
 from tests.threads import wait_until
 from tests.workspaces.rows import make_workspace
 from vmbackend.models import Host
-from workspaces import guest_changes
+from workspaces import guest_changes, ssh
 from workspaces.errors import GuestUnreachable
 from workspaces.host import guest_renewals
 from workspaces.host.guest_renewals import GuestRenewals, renew_guest
 from workspaces.models import Activity, Workspace
-from workspaces.ssh import services as ssh
 from workspaces.states import Status
 from workspaces.workload_changes import services as workloads
 from workspaces.workload_changes.services import ALL, MAX_STALE

@@ -17,11 +17,11 @@ from tests.workspaces.faults import fault_cases
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
+from workspaces import power
 from workspaces.host import process as vmhost_process
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Workspace
 from workspaces.models.workspace import RestartPolicy
-from workspaces.power import services
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -157,7 +157,7 @@ def test_what_ended_otherwise_since_does_not_come_back_with_the_host(
     row = machine(restart_policy=UNLESS_STOPPED)
     host_goes_down(vmhost, monkeypatch)
     row = restarted(vmhost, row)
-    services.workspace_stop(workspace=row, actor="idle policy", by_user=False)
+    power.workspace_stop(workspace=row, actor="idle policy", by_user=False)
     vmhost.settle()
     monkeypatch.setattr(settings.ENV, "stop_vms_on_down", False)
     vmhost.restart()

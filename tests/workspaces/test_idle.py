@@ -15,7 +15,7 @@ from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import CapacityExceeded
 from vmbackend.models import Host
-from workspaces import last_used
+from workspaces import last_used, power
 from workspaces.errors import IdleNotSupported
 from workspaces.guests import address_of
 from workspaces.host.steps import sleep
@@ -23,7 +23,6 @@ from workspaces.host.sweep import due_workspaces, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode
-from workspaces.power import services as power
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,11 +11,11 @@ import pytest
 
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
+from workspaces import ssh
 from workspaces.errors import GuestUnreachable
 from workspaces.models import Activity, Workspace
 from workspaces.rows import delete_row
-from workspaces.ssh import services as ssh
-from workspaces.ssh.keys import fingerprint
+from workspaces.ssh import fingerprint
 from workspaces.states import Status
 from workspaces.workload_changes import services as workloads
 

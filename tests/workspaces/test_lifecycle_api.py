@@ -18,7 +18,7 @@ from tests.workspaces.rows import make_host, make_workspace
 from tests.workspaces.workspace_states import make, status_of
 from vmbackend.models import Host
 from workspaces.models import Workspace
-from workspaces.power.services import workspace_start
+from workspaces.power import workspace_start
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db

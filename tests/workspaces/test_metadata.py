@@ -15,8 +15,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
 from tests.workspaces.workspace_states import make
-from workspaces.metadata.serializers import MetadataResponse
-from workspaces.metadata.services import MAX_BYTES
+from workspaces.metadata import MAX_BYTES, MetadataResponse
 from workspaces.models import Workspace
 from workspaces.states import Status
 

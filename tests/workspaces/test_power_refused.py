@@ -15,7 +15,7 @@ from tests.workspaces.test_power import made
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
-from workspaces.power.services import workspace_start, workspace_stop
+from workspaces.power import workspace_start, workspace_stop
 from workspaces.states import Status
 
 __all__ = ["made"]

@@ -214,7 +214,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(api: Caller, stranger
 def test_an_operation_in_progress_is_readable(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {"slug": "moving"}).json()["workspace"]["id"]
     from workspaces.models import Workspace
-    from workspaces.power.services import workspace_start, workspace_stop
+    from workspaces.power import workspace_start, workspace_stop
 
     def shown() -> dict:
         one = api.get("/workspace/moving").json()["workspace"]

@@ -16,7 +16,7 @@ from tests.workspaces.workspace_states import make, no_free_waiting_place, statu
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Workspace
-from workspaces.power.services import workspace_stop
+from workspaces.power import workspace_stop
 from workspaces.states import TRANSITIONAL, Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

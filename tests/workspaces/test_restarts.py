@@ -14,11 +14,11 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
 from vmbackend.errors import BackendUnavailable
+from workspaces import power
 from workspaces.host.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, restart_delay
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import RestartPolicy
-from workspaces.power import services
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,7 +87,7 @@ def test_what_its_owner_stopped_stays_so(
     vmhost: FakeHost, machine: Callable[..., Workspace], policy: RestartPolicy
 ) -> None:
     row = machine(restart_policy=policy)
-    services.workspace_stop(workspace=row, actor="owner")
+    power.workspace_stop(workspace=row, actor="owner")
     vmhost.settle()
     assert (restarted(vmhost, row).status, row.user_requested_stop) == ("stopped", True)
 
@@ -100,7 +100,7 @@ def test_a_stop_ends_a_restart_that_waits(
     getattr(vmhost.driver, end)(row.pk)
     row = ended(vmhost, row)
     assert row.status == status
-    assert services.workspace_stop(workspace=row, actor="owner") is None
+    assert power.workspace_stop(workspace=row, actor="owner") is None
     assert (restarted(vmhost, row).status, row.user_requested_stop) == (status, True)
 
 
@@ -161,7 +161,7 @@ def test_no_more_restarts_than_max_restarts(vmhost: FakeHost, machine: Callable[
     row = ended(vmhost, row)
     assert (row.restart_due_at, row.restart_count) == (None, 2)
     assert "not started again" in Activity.objects.get(workspace_id=row.pk, action="restart_given_up").detail
-    services.workspace_start(workspace=row, actor="owner")  # its owner begins a new count
+    power.workspace_start(workspace=row, actor="owner")  # its owner begins a new count
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.restart_count) == ("running", 0)
@@ -194,7 +194,7 @@ def test_a_start_that_its_owner_asked_for_and_that_fails_is_not_repeated(
 ) -> None:
     row = machine(Status.STOPPED, restart_policy=ALWAYS)
     vmhost.driver.fail_next("start", BackendUnavailable("Away."), times=3)
-    services.workspace_start(workspace=row, actor="owner")
+    power.workspace_start(workspace=row, actor="owner")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.restart_due_at, row.error_code) == ("stopped", None, "backend_unavailable")

@@ -14,7 +14,9 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import no_free_waiting_place
+from workspaces import reinstall
 from workspaces import serializers as shapes
+from workspaces import ssh_views as ssh
 from workspaces.commands import serializers as commands
 from workspaces.crud import serializers as crud
 from workspaces.crud import slugs
@@ -22,9 +24,7 @@ from workspaces.files import serializers as files
 from workspaces.lifecycle import serializers as lifecycle
 from workspaces.logs import serializers as logs
 from workspaces.models import Workspace
-from workspaces.reinstall import serializers as reinstall
 from workspaces.resources import serializers as resources
-from workspaces.ssh import serializers as ssh
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4MFt2ycVx9YX+gzAd1DaI0QjCpl95MCppG4xK/2tZn me@box"
 SLUG = re.compile(r"[a-z0-9-]{3,128}")

@@ -19,7 +19,7 @@ from vmbackend.backend import machines_dir
 from vmbackend.fake.guest import SSH_FILE
 from vmbackend.fake.store import FakeStore
 from workspaces.models import Activity, Workspace
-from workspaces.ssh.services import MAX_KEYS
+from workspaces.ssh import MAX_KEYS
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,13 +16,12 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.fault_cases import CASES, Case
 from tests.workspaces.rows import make_host, make_workspace
+from workspaces import power, reinstall
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress, VmMissing
 from workspaces.host import faults
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
-from workspaces.power import services as power
-from workspaces.reinstall import services as reinstall
 from workspaces.resources import services as resources
 from workspaces.states import ALLOWED, TRANSITIONAL, Status
 

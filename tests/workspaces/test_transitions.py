@@ -11,11 +11,10 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.workspace_states import make, no_free_waiting_place, status_of
 from vmbackend.driver import MachineState
+from workspaces import power, reinstall
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
 from workspaces.operations import queue
-from workspaces.power import services as power
-from workspaces.reinstall import services as reinstall
 from workspaces.states import TRANSITIONAL, Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,9 +16,9 @@ from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
+from workspaces import power
 from workspaces.models import Workspace
-from workspaces.power import services
-from workspaces.power.wake import ensure_running
+from workspaces.power import ensure_running
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,7 +37,7 @@ def is_later(row: Workspace, seconds: float = IDLE) -> bool:
     return abs((row.idle_due_at - timezone.now()).total_seconds() - seconds) < 10
 
 
-@pytest.mark.parametrize("wake", [services.workspace_start, services.workspace_resume, services.workspace_wake])
+@pytest.mark.parametrize("wake", [power.workspace_start, power.workspace_resume, power.workspace_wake])
 def test_a_wake_keeps_the_memory_and_resyncs_the_guest_first(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, wake: Any
 ) -> None:
@@ -57,17 +57,17 @@ def test_a_wake_keeps_the_memory_and_resyncs_the_guest_first(
 def test_requests_that_come_together_wake_it_once(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
     vmhost.hold_tasks()
-    first = services.workspace_wake(workspace=row, actor="edge")
+    first = power.workspace_wake(workspace=row, actor="edge")
     assert first is not None
-    assert services.workspace_wake(workspace=row, actor="edge") == first
+    assert power.workspace_wake(workspace=row, actor="edge") == first
     vmhost.release_tasks()
     vmhost.settle()
-    assert services.workspace_wake(workspace=row, actor="edge") is None
+    assert power.workspace_wake(workspace=row, actor="edge") is None
 
 
 def test_a_request_wakes_nothing_that_was_stopped(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     with pytest.raises(InvalidState):
-        services.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
+        power.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
 
 
 def test_memory_that_cannot_be_loaded_leads_to_a_reported_cold_start(
@@ -75,7 +75,7 @@ def test_memory_that_cannot_be_loaded_leads_to_a_reported_cold_start(
 ) -> None:
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
     vmhost.driver.corrupt_saved_memory(row.pk)
-    services.workspace_wake(workspace=row, actor="edge")
+    power.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.ready, row.uptime() < 60) == ("running", True, True)
@@ -89,7 +89,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
     vmhost.driver.corrupt_saved_memory(row.pk)
     Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.begin_death()))
-    services.workspace_wake(workspace=row, actor="edge")
+    power.workspace_wake(workspace=row, actor="edge")
     vmhost.settle_across_deaths()
     row.refresh_from_db()
     assert (row.status, row.uptime() < 60) == ("running", True)
@@ -99,7 +99,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
 def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
     vmhost.driver.fail_next("start", CapacityExceeded("The host has not enough free memory."))
-    services.workspace_wake(workspace=row, actor="edge")
+    power.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.error_code, fault_cases.inconsistencies(vmhost, row.pk)) == ("sleeping", "no_room", [])
@@ -110,7 +110,7 @@ def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_reported(
 ) -> None:
     row = machine(Status.SLEEPING)
     vmhost.driver.fail_next("resync_guest", BackendUnavailable("The agent is silent."))
-    services.workspace_wake(workspace=row, actor="edge")
+    power.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, fault_cases.activity_mentions(row.pk, "clock could not be set")) == ("running", True)
@@ -121,9 +121,9 @@ def test_a_sleep_that_was_to_be_stopped_and_could_not_wakes_with_a_start_time(
 ) -> None:
     row = machine(Status.SLEEPING)
     vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
-    services.workspace_stop(workspace=row, actor="owner")
+    power.workspace_stop(workspace=row, actor="owner")
     vmhost.settle()
-    services.workspace_wake(workspace=row, actor="owner")
+    power.workspace_wake(workspace=row, actor="owner")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.is_running) == ("running", True)
@@ -134,7 +134,7 @@ def test_a_request_that_comes_while_it_falls_asleep_wakes_it(
 ) -> None:
     row = machine()
     vmhost.driver.delays = {"sleep": 0.3}
-    services.workspace_sleep(workspace=row, actor="test")
+    power.workspace_sleep(workspace=row, actor="test")
     assert ensure_running(Workspace.objects.get(pk=row.pk), 10) is True
     vmhost.settle()
     assert vmhost.driver.state(row.pk) is MachineState.RUNNING
@@ -145,5 +145,5 @@ def test_a_request_does_not_wait_longer_than_it_may_for_one_that_falls_asleep(
 ) -> None:
     row = machine()
     vmhost.hold_tasks()
-    services.workspace_sleep(workspace=row, actor="test")
+    power.workspace_sleep(workspace=row, actor="test")
     assert ensure_running(Workspace.objects.get(pk=row.pk), 0.1) is False

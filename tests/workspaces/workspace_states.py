@@ -13,7 +13,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from workspaces.models import Workspace
 from workspaces.operations import waiting
-from workspaces.power.services import workspace_sleep
+from workspaces.power import workspace_sleep
 from workspaces.states import Status
 
 MISSING = "registry.test/missing"

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts import tokens
+from accounts.actors import Actor
 from accounts.authentication import ApiRequest
 from accounts.permissions import NAMESPACE_SCOPES
 from accounts.scopes import Scope, ScopeBinding
 from common.errors import Unauthorized
 from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse, refused
+from common.pagination import PagePagination
 from common.requests import body_of, validated_query
 from common.responses import respond
 from namespaces.selectors import require_own_namespace
 from namespaces.serializers import NAMESPACE_GONE
 from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
-from workspaces.crud.estimate import workspace_estimate
-from workspaces.crud.estimate_serializers import EstimateQuery, EstimateResponse, estimated_size
-from workspaces.crud.pagination import WorkspacePagination
+from workspaces.crud.estimate import EstimateQuery, EstimateResponse, estimated_size, workspace_estimate
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.serializers import WorkspaceResponse, load_ports
 from workspaces.wait_response import wait_for_create, wait_for_removal
+
+
+class WorkspacePagination(PagePagination):
+    """`filtered`: the list has fewer rows than the actor may see, so that they must be counted."""
+
+    results_field = "workspaces"
+
+    def __init__(self, actor: Actor, *, filtered: bool) -> None:
+        self.actor = actor
+        self.filtered = filtered
+
+    def count_rows(self, queryset: Any, request: Request) -> int:
+        return selectors.total_count(self.actor, queryset, filtered=self.filtered)
+
 
 DETAILS_TOKEN_SECONDS = 900
 CREATE_REFUSALS = {

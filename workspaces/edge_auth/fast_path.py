@@ -14,7 +14,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from common.edge_header import VARIABLE, edge_facts
 from common.errors import DomainError
-from edge.address import public_address
+from edge.addresses import public_address
 from edge.route_cache import this_second
 from workspaces import last_used
 from workspaces.edge_auth.views import UPSTREAM, find_target

@@ -26,7 +26,7 @@ from common.request_origin import client_address
 from common.responses import error_response
 from common.sse.runtime import in_thread
 from domains.selectors import port_of_name
-from edge.address import public_address
+from edge.addresses import public_address
 from edge.pages import page
 from workspaces import last_used
 from workspaces.edge_auth.wake_coalescer import wake_coalescer

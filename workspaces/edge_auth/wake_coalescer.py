@@ -11,8 +11,8 @@ from django.db import connections
 
 from common.async_threads import in_context
 from common.errors import DomainError, VMUnavailable
+from workspaces import power
 from workspaces.models import Workspace
-from workspaces.power import wake
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class WakeCoalescer:
     async def ensure_running(self, workspace_id: str) -> bool:
         """True once it runs; False where it did not wake in time. A caller that is cancelled changes nothing.
 
-        Raises as `wake.ensure_running`, and VMUnavailable for a deleted workspace.
+        Raises as `power.ensure_running`, and VMUnavailable for a deleted workspace.
         """
         task = self._waking.get(workspace_id)
         if task is None:
@@ -55,7 +55,7 @@ def _wait(workspace_id: str) -> bool:
         found = Workspace.objects.select_related("account__plan", "host", "namespace").filter(pk=workspace_id).first()
         if found is None:
             raise VMUnavailable
-        return wake.ensure_running(found, WAKE_SECONDS)
+        return power.ensure_running(found, WAKE_SECONDS)
     finally:
         connections.close_all()
 

@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from workspaces.audit import record_activity
 from workspaces.models import Operation, Workspace
-from workspaces.ssh.services import renew_access
+from workspaces.ssh import renew_access
 from workspaces.states import Status
 from workspaces.workload_changes.services import renew_workloads
 

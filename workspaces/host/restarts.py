@@ -16,7 +16,7 @@ from workspaces.audit import record_activity
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import RestartPolicy
-from workspaces.power.services import workspace_start
+from workspaces.power import workspace_start
 from workspaces.rows import update_all, update_if, update_row
 from workspaces.states import HOST_DOWN, Status
 

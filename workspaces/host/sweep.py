@@ -24,7 +24,7 @@ from workspaces.host import restarts
 from workspaces.host.outcomes import TTL_ACTOR
 from workspaces.models import Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
-from workspaces.power.services import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
+from workspaces.power import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
 from workspaces.rows import update_row, update_unless_changed
 from workspaces.states import TRANSITIONAL, Status
 

@@ -16,7 +16,7 @@ from workspaces.errors import IdleNotSupported
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Mode, RestartPolicy
-from workspaces.power.services import (
+from workspaces.power import (
     begin_operation,
     require_host,
     require_no_operation,

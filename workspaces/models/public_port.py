@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from common.ids import random_suffix
-from edge.address import HASH_LENGTH
+from edge.addresses import HASH_LENGTH
 from workspaces.models.workspace import Workspace
 
 

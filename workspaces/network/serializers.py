@@ -10,7 +10,7 @@ from rest_framework import serializers
 from common.fields import BoundedList, StrictBoolean, StrictChar, StrictInteger, StrictRegex
 from common.openapi import Success
 from common.serializers import ResponseSerializer
-from edge.address import SLUG_LENGTH
+from edge.addresses import SLUG_LENGTH
 from workspaces.network import rules
 from workspaces.serializers import NetworkObject, PublicPortObject
 

@@ -15,7 +15,7 @@ from workspaces.images import choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import SIZES
-from workspaces.power.services import (
+from workspaces.power import (
     begin_operation,
     require_growth_allowed,
     require_host,

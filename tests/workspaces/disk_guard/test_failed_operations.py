@@ -16,7 +16,7 @@ from vmbackend.errors import CapacityExceeded, InvalidMachineState
 from workspaces.host import process
 from workspaces.host.disk_guard import DiskGuard
 from workspaces.models import Operation, Workspace
-from workspaces.power.services import workspace_restart, workspace_sleep, workspace_start, workspace_stop
+from workspaces.power import workspace_restart, workspace_sleep, workspace_start, workspace_stop
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

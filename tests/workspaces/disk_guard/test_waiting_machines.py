@@ -17,7 +17,7 @@ from vmbackend.driver import MachineState
 from workspaces.host import disk_guard, process
 from workspaces.host.disk_guard import ENDED_MESSAGE, DiskGuard
 from workspaces.models import Activity, Workspace
-from workspaces.power.services import workspace_stop
+from workspaces.power import workspace_stop
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -15,6 +15,7 @@ from accounts.models import Account
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
+from workspaces import power, reinstall
 from workspaces.crud.services import provisioning_retry, workspace_delete
 from workspaces.host import engine
 from workspaces.host.machine_spec import machine_spec
@@ -24,8 +25,6 @@ from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind
 from workspaces.models.workspace import Mode
 from workspaces.operations import queue
-from workspaces.power import services as power
-from workspaces.reinstall import services as reinstall
 from workspaces.resources import services as resources
 from workspaces.states import TRANSITIONAL, Provisioning, ProvisioningPhase, Status
 

@@ -12,9 +12,9 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.sweep.sweeping import HOUR, ago, status_of, sweep_and_settle
 from vmbackend.errors import BackendUnavailable
+from workspaces import power
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode
-from workspaces.power import services as power
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -15,11 +15,11 @@ from tests.workspaces.faults import fault_cases
 from tests.workspaces.rows import make_host, make_workspace
 from tests.workspaces.sweep.sweeping import AFTER_TTL, HOUR, RESTING, WITHOUT_MACHINE, ago, status_of, sweep_and_settle
 from vmbackend.errors import BackendUnavailable
+from workspaces import power
 from workspaces.host.sweep import due_workspaces, expire_ttl, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import TtlAction
-from workspaces.power import services as power
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -24,7 +24,7 @@ from workspaces.models.operation import OperationState
 from workspaces.models.workspace import TtlAction
 from workspaces.operations import queue
 from workspaces.rows import update_row
-from workspaces.ssh.services import mark_access_applied
+from workspaces.ssh import mark_access_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
 from workspaces.workload_changes.services import mark_workloads_applied

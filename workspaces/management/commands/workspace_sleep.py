@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from common.errors import DomainError
 from workspaces.models import Workspace
 from workspaces.operations import waiting
-from workspaces.power.services import workspace_sleep
+from workspaces.power import workspace_sleep
 
 
 class Command(BaseCommand):

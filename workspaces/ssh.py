@@ -1,25 +1,107 @@
-"""SSH access: first the row, then the running guest.
+"""SSH access for a workspace's users, by keys only: first the row, then the running guest.
 
-Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed then.
+Each change raises VmMissing (destroyed) and NotFound (deleted); nothing has changed then.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from django.db import transaction
 
 from common.errors import DomainError, NotFound
+from vmbackend.guest import records
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guest_changes import GUEST_REACHABLE, apply_until_current, current_copy
 from workspaces.guests import configure_ssh
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, update_row, update_unless_changed, write_columns
-from workspaces.ssh.keys import fingerprint
 from workspaces.states import Status
+
+if TYPE_CHECKING:
+    from asyncssh import SSHKey
+
+PRIVATE = "This is a private key: do not share it; send the public one."
+MIN_RSA_BITS = 2048
+
+
+class KeyRefused(ValueError):
+    """Its sentence, which the caller reads, never contains the text."""
+
+
+def public_key(text: str) -> str:
+    """One OpenSSH public key line, stripped. Raises KeyRefused."""
+    if "PRIVATE KEY" in text:
+        raise KeyRefused(PRIVATE)
+    try:
+        line = records.check_ssh_key(text)
+        key = parsed(line)
+    except (ValueError, OverflowError) as exc:
+        raise KeyRefused("Give one OpenSSH public key line: its type, the key and a comment.") from exc
+    # dropbear itself accepts smaller ones.
+    if isinstance(key.pyca_key, RSAPublicKey) and key.pyca_key.key_size < MIN_RSA_BITS:
+        raise KeyRefused(f"An RSA key must have at least {MIN_RSA_BITS} bits.")
+    return line
+
+
+def parsed(line: str) -> SSHKey:
+    """Raises ValueError, and OverflowError for a negative number in an RSA key."""
+    # Not at the top: of the workers that load this, one renews keys of guests.
+    from asyncssh import import_public_key
+
+    return import_public_key(line.encode())
+
+
+def fingerprint(line: str) -> str:
+    """`SHA256:...`, as ssh-keygen shows it; without the comment."""
+    return parsed(line).get_fingerprint()
+
+
+class PublicKey(NamedTuple):
+    """What responses show of an authorized key."""
+
+    fingerprint: str
+    type: str
+    comment: str
+
+
+def described_key(line: str) -> PublicKey:
+    """The parts of a key's line that responses show."""
+    kind, _, rest = line.partition(" ")
+    return PublicKey(fingerprint(line), kind, rest.partition(" ")[2].strip())
+
+
+@dataclass(frozen=True, slots=True)
+class SshAccess:
+    """Of a row with every column. `problem`: why it is not in effect in the guest yet."""
+
+    workspace: Workspace
+    problem: str | None = None
+    port: int = 22
+    user: str = "root"
+
+    @property
+    def keys(self) -> list[PublicKey]:
+        return [described_key(line) for line in self.workspace.ssh_keys]
+
+    @property
+    def applied(self) -> bool:
+        return self.problem is None
+
+    @property
+    def connection(self) -> SshAccess | None:
+        """Itself where one can connect: SSH is on and the machine has an address."""
+        return self if self.workspace.ssh_enabled and self.workspace.ip else None
+
+    @property
+    def command(self) -> str:
+        return f"ssh {self.user}@{self.workspace.ip}"
+
 
 logger = logging.getLogger(__name__)
 

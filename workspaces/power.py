@@ -1,10 +1,12 @@
-"""Start, stop, restart, pause, resume, sleep, wake: guarded transitions that queue an operation.
+"""Start, stop, restart, pause, resume, sleep, wake: guarded transitions that queue an operation; the steps are in
+`host/steps`.
 
 All raise InvalidState, OperationInProgress and VMUnavailable, and nothing has changed then.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,12 +20,12 @@ from credits.models import Service
 from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
-from workspaces import quota
+from workspaces import last_used, quota
 from workspaces.crud.services import provisioning_retry
 from workspaces.errors import OperationInProgress, VmMissing
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
-from workspaces.operations import queue
+from workspaces.operations import queue, waiting
 from workspaces.placement import require_host_disk, require_host_memory
 from workspaces.rows import update_if
 from workspaces.states import TRANSITIONAL, Status
@@ -267,3 +269,26 @@ def begin_operation(
     except TransitionLost:
         raise OperationInProgress(details={"status": workspace.status}) from None
     return queue.enqueue_operation(workspace, kind, actor=actor, params=params)
+
+
+ACTOR = "request"
+
+
+def ensure_running(workspace: Workspace, timeout: float) -> bool:
+    """Record the use, and wake the workspace where it sleeps; at most `timeout` seconds. True once it runs.
+
+    Concurrent requests share one wake; a workspace that is falling asleep is woken after that. False where it did not
+    wake in time or the wake failed. Raises InvalidState (it is stopped, paused, ...), NamespaceSuspended,
+    QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another operation is in flight).
+    """
+    last_used.record_use(workspace.pk)
+    if workspace.status == Status.RUNNING and workspace.ready:
+        return True
+    until = time.monotonic() + timeout
+    falls_asleep = queue.live_operation(workspace, OperationKind.SLEEP)
+    if falls_asleep is not None and waiting.wait_for_outcome(falls_asleep, timeout) is None:
+        return False
+    operation = workspace_wake(workspace=workspace, actor=ACTOR)
+    if operation is not None and waiting.wait_for_outcome(operation, until - time.monotonic()) is None:
+        return False
+    return bool(Workspace.objects.filter(pk=workspace.pk, status=Status.RUNNING, ready=True).exists())

@@ -1,1 +1,0 @@
-"""Metadata of a workspace: any JSON values by key, set by its owner."""

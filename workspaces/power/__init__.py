@@ -1,1 +1,0 @@
-"""Start, stop, restart, pause, resume, sleep and wake: requests and services; the steps are in `host/steps/`."""

@@ -1,1 +1,0 @@
-"""Resetting a workspace's file system to its image."""

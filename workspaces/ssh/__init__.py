@@ -1,1 +1,0 @@
-"""SSH access for a workspace's users, by keys only."""
