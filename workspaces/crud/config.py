@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rest_framework import serializers
@@ -71,10 +72,37 @@ class Config(ResourceFields):
         return value
 
 
-def valid_config(
-    config: dict[str, Any], *, partial: bool = False, sent_as: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Raises InvalidConfig that names each wrong field as the caller did: `sent_as` has the fields with other names."""
+@dataclass(frozen=True, slots=True)
+class ValidConfig:
+    """The columns that a valid config sets: those of resources, and the others."""
+
+    sizes: dict[str, int]
+    columns: dict[str, Any]
+
+
+def read_config(
+    config: Any, *, partial: bool = False, beside: Mapping[str, tuple[str, Any]] | None = None
+) -> ValidConfig:
+    """Check a config and return what it sets; an update (`partial`) sets what is given. `beside`: fields that are given
+    beside it, under another name, and count where it has none of them.
+
+    Raises InvalidConfig that names each wrong field as the caller did.
+    """
+    if not isinstance(config, dict):
+        raise errors.InvalidConfig("The config must be an object.")
+    others = {name: given for name, given in (beside or {}).items() if name not in config}
+    _require_no_other_field(config, partial=partial)
+    checked = Config(data=config | {name: value for name, (_, value) in others.items()}, partial=partial)
+    if not checked.is_valid():
+        sent_as = {name: sent for name, (sent, _) in others.items()}
+        details = {sent_as.get(name, name): texts for name, texts in field_messages(checked.errors).items()}
+        raise errors.InvalidConfig(details=details)
+    found: dict[str, Any] = checked.validated_data
+    sizes = shapes.columns({name: found[name] for name in RESOURCES if name in found})
+    return ValidConfig(sizes, _columns(found))
+
+
+def _require_no_other_field(config: dict[str, Any], *, partial: bool) -> None:
     if "image" in config:
         # Ignored like an unknown field, it would silently make a workspace of the default image.
         problem = "The image is not changed by an update." if partial else "Give the image beside config, not in it."
@@ -83,18 +111,6 @@ def valid_config(
     if isinstance(workloads, list) and len(workloads) > MAX_WORKLOADS:  # before each of them is checked
         problem = f"At most {MAX_WORKLOADS} workloads."
         raise errors.InvalidConfig(details={"workloads": [problem]})
-    checked = Config(data=config, partial=partial)
-    if not checked.is_valid():
-        names = sent_as or {}
-        details = {names.get(name, name): texts for name, texts in field_messages(checked.errors).items()}
-        raise errors.InvalidConfig(details=details)
-    found: dict[str, Any] = checked.validated_data
-    return found
-
-
-def requested_sizes(config: dict[str, Any]) -> dict[str, int]:
-    """The columns of resources that a config names."""
-    return shapes.columns({name: config[name] for name in RESOURCES if name in config})
 
 
 # From a config field to the column that holds it, where the names are the same.
@@ -112,8 +128,7 @@ SAME_NAME = (
 )
 
 
-def config_columns(config: dict[str, Any]) -> dict[str, Any]:
-    """The columns that the given fields of a valid config set; resources are not among them."""
+def _columns(config: dict[str, Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {name: config[name] for name in SAME_NAME if name in config}
     if "ttl" in config:
         columns["ttl_seconds"] = config["ttl"]

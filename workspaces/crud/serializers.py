@@ -15,7 +15,7 @@ from common.serializers import ResponseSerializer
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
-from workspaces.crud.config import Config, config_columns, requested_sizes, valid_config
+from workspaces.crud.config import Config, read_config
 from workspaces.crud.services import NewWorkspace
 from workspaces.crud.slugs import is_slug
 from workspaces.models import Workspace
@@ -72,24 +72,23 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
     Raises InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
     """
     _require_special_fields(body)
-    beside = _sizes_beside_config(body)
-    config = valid_config({**{name: body[sent] for name, sent in beside.items()}, **_config_of(body)}, sent_as=beside)
+    config = read_config(body.get("config", {}), beside=_sizes_beside_config(body))
     rest = CreateRequest(data={name: value for name, value in body.items() if name != "config"})
     rest.is_valid(raise_exception=True)
     data = rest.validated_data
-    if data["mode"] == Mode.PERMANENT and config.get("ttl"):
+    if data["mode"] == Mode.PERMANENT and config.columns.get("ttl_seconds"):
         raise errors.InvalidConfig(details={"ttl": ["A permanent workspace has no ttl."]})
     new = NewWorkspace(
         image=data.get("image"),
         preset=data.get("preset"),
-        sizes=requested_sizes(config),
+        sizes=config.sizes,
         name=data.get("name") or None,
         slug=data.get("slug"),
         namespace=data.get("namespace"),
         fields={
             "mode": data["mode"],
             "type": data.get("type") or "",
-            **config_columns(config),
+            **config.columns,
         },
     )
     return new, data
@@ -115,18 +114,10 @@ def require_image(image: Any) -> None:
         raise errors.InvalidImage(exc.message, details={"image": [exc.message]}) from exc
 
 
-def _config_of(body: dict[str, Any]) -> dict[str, Any]:
-    config = body.get("config", {})
-    if not isinstance(config, dict):
-        raise errors.InvalidConfig("The config must be an object.")
-    return config
-
-
-def _sizes_beside_config(body: dict[str, Any]) -> dict[str, str]:
-    """The sizes that are given beside `config`, which has precedence, and the names under which they are."""
-    config = _config_of(body)
+def _sizes_beside_config(body: dict[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return the sizes that are given beside `config`, which has precedence, each with the name under which it is."""
     found = {name: next((each for each in names if each in body), "") for name, names in SIZE_NAMES.items()}
-    return {name: sent for name, sent in found.items() if sent and name not in config}
+    return {name: (sent, body[sent]) for name, sent in found.items() if sent}
 
 
 class UpdateRequest(serializers.Serializer[Any]):
@@ -166,8 +157,7 @@ def workspace_changes(body: dict[str, Any]) -> dict[str, Any]:
     misplaced = {key: [f"Change it with PUT /workspace/:id/{ELSEWHERE[key]}."] for key in config if key in ELSEWHERE}
     if misplaced:
         raise errors.InvalidConfig(details=misplaced)
-    given = valid_config(config, partial=True)
-    return {**data, **config_columns({key: given[key] for key in config if key in given})}
+    return {**data, **read_config(config, partial=True).columns}
 
 
 class ListQuery(PageQuery):
