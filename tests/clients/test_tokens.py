@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import httpx
-import microvm.sync.token_auth
 import pytest
 
+import microvm.sync.token_auth
 from microvm import AccessTokens, Microvm, Retries
 from microvm.errors import Forbidden, Unauthorized
 

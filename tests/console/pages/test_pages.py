@@ -13,6 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from notifications.audit import record_token
+from notifications.models import SendToken
 from staff.models import StaffEntry
 from tests.callers import Caller
 from tests.console.pages.sample import PLANTED, make_account, make_sample
@@ -66,6 +68,14 @@ def test_the_page_of_a_workspace_says_what_it_waits_for(staff: Client) -> None:
     assert text.count("mvm-badge mvm-good") >= 2
     for other in (row.account, row.namespace, row.host):
         assert page_of(other) in text
+
+
+def test_the_page_of_a_send_token_says_what_was_done_to_it(staff: Client) -> None:
+    make_sample(1)
+    token = SendToken.objects.get()
+    assert "the second key" not in staff.get(page_of(token)).content.decode()
+    record_token(token, "rotated", actor="the second key")
+    assert "the second key" in staff.get(page_of(token)).content.decode()
 
 
 def test_a_page_opens_at_the_tab_of_its_address(staff: Client) -> None:

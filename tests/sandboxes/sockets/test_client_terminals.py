@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from microvm.sync.terminals import Terminal, Terminals
 
 from microvm import AsyncMicrovm, Microvm
 from microvm.errors import ConnectionFailed, MicrovmError, TerminalRefused, Unauthorized
+from microvm.sync.terminals import Terminal, Terminals
 from sandboxes import services
 from tests.sandboxes.sockets.conftest import Box
 from tests.sandboxes.sockets.page import Relay
