@@ -1,4 +1,4 @@
-"""Celery's settings and the beat schedule. Reasons for the numbers: docs/decisions.md."""
+"""Celery's settings and the beat schedule. Reasons for the numbers: docs/decisions/processes.md."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _postgresql(url: str, lock_seconds: int | None, pool_size: int) -> dict[str,
         "PASSWORD": unquote(parts.password or ""),
         "HOST": query.pop("host", parts.hostname or ""),
         "PORT": str(parts.port or query.pop("port", "")),
-        # A pool instead of persistent connections, which leak under ASGI (docs/decisions.md).
+        # A pool instead of persistent connections, which leak under ASGI (docs/decisions/database.md).
         "CONN_MAX_AGE": 0,
         "OPTIONS": {
             "pool": {

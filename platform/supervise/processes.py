@@ -201,7 +201,7 @@ def _edge(instance: Instance) -> Process:
             "XDG_CONFIG_HOME": f"{instance.state}/edge/config",
             "XDG_DATA_HOME": f"{instance.state}/edge/data",
             # The machines have the other half of the processors; and what an idle one costs to be kept at hand is a
-            # third of a request (docs/decisions.md, Public ports).
+            # third of a request (docs/decisions/edge.md).
             "GOMAXPROCS": str(max(1, len(os.sched_getaffinity(0)) // 2)),
             # Some 20 MiB more for fewer collections. Bodies that it holds would take five times their size with it, so
             # beyond the limit there are as many collections as it takes.

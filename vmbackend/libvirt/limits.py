@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
-# What a process needs besides its guest's memory and translated code; the measurements are in the decisions.
+# What a process needs besides its guest's memory and translated code; docs/decisions/machines.md has the measurements.
 _OVERHEAD_MB, _OVERHEAD_VCPU_MB = 256, 8
 # QEMU's own threads and at most 64 for disk requests; the virtual CPUs come on top.
 _THREADS = 128

@@ -2,7 +2,7 @@
 
 A position in a log is an offset and a digest of the bytes before it (`position.py`). Each poll reads these bytes again:
 if they differ, the log was rotated, and the file is searched for among the older ones and read to its end there.
-Nothing stays open, so a position is valid in another process too. Why no library does this: docs/decisions.md.
+Nothing stays open, so a position is valid in another process too. Why no library does this: docs/decisions/streams.md.
 
 A log may be rotated between any two reads. Files only become older, one age at a time and the oldest first, so a search
 from newer to older ages misses none, and a file that was found at the same age before and after a read of its newer
