@@ -55,18 +55,6 @@ TERMS = [
     ),
     Term(r"(?i)\brooms\b|\b(lower|higher) room\b|, Floors\)", "app, layer"),
     Term(r"(?i)\bkeeper thread", "heartbeat thread, maintenance thread"),
-    Term(r"(?i)\bmend(s|ed|ing)?\b", "fix, repair, correct"),
-    Term(r"(?i)\bto be had\b", "available"),
-    Term(r"(?i)\bout of turn\b", "invalid state"),
-    Term(r"(?i)\btwice is no error\b", "Idempotent."),
-    Term(r"(?i)\bwhoever\b", "the process, the caller, ..."),
-    Term(r"(?i)\banew\b", "again"),
-    Term(r"(?i)\bmeanwhile\b", "say when"),
-    Term(
-        r"(?i)(?<![=\"])\bnobody\b(?![-.\"])",
-        "no process, no caller, ...",
-    ),
-    Term(r"\btold\b", "reported, notified"),
 ]
 
 

@@ -1,1 +1,1 @@
-"""What of the admin needs several apps: the start page, what the pages of rows show, hosts, and the roles of staff."""
+"""Parts of the staff console that need several apps: start page, pages of rows, hosts, and the roles of staff."""

@@ -1,4 +1,4 @@
-"""What the dashboard reads. Each function is one query; tables that grow are read through an index or as a summary."""
+"""Figures of the dashboard. Each function is one query; tables that grow are read through an index or as a summary."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def noticeable_operations() -> list[Operation]:
 
 
 def _without_secrets(found: QuerySet[Operation]) -> QuerySet[Operation]:
-    """What is encrypted of the workspaces costs more than everything else, and is not shown."""
+    """Leave out the encrypted columns of workspaces: they cost more than everything else and are not shown."""
     return found.defer("params").only(
         "id", "kind", "state", "step", "attempt", "created_at", "finished_at", "deadline_at", "error_code",
         "error_message", "actor", "workspace__name",
@@ -73,7 +73,7 @@ def summaries() -> list[HourlySummary]:
 
 
 def backlogs(allowed: Any) -> dict[str, Backlog]:
-    """What waits and what is broken, by name, in one query. `allowed(permission)`: which of them may be shown."""
+    """Return what waits and what is broken, by name, in one query. `allowed(permission)` says which may be shown."""
     parts = [part for permission, rows in _backlogs() if allowed(permission) for part in rows]
     if not parts:
         return {}

@@ -79,7 +79,7 @@ class Tile:
 
 
 def page_context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Of UNFOLD["DASHBOARD_CALLBACK"]."""
+    """Return the context of the start page, for UNFOLD["DASHBOARD_CALLBACK"]."""
     allowed = request.user.has_perm
     backlogs = figures.backlogs(allowed)
     return {

@@ -1,4 +1,4 @@
-"""What is counted every few minutes: workspaces by status for the trend, and sums over tables that grow with the number
+"""Counts of every few minutes: workspaces by status for the trend, and sums over tables that grow with the number
 of accounts, which a page must not read each time."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What staff do: their actions on rows of any app, the audit entries of it, and their second factor."""
+"""Staff: their actions on rows of any app, the audit entries of these, and the second factor."""

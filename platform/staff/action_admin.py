@@ -47,11 +47,11 @@ class StaffActionsMixin:
         return self.get_queryset(request)
 
     def staff_subject(self, row: Any) -> Subject:
-        """Whose activity has the reason."""
+        """Return the object whose activity has the reason."""
         return Subject.of(row)
 
     def permitted_actions(self, request: HttpRequest) -> list[StaffAction]:
-        """Those for which the user has the permission."""
+        """Return the actions for which the user has the permission."""
         return [action for action in self.staff_actions if request.user.has_perm(action.codename(self.model))]
 
     def staff_buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
@@ -155,14 +155,14 @@ class StaffActionsMixin:
 
 
 class DeletedByActionMixin(StaffActionsMixin):
-    """Where an action deletes, with a reason, in place of Django's own page and choice."""
+    """Delete by an action with a reason, in place of Django's own page and choice."""
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 
 def _confirmation_of(action: StaffAction) -> Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]:
-    """What the list calls: it goes to the confirmation page."""
+    """Return the function that the list calls: it goes to the confirmation page."""
 
     def confirm(admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
         keys = list(rows.values_list("pk", flat=True)[: action.most + 1])

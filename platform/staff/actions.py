@@ -117,7 +117,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class Outcomes:
-    """What became of the rows. `repeated`: the page had been sent before. `address`: to go to, where one is made."""
+    """Outcomes of an action for its rows. `repeated`: the page was sent before. `address`: the next page, if any."""
 
     done: int = 0
     repeated: int = 0
@@ -195,7 +195,7 @@ class _Turn:
         return returned
 
     def _begin(self, outcome: Outcome, act: Act) -> None:
-        """Of two submissions at once the second waits here for the first. Raises _Repeated."""
+        """Begin a submission; of two at once the second waits here for the first. Raise _Repeated."""
         try:
             with transaction.atomic():
                 self._record(outcome, act, submission=self.submission)

@@ -56,7 +56,7 @@ class StaffUserAdmin(
     UserAdmin,  # type: ignore[type-arg]  # Django has none at run time
     ModelAdmin,  # type: ignore[misc]  # unfold has no types
 ):
-    """Who is no superuser neither makes one, nor changes one, nor gives permissions beside the groups."""
+    """Users of staff. Only a superuser makes or changes one, or gives permissions beside the groups."""
 
     form = UserChangeForm
     add_form = UserCreationForm

@@ -17,7 +17,7 @@ logger = logging.getLogger("staff.audit")
 
 @dataclass(frozen=True, slots=True)
 class StaffMember:
-    """Who acts, and from where. `user_id` None: who has the host, by a command."""
+    """The person who acts, and the address. `user_id` is None for a command on the host."""
 
     user_id: int | None
     name: str
@@ -36,7 +36,7 @@ class StaffMember:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an entry is about; taken before the action, which may delete it."""
+    """The object of an entry, read before the action, which may delete it."""
 
     object_type: str = ""
     object_id: str = ""
@@ -79,6 +79,6 @@ def record_entry(
 
 
 def is_repeated(submission: str, object_ids: list[str]) -> set[str]:
-    """Of these objects those for which the submission has an entry. One query."""
+    """Return those of the objects for which the submission has an entry. One query."""
     rows = StaffEntry.objects.filter(submission=submission, object_id__in=object_ids)
     return set(rows.values_list("object_id", flat=True))

@@ -1,4 +1,4 @@
-"""What the pages of the admin show above their forms, in a module for each kind of row. Loaded by the app's `ready`."""
+"""Panels above the forms of the admin, in a module for each kind of row. The app's `ready` loads them."""
 
 from console.panels import accounts, cdn, hosts, namespaces, pages, webhooks, workspace_network, workspaces
 

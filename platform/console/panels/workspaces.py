@@ -131,7 +131,7 @@ def live_panel(request: HttpRequest, row: Workspace) -> Panel:
 
 
 def _terminal_address(row: Workspace) -> str:
-    """Where a terminal is opened; empty where there is none: a workspace is not woken for it."""
+    """Return the address at which a terminal is opened; empty if there is none: a workspace is not woken for it."""
     if row.kind == Kind.SANDBOX:
         sandbox = Sandbox.objects.filter(workspace=row).only("id").first()
         return change_url("sandboxes.Sandbox", sandbox.pk) if sandbox else ""
@@ -221,7 +221,7 @@ def time_label(start: int) -> str:
 
 @panel(WORKSPACE, "Usage and credits", "credits.view_entry")
 def ledger_panel(request: HttpRequest, row: Workspace) -> Panel:
-    """Of the balance that pays for the machine: the ledger has no index by workspace."""
+    """Return entries of the balance that pays for the machine: the ledger has no index by workspace."""
     entries: QuerySet[Entry] = Entry.objects.none()
     balance = Balance.objects.filter(namespace_id=row.namespace_id, service="sandbox").first()
     if balance is not None:

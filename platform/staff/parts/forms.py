@@ -48,7 +48,7 @@ class ReasonedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django has non
             self.initial[OPENED_WITH] = json.dumps(self._digests(settings.SECRET_KEY))
 
     def _digests(self, secret: str) -> dict[str, str]:
-        """Of the columns as they are stored, with a secret key: what a page has is no means to guess a value."""
+        """Return keyed digests of the stored columns: with a secret key, a page gives no means to guess a value."""
         stored = {name: self.get_initial_for_field(field, name) for name, field in self.fields.items()}
         return {name: _digest(f"{name} {value!r}", secret) for name, value in stored.items() if name not in _OWN_FIELDS}
 

@@ -1,5 +1,7 @@
-"""What a browser sends to the admin, checked before a query takes it: databases refuse some values by an error of their
-own, which no page shows."""
+"""Checks of what a browser sends to the admin, before a query takes it.
+
+Databases refuse some values by an error of their own, which no page shows.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class CheckedJSONField(forms.JSONField):
         return found
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """What was sent, as it was where it is refused."""
+        """Return the value as it was sent, also if it is refused."""
         try:
             self.to_python(data)
         except forms.ValidationError:
@@ -74,7 +76,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def possible_keys(model: type[Model], keys: Iterable[str]) -> list[Any]:
-    """Of these primary keys those that a row could have."""
+    """Return the primary keys that a row could have."""
     found = []
     for key in keys:
         with suppress(ValidationError):

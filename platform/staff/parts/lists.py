@@ -36,7 +36,7 @@ MOST_PAGES = 10**6
 
 
 class Paging:
-    """What the list's template shows in place of numbered pages: links, each empty where it leads nowhere."""
+    """Links that the list's template shows in place of numbered pages; each is empty if it leads nowhere."""
 
     template_name = "console/list_pages.html"
     per_page = ROWS
@@ -198,7 +198,7 @@ class ListMixin(CheckedListMixin):
         return self.keyset or super().get_ordering(request)  # type: ignore[misc]
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        """Of the choices of a form's field; a list asks for `search_conditions`, and not here for a term."""
+        """Search the choices of a form's field; a list uses `search_conditions` instead."""
         conditions = self.search_conditions(search_term)
         return queryset.filter(reduce(or_, conditions)) if conditions else queryset, False
 

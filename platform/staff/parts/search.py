@@ -1,4 +1,4 @@
-"""What a search in a list of the admin looks for, as conditions of which each can go by an index of its own."""
+"""Conditions of a search in a list of the admin, each of which can use an index of its own."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _manage(request: HttpRequest, form: CodeForm) -> HttpResponse:
 
 
 def _called(request: HttpRequest, form: CodeForm, service: Callable[[StaffMember, str], Any]) -> Any:
-    """What the service returns, for a right code; None where it refused, or no form was sent.
+    """Return the service's result for a right code; None if it refused, or no form was sent.
 
     The session is a verified one then, under a new key.
     """

@@ -1,4 +1,4 @@
-"""What comes of a command: while it runs, and at its end."""
+"""Output and result of a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLDER = "The service does not give the bytes of commands: it is older than this 
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a command wrote: `data` byte for byte, and as `text`, in which bytes that are no UTF-8 are replaced.
+    """Output of a command: `data` byte for byte, and `text`, in which bytes that are not UTF-8 are replaced.
 
     `text` has whole characters: one whose bytes come apart is in the event of its last byte.
     """
@@ -73,7 +73,7 @@ class CommandEvents:
         return CommandOutput(stream, data, self._decoders[stream].decode(data))
 
     def _rest(self) -> list[CommandOutput]:
-        """What stands for characters that were never completed."""
+        """Return the replacement of characters that were never completed."""
         ends = [CommandOutput("stdout", b"", self._decoders["stdout"].decode(b"", True))]
         ends += [CommandOutput("stderr", b"", self._decoders["stderr"].decode(b"", True))]
         return [end for end in ends if end.text]

@@ -20,7 +20,7 @@ class Event:
 
 @dataclass
 class StreamPlace:
-    """Where a stream stands: what the next connection begins with. `wait` in seconds before it."""
+    """The position of a stream, from which the next connection goes on. `wait`: seconds before it."""
 
     last_id: str = ""
     wait: float = 2.0

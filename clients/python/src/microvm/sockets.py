@@ -1,4 +1,4 @@
-"""What a terminal's WebSocket says, and what its errors are. Imports the extra `terminals` only where it is used."""
+"""Messages and errors of a terminal's WebSocket. The extra `terminals` is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def socket_errors() -> tuple[type[Exception], ...]:
 
 
 def lasting_error(error: Exception) -> MicrovmError | None:
-    """What is raised for the end of a connection, or for one that did not come about; None: it is tried again."""
+    """Return the error for a connection that ended or was not made; None if it is tried again."""
     from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI
 
     if isinstance(error, InvalidURI):  # its text has the address, and that the token
@@ -62,7 +62,7 @@ def lasting_error(error: Exception) -> MicrovmError | None:
 
 @dataclass
 class TerminalPlace:
-    """What a new connection goes on with: a terminal's id, and `received`, the offset of its next byte of output.
+    """The place where a new connection goes on: a terminal's id, and `received`, the offset of its next byte of output.
 
     `program`: the fields of its creation. `exit_code` and `signal` (a name) are there when `is_ended`.
     """
@@ -117,7 +117,7 @@ class TerminalPlace:
         return b""
 
     def acknowledgement(self, size: int) -> str | None:
-        """What is sent after that many more bytes were used; None: not yet."""
+        """Return the message to send after that many more bytes were used; None if none is due yet."""
         self._unacknowledged += size
         if self._unacknowledged < ACKNOWLEDGED_AT:
             return None

@@ -20,7 +20,7 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 class Sink(Protocol):
-    """Where a download goes: a file, or `ForwardSink`."""
+    """The target of a download: a file, or `ForwardSink`."""
 
     def write(self, part: bytes, /) -> object: ...
 
@@ -61,7 +61,7 @@ class Download:
     mode: int = 0o666  # of the file there, where the service says it
 
     def headers(self) -> dict[str, str]:
-        """Those of the next request: of what is missing, if the file is the same still."""
+        """Return the headers of the next request: for the missing part, if the file is still the same."""
         if not self.done or not self.tag:
             return {"Accept": RAW}
         return {"Accept": RAW, "Range": f"bytes={self.done}-", "If-Range": self.tag}
@@ -118,7 +118,7 @@ def mode_of_copy(former: Path, mode: int) -> int:
 
 
 def current_umask() -> int:
-    """What this process takes of the modes of new files."""
+    """Return the bits that this process removes from the modes of new files."""
     found = os.umask(0o077)
     os.umask(found)
     return found

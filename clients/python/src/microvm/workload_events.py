@@ -1,4 +1,4 @@
-"""What the event streams of workloads have."""
+"""Events of the streams of workloads."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class WorkloadOutput(TypedDict):
 
 
 class NamedWorkloadStats(WorkloadStats):
-    """What a workload takes; `id` is its name."""
+    """The use of one workload; `id` is its name."""
 
     id: str

@@ -33,7 +33,7 @@ class AsyncCommandInput:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What the request of the command has for it."""
+        """Return the fields that the command's request carries for its input."""
         return {} if self._parts is None else {"stdin_key": self._key}
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What the groups of methods have in common."""
+"""The base of all groups of methods."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class AsyncWorkloads(AsyncWorkloadRoutes):
                 yield line
 
     async def follow_stats(self, workspace: str) -> AsyncGenerator[NamedWorkloadStats, None]:
-        """What each workload takes, once a second, until the caller ends it or the workspace is deleted."""
+        """Yield the use of each workload, once a second, until the caller stops or the workspace is deleted."""
         async for event in events_of(self._transport, f"/workspace/{quoted(workspace)}/workloads/stats/stream", {}):
             if event.kind == "message":
                 stats: NamedWorkloadStats = event.data

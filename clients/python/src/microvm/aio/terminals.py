@@ -106,7 +106,7 @@ class AsyncTerminal:
 
     @property
     def id(self) -> int:
-        """What `attach` takes."""
+        """Return the id that `attach` takes."""
         return self._place.id or 0
 
     @property

@@ -1,4 +1,4 @@
-"""What an account has, spends and may: credits, usage, images, the plan; and calls of any route."""
+"""Commands about an account (credits, usage, images, plan), and calls of any route."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Connection:
 
     @property
     def account(self) -> str:
-        """What the remembered workspaces of this credential are kept under."""
+        """Return the key under which this credential's workspaces are remembered."""
         return f"{self.profile.base_url} {self.profile.client_id or 'token'}"
 
     def client_options(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def parse_place(text: str) -> Place:
 
 @dataclass
 class Copied:
-    """What was done, and what was left out with the reason."""
+    """The result of a copy: the files, and those that were left out, with the reason."""
 
     files: int = 0
     size: int = 0

@@ -46,7 +46,10 @@ LISTED = (
 
 @dataclass(frozen=True)
 class Target:
-    """What a domain leads to. `routes` has get, connect, check, disconnect and renew; `words` are its `ws` commands."""
+    """A page or a port that a domain leads to.
+
+    `routes` has get, connect, check, disconnect and renew; `words` are its `ws` commands.
+    """
 
     routes: Mapping[str, Callable[..., Any]]
     words: str

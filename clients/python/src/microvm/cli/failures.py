@@ -23,7 +23,7 @@ from microvm.errors import (
 
 
 class ExitCode(IntEnum):
-    """What `ws` ends with, where it does not pass on the code of a program in the workspace."""
+    """Exit codes of `ws`, if it does not pass on the code of a program in the workspace."""
 
     FAILED = 1
     USAGE = 2
@@ -41,7 +41,7 @@ class ExitCode(IntEnum):
 
 @dataclass
 class CommandError(Exception):
-    """What a command ends with by itself: a sentence, and what to do about it."""
+    """A failure that a command reports itself: a sentence, and a hint what to do about it."""
 
     message: str
     hint: str = ""
@@ -53,9 +53,9 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class ShownFailure:
-    """What is shown of an error. `source`: its machine-readable code.
+    """An error as it is shown. `source`: its machine-readable code.
 
-    `program_code`: what a shell ends with for a program that cannot be started, 126 or 127.
+    `program_code`: the code with which a shell reports a program that cannot be started, 126 or 127.
     """
 
     message: str

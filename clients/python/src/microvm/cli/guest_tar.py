@@ -60,7 +60,7 @@ class ArchiveOfGuest:
         return part
 
     def finish(self) -> list[tuple[str, str]]:
-        """What was left out, with the reason. Raises CommandError where the program failed, or does not end."""
+        """Return what was left out, with the reason. Raise CommandError if the program failed or does not end."""
         rest = 0
         while self._end is None:
             rest += len(self.read(MOST_SAID))

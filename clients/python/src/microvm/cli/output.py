@@ -1,4 +1,4 @@
-"""What commands print: tables for people, tab-separated lines for pipes, JSON where it is asked for."""
+"""Output of commands: tables for people, tab-separated lines for pipes, JSON on request."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Output:
             _write_lines([printable(value) for value in values])
 
     def show_rows_beside(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-        """What an error is about, on stderr; not where JSON is asked for, whose error has it."""
+        """Print the rows that an error is about on stderr, unless JSON is wanted: its error has them."""
         if not self.as_json:
             PipedConsole(stderr=True, highlight=False).print(_table(columns, _cells(columns, rows)))
 
@@ -99,7 +99,7 @@ class Output:
                 self.out.print(line)
 
     def show_result(self, value: Row, text: str) -> None:
-        """What was done: the object as JSON, or a sentence."""
+        """Print the result of a change: the object as JSON, or a sentence."""
         if self.as_json:
             self.show_json(value)
         else:

@@ -31,7 +31,7 @@ class FolderPacker:
     _links: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def parts(self) -> Iterator[bytes]:
-        """Of about CHUNK bytes. Raises OSError."""
+        """Yield parts of about CHUNK bytes. Raise OSError."""
         buffer = bytearray()
         for piece in self._pieces():
             buffer += piece

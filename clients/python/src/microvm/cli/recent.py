@@ -1,4 +1,4 @@
-"""What `ws` remembers beside the profiles: the last created workspace, and the tokens of sandboxes that it made."""
+"""The memory of `ws` beside the profiles: the last created workspace, and the tokens of sandboxes that it made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SavedSandbox:
 
 
 class RecentStore:
-    """Of one account: `account` is an address and a credential's id."""
+    """The memory of one account: `account` is an address and a credential's id."""
 
     def __init__(self, account: str, folder: Path | None = None) -> None:
         self._file = PrivateFile((folder or config_folder()) / "recent.json")

@@ -149,7 +149,7 @@ class SandboxTerminal:
                 loop.remove_signal_handler(name)
 
     async def _send_rest(self) -> None:
-        """What was typed before the user left, while there is a connection."""
+        """Send what was typed before the user left, while there is a connection."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
                 while self._waiting and self._socket is not None:

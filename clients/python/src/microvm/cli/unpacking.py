@@ -27,7 +27,7 @@ _BROKEN = (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError
 
 
 class Source(Protocol):
-    """Where the archive comes from."""
+    """The source of an archive."""
 
     def read(self, size: int, /) -> bytes: ...
 

@@ -125,7 +125,7 @@ def workload_body(
 
 
 def show_change(session: Session, changed: WorkloadChangedResponse, text: str) -> None:
-    """What was changed, and a warning where the guest does not know it yet."""
+    """Print the change, and a warning if the guest does not know it yet."""
     session.output.show_result(changed, text)
     if changed["problem"]:
         session.output.warn(f"It is saved, and not carried out yet: {changed['problem']}")

@@ -32,7 +32,7 @@ class HttpOptions:
     origins: tuple[str, ...] = ()
 
     def security(self, port: int) -> TransportSecuritySettings:
-        """What `Host` and `Origin` may say, so that a page in a browser cannot use it by a name of its own."""
+        """Return the allowed values of `Host` and `Origin`, so that a page in a browser can use no name of its own."""
         names = [f"{name}:{port}" for name in LOOPBACK]
         return TransportSecuritySettings(
             enable_dns_rebinding_protection=True,

@@ -72,7 +72,7 @@ class PageTools:
 
 
 def _skipped(answer: DeployedPageResponse) -> list[str]:
-    """What was left out, a line each; the last one says how many more there are."""
+    """Return a line for each file that was left out; the last one says how many more there are."""
     entries = answer.get("skipped", [])
     shown = [f"{bounded_text(each['path'], MOST_PATH)[0]}: {each['reason']}" for each in entries[:MOST_SKIPPED]]
     more = max(answer.get("skipped_count", 0), len(entries)) - len(shown)

@@ -1,4 +1,4 @@
-"""What tools answer. Fields that a model has no use for are left out."""
+"""Results of tools, without the fields that a model has no use for."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WorkspaceListing(BaseModel):
 
 
 class Done(BaseModel):
-    """What was done."""
+    """A sentence that says what was done."""
 
     message: str
 
@@ -113,7 +113,7 @@ class Images(BaseModel):
 
 
 class Usage(BaseModel):
-    """What was used since the creation of a workspace, or of all."""
+    """Usage since the creation of a workspace, or of all workspaces."""
 
     cpu_seconds: float
     disk_read_bytes: int
@@ -141,7 +141,7 @@ class Sizes(BaseModel):
 
 
 class PlanSummary(BaseModel):
-    """What the account may have, and has."""
+    """Limits of the account's plan, and what it has."""
 
     plan: str
     workspaces: int

@@ -1,4 +1,4 @@
-"""What waits: the other side has its own."""
+"""Sleeping, locks and threads: the other side has its own."""
 
 from __future__ import annotations
 
