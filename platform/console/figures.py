@@ -94,7 +94,7 @@ def _backlogs() -> Iterator[tuple[str, list[Any]]]:
             ),
         ],
     )
-    due = Delivery.objects.filter(status="pending")
+    due = Delivery.objects.filter(status="pending", attempts__gte=0)
     hooks = Subscription.objects.filter(deleted_at=None)
     yield "webhooks.view_delivery", [_part("deliveries_due", due, "next_attempt_at")]
     yield (

@@ -54,7 +54,7 @@ WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 
 def is_anything_due(now: datetime) -> bool:
     """Whether a delivery is due, or being attempted. One query."""
-    return Delivery.objects.filter(status=DeliveryStatus.PENDING, next_attempt_at__lte=now).exists()
+    return Delivery.objects.filter(status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__lte=now).exists()
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:

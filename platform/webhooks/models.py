@@ -170,7 +170,13 @@ class Delivery(LeasedRow):
             models.Index(
                 fields=["subscription", "id"], condition=Q(status=DeliveryStatus.DISABLED), name="deliveries_disabled"
             ),
-            models.Index(fields=["next_attempt_at"], condition=Q(status=DeliveryStatus.PENDING), name="deliveries_due"),
+            # `attempts` is never negative: only a query that says so can use this index (`claims.is_anything_due`). Who
+            # looked for the first delivery of one subscription by it would read those of all others.
+            models.Index(
+                fields=["next_attempt_at"],
+                condition=Q(status=DeliveryStatus.PENDING, attempts__gte=0),
+                name="deliveries_due",
+            ),
             models.Index(
                 fields=["subscription", "next_attempt_at"],
                 condition=Q(status=DeliveryStatus.PENDING),

@@ -166,7 +166,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='delivery',
-            index=models.Index(condition=models.Q(('status', 'pending')), fields=['next_attempt_at'], name='deliveries_due'),
+            index=models.Index(condition=models.Q(('attempts__gte', 0), ('status', 'pending')), fields=['next_attempt_at'], name='deliveries_due'),
         ),
         migrations.AddIndex(
             model_name='delivery',
