@@ -41,7 +41,7 @@ def team(api: Caller) -> Namespace:
 
 def reasons(namespace: Namespace) -> list[str]:
     rows = NamespaceActivity.objects.filter(namespace_id=namespace.pk, action="staff_action", actor="staff root")
-    return list(rows.order_by("pk").values_list("description", flat=True))
+    return list(rows.order_by("pk").values_list("detail", flat=True))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_page_that_staff_disabled_stays_so_until_staff_enable_it(
         assert (shown["status"], shown["disabled_reason"]) == ("disabled", why)
     assert (served("abc"), served("xyz")) == (None, None)
     recorded = NamespaceActivity.objects.get(action="staff_action")
-    assert (recorded.namespace_id, recorded.description) == (page.namespace_id, f"Disable by staff: {why}")
+    assert (recorded.namespace_id, recorded.detail) == (page.namespace_id, f"Disable by staff: {why}")
     confirm(staff, "pages/page", "enable", page.pk)
     assert served("xyz") == "two"
     assert site.api.get("/pages/xyz").json()["page"]["disabled_reason"] is None
