@@ -16,13 +16,14 @@ from supervise import control
 from supervise.postgres import data_folder
 from supervise.postgres_processes import server_processes
 from tests.commands.test_supervise import wait_until
+from tests.processes import is_running
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 
 pytestmark = pytest.mark.usefixtures("own_server")
 WRITERS = 4
-# Of each round, before everything is killed under load.
-ANSWERS = 60
+# Of each round, before everything is killed under load; an account may have 100 namespaces.
+ANSWERS = 30
 
 
 @pytest.fixture
@@ -35,17 +36,19 @@ def served() -> Iterator[TestInstance]:
 
 def kill_everything(instance: TestInstance) -> None:
     """All of them are stopped first, so that none sees another one's end."""
-    data = data_folder(instance.instance)
+    supervisor, data = control.supervisor_pid(instance.instance), data_folder(instance.instance)
+    assert supervisor is not None
 
-    def of_instance() -> list[int]:
-        supervisor = control.supervisor_pid(instance.instance)
-        return [*([supervisor] if supervisor else []), *instance.process_tree(), *server_processes(data)]
+    def of_instance() -> set[int]:
+        found = {supervisor, *instance.process_tree(), *server_processes(data)}
+        return {pid for pid in found if is_running(pid)}
 
     for sign in (signal.SIGSTOP, signal.SIGKILL):
         for pid in of_instance():
             with suppress(ProcessLookupError):
                 os.kill(pid, sign)
-    wait_until(lambda: not of_instance())
+    # One that waits for the disk ends when the disk has answered.
+    wait_until(lambda: not of_instance(), 120)
 
 
 def write_until_cut_off(api: Api, prefix: str, answered: list[str], stop: threading.Event) -> None:
