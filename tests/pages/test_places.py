@@ -111,11 +111,6 @@ def test_deploys_without_a_place_are_limited_too(
         PageDeploy.objects.filter(pk=deploy.pk, state=DeployState.RUNNING).update(step=places.SLOW_EXPORT)
 
 
-def test_a_deploy_is_claimed_once(api: Caller) -> None:
-    deploy = make_deploy(api.account)
-    assert [claimed(deploy), claimed(deploy)] == [True, False]
-
-
 def test_a_lost_claim_writes_nothing(api: Caller) -> None:
     deploy = queue.claim_deploy(make_deploy(api.account).pk)
     assert deploy is not None

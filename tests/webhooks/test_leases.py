@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from django.db import connection
 from django.utils import timezone
@@ -122,24 +120,6 @@ def test_an_attempt_of_a_subscription_that_was_switched_off_since_ends_the_deliv
     Subscription.objects.filter(pk=subscription.pk).update(active=False)
     hooks.settle()
     assert sorted(state(key)[0] for key in keys) == ["delivered", "disabled"]
-
-
-def test_a_lease_from_before_the_clock_was_set_back_is_over(api: Caller, receiver: Receiver, hooks: Sending) -> None:
-    make_subscription(api.account, receiver.url)
-    publish(api.account)
-    claim()
-    Delivery.objects.update(lease_until=timezone.now() + timedelta(hours=1))
-    hooks.settle()
-    assert Delivery.objects.get().status == "delivered"
-
-
-def test_a_lease_of_a_process_whose_clock_is_ahead_is_not_over(api: Caller, receiver: Receiver, hooks: Sending) -> None:
-    make_subscription(api.account, receiver.url)
-    publish(api.account)
-    claim()
-    Delivery.objects.update(lease_until=timezone.now() + DELIVERY_LEASE.length + timedelta(seconds=10))
-    assert hooks.run_pass() == 0
-    assert receiver.received == []
 
 
 def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_written(
