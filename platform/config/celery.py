@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -121,52 +120,6 @@ def _required(role: str) -> Iterator[None]:
     except Exception as exc:  # the database is away, its disk is full, no descriptor is left to import a module
         logger.exception("%s cannot start", role)
         raise SystemExit(1) from exc
-
-
-@worker_init.connect
-def _open_host(**kwargs: Any) -> None:
-    """In vmhost: open the hypervisor."""
-    from vmbackend.errors import BackendError
-    from workspaces.host import process
-
-    if process.is_vmhost():
-        with _required("vmhost"):
-            try:
-                with _ending_in_order():
-                    process.open_host()
-            except BackendError as exc:
-                logger.error("vmhost cannot start: %s", exc)
-                raise SystemExit(1) from exc
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """SIGTERM before Celery has its own handler, which comes after `worker_init`, ends with `worker_shutdown`, too.
-
-    Else machines that are to be stopped with their host would run on. While the host is being opened the signal waits.
-    """
-    is_open = is_asked = is_closing = False
-
-    def end(*_: object) -> None:
-        nonlocal is_asked, is_closing
-        is_asked = True
-        if is_open and not is_closing:  # another signal, while the host is being closed, must not begin again
-            is_closing = True
-            _close_host()
-            raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    yield
-    is_open = True
-    if is_asked:
-        end()
-
-
-@worker_shutdown.connect
-def _close_host(**kwargs: Any) -> None:
-    from workspaces.host import process
-
-    process.close_host()
 
 
 # What the apps have for this process's role, and has begun.

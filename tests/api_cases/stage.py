@@ -63,7 +63,7 @@ class Stage:
         live = Operation.objects.filter(account_id=self.owner.account.pk, state__in=LIVE)
         with suppress(AssertionError):
             wait_until(lambda: not live.exists())
-        stuck = live.values("kind", "state", "step", "attempt", "claim", "cancel_requested", "heartbeat_at")
+        stuck = live.values("kind", "state", "step", "attempt", "claim", "cancel_requested", "lease_until")
         assert list(stuck) == [], "no operation is forgotten"
 
     def headers(self, path: str, security: list[dict[str, Any]], *, runs: bool = False) -> dict[str, str]:

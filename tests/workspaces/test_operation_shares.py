@@ -85,12 +85,6 @@ def test_what_was_deferred_follows_without_waiting_for_the_heartbeat(
     assert set(Workspace.objects.filter(pk__in=made).values_list("status", flat=True)) == {"running"}
 
 
-def test_an_account_has_as_many_threads_as_it_leaves_and_some_are_for_no_operation() -> None:
-    shares = OperationShares(threads=32)
-    begun = {name: sum(shares.begin_operation(name, f"{name}_{number}") for number in range(20)) for name in "abcdef"}
-    assert begun == {"a": 14, "b": 7, "c": 4, "d": 2, "e": 1, "f": 0}
-
-
 def test_a_thread_that_is_free_is_that_of_the_account_with_the_fewest() -> None:
     shares = OperationShares(threads=4)
     assert [shares.begin_operation("a", f"a{number}") for number in range(3)] == [True, True, False]
@@ -108,15 +102,3 @@ def test_what_has_begun_by_itself_is_not_notified_again() -> None:
     assert shares.end_operation("a") == "a1"
     assert shares.begin_operation("a", "a2")
     assert shares.end_operation("a") is None
-
-
-def test_a_share_is_half_of_the_threads_for_each_account() -> None:
-    shares = OperationShares(threads=2)
-    assert shares.begin_operation("acc_a", "op_1")
-    assert not shares.begin_operation("acc_a", "op_2")
-    assert not shares.begin_operation("acc_a", "op_2")
-    assert shares.begin_operation("acc_b", "op_9")
-    assert shares.end_operation("acc_a") == "op_2"
-    assert shares.end_operation("acc_b") is None
-    assert shares.begin_operation("acc_a", "op_3")
-    assert shares.end_operation("acc_a") is None

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 from celery.signals import worker_init
+from django.conf import LazySettings
 from django.db import OperationalError
 
 from config import celery
 from tests.fakehost import FakeHost
 from vmbackend.errors import BackendUnavailable
 from workspaces.host import process
+from workspaces.process import PROCESS
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -31,20 +33,21 @@ def own_handler() -> Iterator[None]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What vmhost did."""
     done: list[str] = []
-    monkeypatch.setattr(process, "is_vmhost", lambda: True)
     monkeypatch.setattr(process, "open_host", lambda: done.append("opened"))
     monkeypatch.setattr(process, "close_host", lambda: done.append("closed"))
     return done
 
 
 @pytest.mark.parametrize("error", [FULL, OperationalError("database or disk is full"), BackendUnavailable("No.")])
-def test_a_vmhost_that_cannot_be_opened_ends(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_a_vmhost_that_cannot_be_opened_ends(
+    settings: LazySettings, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fails() -> None:
         raise error
 
-    assert celery.app is not None  # its module connects the handler
-    monkeypatch.setattr(process, "is_vmhost", lambda: True)
+    settings.ENV = settings.ENV.model_copy(update={"role": "vmhost"})
     monkeypatch.setattr(process, "open_host", fails)
+    monkeypatch.setattr(celery, "_begun", [])
     with pytest.raises(SystemExit):
         worker_init.send(sender=None)
 
@@ -70,12 +73,12 @@ def test_a_signal_while_the_host_is_opened_closes_it_once_it_is_open(
 
     monkeypatch.setattr(process, "open_host", opened_after_a_signal)
     with pytest.raises(SystemExit) as end:
-        celery._open_host()
+        PROCESS.begin()
     assert (calls, end.value.code) == (["opened", "closed"], 0)
 
 
 def test_a_signal_after_the_host_is_open_closes_it(calls: list[str]) -> None:
-    celery._open_host()
+    PROCESS.begin()
     assert calls == ["opened"]
     with pytest.raises(SystemExit) as end:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -90,7 +93,7 @@ def test_another_signal_while_the_host_is_closed_changes_nothing(
         calls.append("closed")
 
     monkeypatch.setattr(process, "close_host", closed_after_a_signal)
-    celery._open_host()
+    PROCESS.begin()
     with pytest.raises(SystemExit):
         os.kill(os.getpid(), signal.SIGTERM)
     assert calls == ["opened", "closed"]

@@ -55,7 +55,7 @@ class Context:
         queue.record_facts(self.operation, **{FACTS: sorted({*recorded_facts(self.operation), fact})})
 
     def check_cancelled(self) -> None:
-        """Raises Cancelled, or Preempted where the claim is lost."""
+        """Raises Cancelled, ClaimLost."""
         if queue.is_cancelled(self.operation):
             raise Cancelled(self.operation.pk)
 

@@ -18,6 +18,7 @@ from django.db import transaction
 from common.database_errors import is_database_unavailable
 from common.log_context import operation_logged
 from common.traces import outcome_set, span
+from common.work.leases import ClaimLost, new_claim
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
 from workspaces.host.context import Cancelled, Context
@@ -93,7 +94,7 @@ def run_operation(operation_id: str, runtime: HostRuntime) -> None:
 
 
 def _claim_and_run(operation_id: str, runtime: HostRuntime) -> None:
-    token = queue.new_claim()
+    token = new_claim()
     # Owned before it is written: reconcile must never see a claim of this process that it does not own.
     with runtime.hold_claim(token):
         operation = queue.claim_operation(operation_id, token)
@@ -102,7 +103,7 @@ def _claim_and_run(operation_id: str, runtime: HostRuntime) -> None:
         try:
             with operation_logged(operation.pk, operation.workspace_id), _operation_span(operation):
                 _attempt(operation, runtime)
-        except (queue.Preempted, TransitionLost) as exc:
+        except (ClaimLost, TransitionLost) as exc:
             logger.warning("lost the claim of %s %s: %s", operation.kind, operation.pk, exc)
 
 
@@ -129,7 +130,7 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
         _retry_or_fail(context, kind, exc)
     except BackendError as exc:
         fail_operation(context, kind, exc.code, exc.message)
-    except queue.Preempted:
+    except ClaimLost:
         raise
     except TransitionLost:
         # A delete changed the status after the last check: the same cancellation, noticed a little later.
@@ -166,7 +167,7 @@ def _retry_or_fail(context: Context, kind: Procedure, exc: BackendError) -> None
     after = settings.ENV.retry_seconds * 2 ** (operation.attempt - 1)
     with transaction.atomic():
         if not queue.requeue_operation(operation, because=exc.message, after=after):
-            raise queue.Preempted(operation.pk)
+            raise ClaimLost(operation.pk)
 
 
 def fail_operation(context: Context, kind: Procedure, code: str, message: str) -> None:
@@ -178,7 +179,7 @@ def fail_operation(context: Context, kind: Procedure, code: str, message: str) -
         logger.warning("error after the end of %s: %s", context.operation.pk, message)
         return
     outcome_set(error_type=code)
-    # Raises Preempted: an operation that was ended elsewhere may have a successor, whose machine must not be ended.
+    # Raises ClaimLost: an operation that was ended elsewhere may have a successor, whose machine must not be ended.
     queue.is_cancelled(context.operation)
     try:
         kind.failed(context, code, message)

@@ -118,7 +118,7 @@ def is_ttl_over(row: Workspace) -> bool:
 
 
 def succeed_with_status(context: Context, status: Status, event: str, message: str, **fields: Any) -> None:
-    """End the operation with the workspace in `status`. Raises TransitionLost, Preempted."""
+    """End the operation with the workspace in `status`. Raises TransitionLost, ClaimLost."""
     held = frozenset({Status(context.workspace.status)}) & TRANSITIONAL
     with transaction.atomic():
         transition(context.workspace, status, leaving=held, **{"error_code": "", "error_message": "", **fields})

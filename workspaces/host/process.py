@@ -96,7 +96,3 @@ def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
     except BackendError as exc:
         logger.warning("reconcile: %s", exc)
     return repaired
-
-
-def is_vmhost() -> bool:
-    return bool(settings.ENV.role == "vmhost")

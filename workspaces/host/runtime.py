@@ -129,7 +129,7 @@ class HostRuntime:
         Raises HostNameHeld.
         """
         if claims := self.claims:
-            queue.record_heartbeat(claims)
+            queue.leases_renew(claims)
         try:
             self.driver.state(PROBE_ID)  # raises where the hypervisor is lost; the capacity would not
             capacity = self.driver.capacity()

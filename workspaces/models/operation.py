@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from common.ids import new_id
+from common.work.leases import CountedLeasedRow
 from workspaces.models.workspace import Workspace
 
 
@@ -38,7 +39,7 @@ class OperationKind(models.TextChoices):
 class OperationState(models.TextChoices):
     """How far an operation is. The last three are final.
 
-    queued -> running                           claimed: sets the claim token, the attempt and the heartbeat
+    queued -> running                           claimed: sets the claim token, the attempt and the lease
     queued -> cancelled                         a delete was requested first
     running -> succeeded, failed, cancelled     by the claim owner only
     running -> queued                           the claim owner died, or the attempt failed and is retried
@@ -55,7 +56,7 @@ class OperationState(models.TextChoices):
 LIVE = (OperationState.QUEUED, OperationState.RUNNING)
 
 
-class Operation(models.Model):
+class Operation(CountedLeasedRow):
     """One operation on one workspace. The row decides; the Celery task that names it only wakes the host.
 
     A lost, repeated or late task therefore changes nothing. At most one live operation for each workspace, and beside
@@ -75,9 +76,6 @@ class Operation(models.Model):
     step = models.CharField(max_length=40, blank=True, default="")
     # The Celery queue of the host that carries it out.
     queue = models.CharField(max_length=64)
-    attempt = models.PositiveIntegerField(default=0)
-    # Identifies the attempt that owns the operation; empty while it is queued.
-    claim = models.CharField(max_length=32, blank=True, default="")
     # A delete wants it to end; it does at its next step.
     cancel_requested = models.BooleanField(default=False)
     actor = models.CharField(max_length=160, blank=True, default="")
@@ -86,8 +84,6 @@ class Operation(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     # When its host was last notified of it.
     notified_at = models.DateTimeField(default=timezone.now)
-    # When the claim owner was last known to be alive.
-    heartbeat_at = models.DateTimeField(null=True)
     # Past it the worker fails the operation, whichever process owns the claim.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)

@@ -1,27 +1,26 @@
 """Operation rows: every write of them is here, each a guarded update.
 
-Services enqueue and cancel; the vmhost that owns the claim records heartbeats, steps and facts and finishes; reconcile
-requeues and takes over. A claim owner that lost its claim gets Preempted at its next write.
+Services enqueue and cancel; the vmhost that owns the claim renews its lease, records steps and facts and finishes;
+reconcile requeues and takes over. A claim owner that lost its claim gets ClaimLost at its next write: the operation was
+cancelled, expired or given to another attempt.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-import redis
-from celery import current_app
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from common import counters
 from common.log_context import operation_logged
+from common.work.leases import ClaimLost, Lease, new_claim, owned_rows, row_release
+from common.work.wakeups import task_send
 from workspaces import counted
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
@@ -33,10 +32,9 @@ logger = logging.getLogger(__name__)
 RUN_TASK = "workspaces.tasks.run_operation"
 # The host's heartbeat thread notifies again of an operation that was not claimed for that long.
 NOTIFY_AGAIN_AFTER = timedelta(seconds=5)
-
-
-class Preempted(Exception):
-    """This process no longer owns the operation: it was cancelled, expired or given to another attempt."""
+# Ten renewals. No other host takes what is over: a host's operations are its own (`reconcile.operations`).
+LEASE = Lease(timedelta(seconds=30))
+_RUNNING = Q(state=OperationState.RUNNING)
 
 
 def enqueue_operation(
@@ -77,10 +75,7 @@ def notify_host(operation: Operation) -> None:
 
 def notify_queue(name: str, operation_id: str) -> None:
     """As `notify_host`."""
-    try:
-        current_app.send_task(RUN_TASK, args=[operation_id], queue=name, expires=3600)
-    except (OperationalError, redis.RedisError, OSError) as exc:
-        logger.warning("could not notify the host of %s: %s", operation_id, exc)
+    task_send(RUN_TASK, name, [operation_id])
 
 
 def account_of_queued(operation_id: str) -> str | None:
@@ -95,13 +90,8 @@ def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | N
     return (found.filter(kind__in=kinds) if kinds else found).order_by("created_at").first()
 
 
-def new_claim() -> str:
-    """A token that identifies one attempt of one process."""
-    return secrets.token_hex(16)
-
-
 def claim_operation(operation_id: str, token: str) -> Operation | None:
-    """Claim a queued operation under a token whose heartbeat has begun; None where it is not available.
+    """Claim a queued operation under a token that its process holds already; None where it is not available.
 
     A delete is available only once nothing else is in flight on its workspace: it follows what it cancelled.
     """
@@ -110,11 +100,9 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
         return None
     if operation.kind == OperationKind.DELETE and _others_live(operation):
         return None
-    now = timezone.now()
-    taken = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=now).update(
-        state=OperationState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=now, step=""
-    )
-    if not taken:
+    queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=timezone.now())
+    columns: dict[str, Any] = {"state": OperationState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
+    if not LEASE.rows_take(queued, token, **columns):
         return None
     operation.refresh_from_db()
     return operation
@@ -126,17 +114,14 @@ def _others_live(operation: Operation) -> bool:
     )
 
 
-def record_heartbeat(claims: Iterable[str]) -> None:
+def leases_renew(claims: Iterable[str]) -> None:
     """The claim owner is alive: one update for all its claims."""
-    Operation.objects.filter(claim__in=list(claims), state=OperationState.RUNNING).update(heartbeat_at=timezone.now())
+    Operation.objects.filter(_RUNNING, claim__in=list(claims)).update(lease_until=LEASE.end())
 
 
 def record_step(operation: Operation, name: str) -> None:
-    """Record which step comes next. Raises Preempted where the claim is lost."""
-    claimed = _claimed(operation)
-    if not claimed.update(step=name, heartbeat_at=timezone.now()):
-        raise Preempted(operation.pk)
-    operation.step = name
+    """Record which step comes next. Raises ClaimLost."""
+    LEASE.row_write(operation, _RUNNING, step=name)
 
 
 def record_facts(operation: Operation, **facts: Any) -> None:
@@ -149,17 +134,19 @@ def record_facts(operation: Operation, **facts: Any) -> None:
 
 
 def is_cancelled(operation: Operation) -> bool:
-    """Whether a delete has requested the end of this operation. Raises Preempted where the claim is lost."""
-    row = _claimed(operation).values_list("cancel_requested", flat=True).first()
+    """Whether a delete has requested the end of this operation. Raises ClaimLost."""
+    row = owned_rows(operation).filter(_RUNNING).values_list("cancel_requested", flat=True).first()
     if row is None:
-        raise Preempted(operation.pk)
+        raise ClaimLost(operation.pk)
     return row
 
 
 def finish_operation(operation: Operation, state: OperationState, *, code: str = "", message: str = "") -> None:
-    """End a claimed operation, in the transaction of its workspace's transition. Raises Preempted; roll back then."""
+    """End a claimed operation, in the transaction of its workspace's transition. Raises ClaimLost; roll back then."""
     now = timezone.now()
-    changed = _claimed(operation).update(
+    changed = row_release(
+        operation,
+        _RUNNING,
         state=state,
         finished_at=now,
         error_code=code,
@@ -167,7 +154,7 @@ def finish_operation(operation: Operation, state: OperationState, *, code: str =
         attention_at=now if _wants_attention(operation, state, now) else None,
     )
     if not changed:
-        raise Preempted(operation.pk)
+        raise ClaimLost(operation.pk)
     operation.state, operation.error_code, operation.error_message = state, code, message
     _count_on_commit(operation)
     announce_on_commit(operation)
@@ -187,10 +174,6 @@ def _count_on_commit(operation: Operation) -> None:
         seconds, operation.kind
     )
     transaction.on_commit(lambda: counters.additions_record(additions))
-
-
-def _claimed(operation: Operation) -> QuerySet[Operation]:
-    return Operation.objects.filter(pk=operation.pk, claim=operation.claim, state=OperationState.RUNNING)
 
 
 def announce_on_commit(operation: Operation) -> None:
@@ -225,22 +208,19 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
     The host's heartbeat thread notifies of a delayed attempt, to within a few seconds.
     """
     notified_at = timezone.now() + timedelta(seconds=after) - (NOTIFY_AGAIN_AFTER if after else timedelta())
-    changed = _claimed(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
+    changed = row_release(operation, _RUNNING, state=OperationState.QUEUED, notified_at=notified_at)
     if changed:
         logger.warning("%s %s is retried: %s", operation.kind, operation.pk, because)
         transaction.on_commit(lambda: counters.additions_record(counted.OPERATION_RETRIES.of(1, operation.kind)))
         if not after:
             transaction.on_commit(lambda: notify_host(operation))
-    return bool(changed)
+    return changed
 
 
 def take_over_operation(operation: Operation) -> Operation | None:
     """Claim a live operation in order to fail it: past its deadline or out of attempts. None where it has changed."""
-    token = new_claim()
-    taken = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim).update(
-        state=OperationState.RUNNING, claim=token, heartbeat_at=timezone.now()
-    )
-    if not taken:
+    unchanged = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim)
+    if not LEASE.rows_take(unchanged, new_claim(), state=OperationState.RUNNING):
         return None
     operation.refresh_from_db()
     return operation

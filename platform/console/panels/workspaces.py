@@ -89,7 +89,7 @@ def _waits_for(row: Workspace) -> Panel:
         ("Attempt", live.attempt),
         ("Requested", time_text(live.created_at)),
         ("By", live.actor or "-"),
-        ("Heartbeat", time_text(live.heartbeat_at)),
+        ("Lease until", time_text(live.lease_until)),
         ("Deadline", time_text(live.deadline_at)),
         ("For", taken(live.created_at, None)),
         ("Queue", live.queue),
