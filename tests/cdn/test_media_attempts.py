@@ -185,29 +185,6 @@ def is_lost(held: claims.HeldFile) -> bool:
     return False
 
 
-def test_a_claim_is_renewed_after_its_connection_was_lost(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a restart of the database."""
-    claimed = processing.processing_claim(received_file(api.account, b"plain").pk)
-    assert claimed is not None
-    outcomes: list[bool] = []
-    renewed = threading.Event()
-
-    def heartbeat(file: processing.ClaimedFile) -> None:
-        outcomes.append(False)
-        connection.ensure_connection()
-        if len(outcomes) == 1:
-            connection.connection.close()
-        processing.processing_heartbeat(file)
-        outcomes[-1] = True
-        renewed.set()
-
-    monkeypatch.setattr(claims, "processing_heartbeat", heartbeat)
-    monkeypatch.setattr(claims, "HEARTBEAT_SECONDS", 0.01)
-    with claims.file_held(claimed):
-        assert renewed.wait(30)
-    assert outcomes[:2] == [False, True]
-
-
 def test_files_whose_task_was_lost_are_found(api: Caller) -> None:
     files = [received_file(api.account, data) for data in (b"one", b"two")]
     File.objects.update(lease_until=None)

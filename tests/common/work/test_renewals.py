@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.db import OperationalError
+from django.db import connection
 
 from common.work.leases import ClaimLost
 from common.work.renewals import claim_renewed
@@ -12,16 +12,21 @@ from tests.threads import wait_until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_renewal_that_fails_is_tried_again() -> None:
-    renewed: list[str] = []
+def test_a_claim_is_renewed_after_its_connection_was_lost() -> None:
+    """As by a restart of the database."""
+    renewed: list[bool] = []
 
     def renew() -> None:
-        renewed.append("")
+        renewed.append(False)
+        connection.ensure_connection()
         if len(renewed) == 1:
-            raise OperationalError("the server was restarted")
+            connection.connection.close()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        renewed[-1] = True
 
     with claim_renewed(renew, 0.01) as held:
-        wait_until(lambda: len(renewed) >= 3)
+        wait_until(lambda: renewed[:3] == [False, True, True])
         held.require_held()
     count = len(renewed)
     assert not held.lost.wait(0.05)
