@@ -1,4 +1,4 @@
-"""What the process `push` does: one thread that claims and writes, and many that send and touch no database."""
+"""The work of the process `push`: one thread that claims and writes, and many that send and touch no database."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _readable(rows: QuerySet[Device]) -> list[Device]:
 
 
 def progress_write(send: Send, tally: Tally) -> None:
-    """What has come of the send so far; renews the lease. Raises ClaimLost."""
+    """Return what has come of the send so far; renews the lease. Raises ClaimLost."""
     values = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
     LEASE.row_write(send, _RUNNING, **values)
 
@@ -205,7 +205,7 @@ def ended_sends_prune() -> int:
 
 
 def tally_of(send: Send) -> Tally:
-    """What is stored of a send, with all that has no outcome as not answered: what a request is answered with."""
+    """Return the counts of a send for an answer; a device without an outcome counts as not answered."""
     tally = Tally.of(send.delivered, send.errors)
     tally.add(failure(DEADLINE), send.devices - tally.counted)
     return tally

@@ -164,7 +164,7 @@ def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
 
 
 def _user() -> dict[str, Any]:
-    """Who owns the data folder and runs the server, as arguments of `subprocess`. Raises InstanceError."""
+    """Return the user of the data folder and the server as arguments of `subprocess`. Raises InstanceError."""
     if os.geteuid() != 0:
         return {"user": os.geteuid(), "group": os.getegid()}
     try:
@@ -189,7 +189,7 @@ def _configuration(instance: Instance, settings: Env) -> str:
 
 
 def _connections(settings: Env) -> int:
-    """Of api and worker each process has a pool; the others are streams, hooks, pages, push, media and beat."""
+    """Count those of all pools: each process of api and worker, streams, hooks, pages, push, media and beat."""
     pools = settings.api_workers + settings.worker_processes + 1 + 6
     vmhost = max(POOL_SIZE, settings.vmhost_threads + VMHOST_THREADS)
     return pools * POOL_SIZE + vmhost + _OTHER_CONNECTIONS

@@ -50,7 +50,7 @@ def has_main_process(data: Path) -> bool:
 
 
 def _environments(data: Path) -> list[dict[str, str]]:
-    """Of a server's processes only the main one still has an environment."""
+    """Return the environment of the main process; a server's other processes have overwritten theirs."""
     found = (environment_of(pid) for pid in server_processes(data))
     return [values for values in found if STATE in values]
 

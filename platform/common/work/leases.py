@@ -61,7 +61,7 @@ def new_claim() -> str:
 
 
 class Claim(Protocol):
-    """What identifies a claim: a row that was read, or what was kept of it."""
+    """An identified claim: a row that was read, or what was kept of it."""
 
     @property
     def claim(self) -> str: ...

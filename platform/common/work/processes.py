@@ -1,4 +1,4 @@
-"""What a Celery worker does beside its tasks, from its start to its end: an app's module `process` has it as `PROCESS`.
+"""Parts of a Celery worker beside its tasks, from its start to its end: an app's module `process` has it as `PROCESS`.
 
 A worker becomes one by PLATFORM_ROLE; several apps may have a part in a role. Every worker loads these modules
 (config/celery.py), so what the work itself needs is imported where it begins.

@@ -25,7 +25,7 @@ def most_of_account(of_others: int, places: int) -> int:
 
 @dataclass(slots=True)
 class Shares:
-    """What each account has in flight: in a process, or counted over all of them. For one thread at a time."""
+    """Count what each account has in flight: in a process, or counted over all of them. For one thread at a time."""
 
     places: int
     of_account: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Shares:
         return own < most_of_account(self.total - own, self.places)
 
     def next_account(self, waiting: Iterable[str]) -> str | None:
-        """Of the accounts with something that waits; None where no place is free for any of them."""
+        """Return the next of the accounts with something that waits; None if no place is free for any of them."""
         account = min(waiting, key=lambda each: (*self.order(each), each), default=None)
         return account if account is not None and self.has_place(account) else None
 

@@ -82,7 +82,7 @@ def applied_migrations(url: str) -> list[str]:
 
 
 def _program(instance: Instance, settings: Env, name: str) -> str:
-    """Of the version of the instance's own server; another server's is what this host has."""
+    """Return the program of the version of the instance's own server, or this host's if the server is another one."""
     if not settings.has_own_server:
         return name
     return str(program_of(data_version(data_folder(instance)), name))

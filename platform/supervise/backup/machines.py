@@ -14,7 +14,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What changes with each start of the machine: the disk's and the saved memory's files."""
+    """Files that change with each start of the machine: the disk's and the saved memory's files."""
 
     disk: tuple[int, int]  # bytes, nanoseconds
     memory: tuple[int, int]
