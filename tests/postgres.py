@@ -18,6 +18,8 @@ SUPERUSER = "postgres"
 START_SECONDS = 120.0
 # What a crash would lose does not matter to a test, and tests commit often.
 UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "128MB"}
+# By which statements are planned (supervise/postgres.py).
+AS_INSTANCES = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 DURABLE = {"fsync": "on", "full_page_writes": "on"}
 
 
@@ -56,7 +58,8 @@ def running_server(data: Path, sockets: Path, settings: Mapping[str, str] = UNSA
     It ends with this process, also where that is killed. Raises CalledProcessError, TimeoutError where it does not
     start, with what it wrote.
     """
-    given = {"listen_addresses": "", "unix_socket_directories": str(sockets), "max_connections": "200", **settings}
+    given = {"listen_addresses": "", "unix_socket_directories": str(sockets), "max_connections": "200"}
+    given |= {**AS_INSTANCES, **settings}
     options = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
     with (sockets / "log").open("ab") as log:
         # In a session of its own: Ctrl-C is for the tests, which still clean up.

@@ -5,7 +5,7 @@ folder with files for it. `--tied`: the server shuts down when the process that 
 
 All processes of the server inherit the data folder as an open descriptor, with a lock on it. The server reaches the
 folder by that descriptor, also below directories that its user may not search. And as long as any of its processes
-lives nobody else has the lock: what a killed server left is ended and removed by its holder alone.
+lives no other process has the lock: what a killed server left is ended and removed by its holder alone.
 """
 
 from __future__ import annotations

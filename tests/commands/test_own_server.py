@@ -71,13 +71,13 @@ def test_what_was_answered_is_on_the_disk_and_nothing_listens_on_a_network(make_
 
 
 def test_only_users_of_the_instance_get_in(instance: Instance) -> None:
-    nobody = pwd.getpwnam("nobody")
+    other = pwd.getpwnam("nobody")
     code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(data_folder(instance) / '.s.PGSQL.5432')!r})"
     with own_database(instance):
         # Also where the folder is opened to all: the socket itself is not.
         data_folder(instance).chmod(0o755)
         done = subprocess.run(
-            [sys.executable, "-c", code], user=nobody.pw_uid, group=nobody.pw_gid, capture_output=True, text=True,
+            [sys.executable, "-c", code], user=other.pw_uid, group=other.pw_gid, capture_output=True, text=True,
             check=False, cwd="/",
         )  # fmt: skip
         data_folder(instance).chmod(0o700)
