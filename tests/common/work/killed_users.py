@@ -33,7 +33,8 @@ def _passes(dispatcher: Dispatcher[Any], is_left: Callable[[], bool]) -> None:
     while (is_left() or dispatcher.is_busy) and time.monotonic() < until:
         dispatcher.wake()
         dispatcher.run_pass()
-        time.sleep(0.01)
+        dispatcher._woken.clear()
+        dispatcher._woken.wait(0.2)  # so that the statements are those of work, and not of looks
     dispatcher._pool.shutdown(wait=False, cancel_futures=True)
 
 

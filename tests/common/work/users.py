@@ -37,7 +37,7 @@ from tests.webhooks.sending import NOWHERE, make_subscription, publish
 from tests.workspaces.rows import make_host, make_workspace
 from webhooks import claims
 from webhooks.attempts import Outcome
-from webhooks.models import Attempt, Delivery
+from webhooks.models import Attempt, Delivery, DeliveryStatus
 from webhooks.outcomes import outcomes_record
 from webhooks.sharing import InFlight
 from workspaces.crud.services import workspace_delete
@@ -76,6 +76,9 @@ class WorkUser(ABC):
     def first_accounts(self) -> set[str]:
         """The accounts that PLACES places are given to, of all that is due."""
 
+    def others_end(self) -> None:  # noqa: B027
+        """What was made before is tried again no more."""
+
     def dead_settle(self) -> None:  # noqa: B027 - most have nothing
         """What makes work of a dead process due again, beside the end of its lease."""
 
@@ -97,12 +100,15 @@ class Deliveries(WorkUser):
             raise ClaimLost
 
     def is_done(self, key: str) -> bool:
-        """Nothing listens there: it was attempted once, and waits for the next attempt."""
-        return Delivery.objects.get(pk=key).attempts == Attempt.objects.filter(delivery=key).count() == 1
+        """Nothing listens there: what it counts was attempted, and the next attempt may have come as well."""
+        return Delivery.objects.get(pk=key).attempts == Attempt.objects.filter(delivery=key).count() > 0
 
     def first_accounts(self) -> set[str]:
         due, _ = claims.due_subscriptions(timezone.now())
         return {each.account_id for each in claims.deliveries_claim(due, InFlight(PLACES))}
+
+    def others_end(self) -> None:
+        Delivery.objects.update(status=DeliveryStatus.FAILED, next_attempt_at=None, claim="", lease_until=None)
 
 
 class Sends(WorkUser):
