@@ -119,8 +119,8 @@ def make_work(box: Workspace, number: int) -> None:
     )  # fmt: skip
     Operation.objects.create(
         **common, kind="start", state="running", step="wait_for_guest", attempt=1, claim=secrets.token_hex(8),
-        created_at=now - timedelta(seconds=20 + number), lease_until=now + timedelta(seconds=20), deadline_at=now + timedelta(minutes=4),
-        actor="staff ann",
+        created_at=now - timedelta(seconds=20 + number), lease_until=now + timedelta(seconds=20),
+        deadline_at=now + timedelta(minutes=4), actor="staff ann",
     )  # fmt: skip
     for event, detail in (("created", "The workspace was created."), ("started", "The machine was started.")):
         Activity.objects.create(account=box.account, workspace_id=box.pk, action=event, actor="ci key", detail=detail)
