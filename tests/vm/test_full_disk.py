@@ -144,7 +144,7 @@ def refused_for_the_disk(api: Api) -> bool:
 
 
 def waits(instance: TestInstance, workspace_id: str) -> bool:
-    sql = "SELECT 1 FROM workspaces_activity WHERE event = 'disk_full' AND workspace_id = '{}'"
+    sql = "SELECT 1 FROM workspaces_activity WHERE action = 'disk_full' AND workspace_id = '{}'"
     return bool(instance.query(sql.format(workspace_id)))
 
 

@@ -78,7 +78,7 @@ def ttl_fired_at(instance: TestInstance, workspace_id: str, *, since: datetime) 
     """When the operation that a TTL asks for was written, if it was; of a removal, its entry in the activity stays."""
     of_ttl = f"WHERE workspace_id = '{workspace_id}' AND actor = '{TTL_ACTOR}'"
     operations = f"SELECT created_at FROM workspaces_operation {of_ttl}"
-    found = instance.query(f"{operations} UNION SELECT at FROM workspaces_activity {of_ttl} ORDER BY 1")
+    found = instance.query(f"{operations} UNION SELECT created_at FROM workspaces_activity {of_ttl} ORDER BY 1")
     return next((at for (at,) in found if at > since), None)
 
 

@@ -111,7 +111,7 @@ def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_that_is_reported(
     assert api.power(made, "start")["status"] == "running"
     assert boot_of(api, made) != boot
     assert api.output(made, ["cat", "/root/kept"]) == "kept"
-    events = f"SELECT event FROM workspaces_activity WHERE workspace_id = '{made}' ORDER BY id"
+    events = f"SELECT action FROM workspaces_activity WHERE workspace_id = '{made}' ORDER BY id"
     assert {("memory_lost",), ("started_cold",)} <= set(instance.query(events))
 
 
