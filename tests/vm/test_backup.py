@@ -69,7 +69,8 @@ def test_a_sleeping_workspace_of_a_backup_wakes_in_another_folder(folder: Path) 
     backup = next(backups.glob("2*"))
     manifest = read_manifest(backup)
     assert (sorted(manifest.machines), manifest.omitted) == (sorted([made.asleep, made.stopped]), [made.running])
-    settings = {"PLATFORM_CACHE_DIR": str(folder / "c2"), "PLATFORM_HOST_NAME": manifest.host_name}
+    own_server = {"PLATFORM_DATABASE_URL": ""}
+    settings = {"PLATFORM_CACHE_DIR": str(folder / "c2"), "PLATFORM_HOST_NAME": manifest.host_name, **own_server}
     done = run_restore(backup, folder, settings)
     assert done.returncode == 0, done.stderr
     with instance_in(folder, images=False, **settings) as restored:

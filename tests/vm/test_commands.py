@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from supervise.postgres_server import running_server
 from tests.vm.client import Api
 from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance, new_instance
@@ -57,7 +58,8 @@ def test_machines_run_on_through_down_and_up_unless_a_setting_says_otherwise(own
     down = own.command("down")
     assert down.returncode == 0, down.stdout + down.stderr
     assert machine_pids(own) == {}, (own.state / "log" / "vmhost.log").read_text()[-8_000:]
-    assert own.query("SELECT status, user_requested_stop FROM workspaces_workspace") == [("stopped", False)]
+    with running_server(own.instance, own.settings):
+        assert own.query("SELECT status, user_requested_stop FROM workspaces_workspace") == [("stopped", False)]
     assert "powering off" in (own.state / "machines" / first["id"] / "boot.log").read_text()
     _assert_clean_removes_all(own)
 
