@@ -28,7 +28,7 @@ CASES = (
     ("20 kB, gzip", LARGE, "gzip"),
 )
 # What may differ: names of servers, tags, which each makes in its own way, and nginx has no ranges of compressed files.
-_OWN_HEADERS = {"server", "date", "etag", "connection", "keep-alive", "accept-ranges"}
+_OWN_HEADERS = {"server", "date", "etag", "connection", "keep-alive", "accept-ranges", "x-request-id"}
 MEMORY_BAR_MIB = 8
 SWITCH_BAR_MS = 100
 _EACH_SITE = """
