@@ -31,8 +31,10 @@ FRAMES_AT_ONCE = 32
 # In a second. Clients send a ping in some seconds, and messages in a few large pieces, if in pieces at all.
 CONTROL_FRAMES, SMALL_FRAGMENTS = 50, 1000
 SMALL_BYTES = 1024
-# Read of a client that was refused, so that it gets to know why; more would be its next way to keep the loop busy.
-DROPPED_BYTES = 1 << 20
+# Of a client that was refused, so that it gets to know why. It is read slowly: bytes without a pause would be its next
+# way to keep the loop busy, and one that is cut off early is back with a handshake, which costs more.
+DROPPED_BYTES = 16 << 20
+DROP_PAUSE_SECONDS = 0.05
 # For the rest of what was sent to a client that reads, and to one that has not.
 CLOSE_SECONDS = 10.0
 STUCK_SECONDS = 0.5
@@ -84,6 +86,9 @@ class SocketProtocol(WSProtocol):
         self._dropped += len(data)
         if self._dropped > DROPPED_BYTES:
             self.transport.abort()
+            return
+        self.transport.pause_reading()
+        self.loop.call_later(DROP_PAUSE_SECONDS, self._read_on)
 
     def handle_events(self) -> None:
         """Handle some of what has come. Nothing is read until the rest is handled, too."""
@@ -146,6 +151,10 @@ class SocketProtocol(WSProtocol):
         except UnicodeError:  # in a header of the handshake
             self.transport.write(self.conn.send(events.RejectConnection()))
             self.transport.close()
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def _handle_soon(self) -> None:
         if self._next_slice is None:

@@ -51,10 +51,10 @@ class Neighbour(http.client.HTTPConnection):
 
 
 @contextmanager
-def flooded(box: Box, kind: str, sockets: int) -> Iterator[None]:
+def flooded(box: Box, kind: str, sockets: int, *how: str) -> Iterator[None]:
     target = f"/s/{box.sandbox.pk}/ws?token={box.token}"
     command = [sys.executable, "-m", "tests.sandboxes.sockets.flood", str(box.streams.socket), target, kind]
-    with subprocess.Popen([*command, str(sockets)], cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([*command, str(sockets), *how], cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
@@ -67,12 +67,21 @@ def flooded(box: Box, kind: str, sockets: int) -> Iterator[None]:
 @pytest.mark.parametrize("sockets", [1, 8])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_flood_of_frames_does_not_hold_up_another_tenant(box: Box, stranger: Caller, kind: str, sockets: int) -> None:
+    require_no_wait(box, stranger, kind, sockets)
+
+
+@pytest.mark.parametrize("kind", ["pings", "fragments"])
+def test_sockets_that_were_refused_and_are_back_at_once_do_not_either(box: Box, stranger: Caller, kind: str) -> None:
+    require_no_wait(box, stranger, kind, 8, "hasty")
+
+
+def require_no_wait(box: Box, stranger: Caller, kind: str, sockets: int, *how: str) -> None:
     neighbour = Neighbour(box.streams.socket, stranger)
     neighbour.p95()
     factors = []
     while len(factors) < ATTEMPTS and min(factors, default=FACTOR + 1) > FACTOR:
         alone = neighbour.p95()
-        with flooded(box, kind, sockets):
+        with flooded(box, kind, sockets, *how):
             beside = neighbour.p95()
         factors.append(beside / alone)
     assert min(factors) <= FACTOR, factors
