@@ -67,7 +67,7 @@ def kinds_in_both(kinds: list[str], others: list[str]) -> list[str]:
 
 
 def allowed_kinds(values: dict[str, Any], tier: str) -> list[str] | None:
-    """What an account of this tier may store; None: every kind."""
+    """Return the kinds that an account of this tier may store; None: every kind."""
     access = (values["tierMediaAccess"] or {}).get(tier)
     return _kinds(values["allowedKinds"], access)
 

@@ -11,7 +11,7 @@ from credits.models import Entry, LedgerCheck
 
 
 def gauges() -> Iterator[Metric]:
-    """Of the newest check of the ledger that came to its end. Two queries at most.
+    """Yield the figures of the newest check of the ledger that came to its end. Two queries at most.
 
     Before there was one it is as old as the ledger's first entry: where nothing runs at night, no check ever ends.
     """

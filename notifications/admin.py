@@ -101,4 +101,4 @@ class SendAdmin(ReadOnlyAdmin):
 
 @admin.register(NotificationEvent)
 class NotificationEventAdmin(AccountEventAdmin):
-    """Of send tokens and devices."""
+    """Audit entries of send tokens and devices."""

@@ -111,7 +111,7 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 
 @pytest.fixture(scope="session")
 def django_db_keepdb(django_db_modify_db_settings: None) -> bool:
-    """What ends with the server need not be removed."""
+    """Databases that end with the server need not be removed."""
     return is_own()
 
 

@@ -10,7 +10,9 @@ logger = logging.getLogger(__name__)
 
 
 class HostProcess:
-    """What it needs of the host is imported when it begins: no other worker may load it."""
+    """The part of vmhost that owns the machines. It imports what it needs of the host when it begins, as no other
+    worker may load that.
+    """
 
     role = "vmhost"
     loads: tuple[str, ...] = ()

@@ -63,7 +63,7 @@ def fingerprint(line: str) -> str:
 
 
 class PublicKey(NamedTuple):
-    """What responses show of an authorized key."""
+    """An authorized key as responses show it."""
 
     fingerprint: str
     type: str
@@ -78,7 +78,7 @@ def described_key(line: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class SshAccess:
-    """Of a row with every column. `problem`: why it is not in effect in the guest yet."""
+    """Access by a row with every column. `problem`: why it is not in effect in the guest yet."""
 
     workspace: Workspace
     problem: str | None = None

@@ -57,7 +57,7 @@ class ClaimedFile:
 
     @property
     def row(self) -> File:
-        """What guards its writes."""
+        """Return the row whose claim guards its writes."""
         return File(pk=self.file_id, claim=self.claim, claim_epoch=self.claim_epoch)
 
 

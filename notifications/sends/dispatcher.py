@@ -42,7 +42,7 @@ class PushDispatcher(Dispatcher[Outcome]):
         return 0
 
     def give_back(self) -> None:
-        """What was not begun goes on in the next process; what has no outcome counts as not answered."""
+        """Leave sends that were not begun to the next process; a device without an outcome counts as not answered."""
         self._running.give_back()
 
     def _begin(self, provider: PushProvider, fanout: Fanout, device: Device, pause_name: str) -> None:

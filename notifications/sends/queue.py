@@ -70,7 +70,7 @@ def live_sends() -> QuerySet[Send]:
 
 
 def live_sends_of(account_id: str) -> QuerySet[Send]:
-    """Those of an account."""
+    """Return those of an account."""
     return live_sends().filter(account_id=account_id)
 
 

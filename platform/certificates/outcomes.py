@@ -47,7 +47,7 @@ def waiting_record(row: Certificate, sentence: str, until: datetime, **changes: 
 
 
 def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> None:
-    """What the CA refused, or failed to do. Raises ClaimLost.
+    """Write what the CA refused, or failed to do. Raises ClaimLost.
 
     The order under way is kept where the CA may go on with it later, and forgotten where it refused.
     """

@@ -1,4 +1,4 @@
-"""What a failure of the database means, in one place.
+"""Meaning of a failure of the database, in one place.
 
 Most are failures of the database as such: its disk is full, it cannot be reached, it does not answer in time. None of
 them says anything about the request, so the same request may succeed later.

@@ -183,7 +183,7 @@ class CdnAddress:
         return cls(parts.scheme, parts.hostname or "", f":{parts.port}" if parts.port else "")
 
     def url(self, path: str) -> str:
-        """Of a path without a slash in front."""
+        """Return the address of a path without a slash in front."""
         return f"{self.scheme}://{self.host}{self.port}/{path}"
 
 

@@ -217,7 +217,7 @@ class Attempt(models.Model):
 
 
 class AuditEntry(AccountEvent):
-    """What was done to a subscription, and by whom."""
+    """An audit entry of a subscription."""
 
     subject_field = "subscription_id"
 

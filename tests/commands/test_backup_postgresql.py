@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("own_server")
 
 @pytest.fixture
 def other_server(short_dir: Path) -> Iterator[Instance]:
-    """That of another instance, which runs; to the instance of the test it is one that the operator named."""
+    """Yield the server of another instance, which runs; to the tested instance it is one that the operator named."""
     instance = load_instance(short_dir / "server", 8999)
     with own_database(instance):
         yield instance

@@ -94,7 +94,7 @@ def write_until_it_fails(url: str, answered: set[int]) -> None:
 def test_the_database_is_back_by_itself_once_a_full_disk_has_room(
     large_disk: SmallDisk, with_database: tuple[Instance, str]
 ) -> None:
-    """Where its log of writes cannot grow, PostgreSQL ends."""
+    """PostgreSQL ends if its log of writes cannot grow."""
     instance, url = with_database
     before = running(instance)["postgres"]
     with psycopg.connect(url) as connection:

@@ -56,7 +56,7 @@ def kill_all(instance: Instance) -> None:
 
 
 def test_what_was_answered_is_on_the_disk_and_nothing_listens_on_a_network(make_instance: Make) -> None:
-    """Of a data folder as every instance makes it, below a folder that only its owner can search."""
+    """The data folder is as every instance makes it, below a folder that only its owner can search."""
     instance = make_instance("one")
     instance.state.parent.chmod(0o700)
     make_data_folder(data_folder(instance))

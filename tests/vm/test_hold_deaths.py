@@ -27,7 +27,7 @@ COUNT = "i=0; while :; do i=$((i+1)); echo {0}-$i-; sleep 0.02; done"
 ESCAPING = "trap '' HUP TERM; setsid sh -c 'echo $$ >/escaped; exec sleep 7777' & sleep 7777"
 # Processes of the guest by the beginning of their command line.
 NAMED = """for p in /proc/[0-9]*; do
-case "$(tr '\\0' ' ' <$p/cmdline 2>/dev/null)" in '{0} '*) echo ${{p#/proc/}};; esac; done"""
+case "$({{ tr '\\0' ' ' <$p/cmdline; }} 2>/dev/null)" in '{0} '*) echo ${{p#/proc/}};; esac; done"""
 WATCHED, UPLOADED = "/watched", "/uploaded"
 
 

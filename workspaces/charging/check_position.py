@@ -34,7 +34,7 @@ def check_window(since: CheckPosition) -> CheckWindow | None:
 
 
 def check_position_next(since: CheckPosition | None) -> CheckPosition | None:
-    """Where this check ends; None where no column holds what is open."""
+    """Return where this check ends, or None if no column holds what is open."""
     position = position_read()
     begin = position.counted_from // MICRO // HOUR * HOUR
     after = since.hour_record_id if since and since.begin <= begin else position.first_record_id

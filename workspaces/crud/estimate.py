@@ -74,13 +74,13 @@ class EstimateQuery(serializers.Serializer[Any]):
 
 
 def estimated_size(query: dict[str, Any]) -> Size:
-    """What is left out is as in a create that leaves it out."""
+    """Fields that are left out are as in a create that leaves them out."""
     given = {"cpus": query.get("cpu"), "memory_mb": query.get("ram_mb"), "disk_size_mb": query.get("disk_mb")}
     return Size(**{**DEFAULT_SIZES, **shapes.columns(given)})
 
 
 class EstimateObject(ResponseSerializer):
-    """Of an `Estimate`."""
+    """Serialize an `Estimate`."""
 
     credits_per_hour = Amount(help_text="At full use of the CPUs; traffic of disk and network is charged beside it.")
     available = serializers.BooleanField(help_text="Whether one of this size could be created now.")

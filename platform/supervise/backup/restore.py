@@ -246,7 +246,9 @@ def _restore_machines(backup: Path, settings: Env) -> int:
 
 
 def _require_database(settings: Env, manifest: Manifest) -> None:
-    """Where a restore into a server of the operator's was interrupted, its tables could be another's."""
+    """Raise InstanceError unless the database has the backup's migrations: after an interrupted restore into a server
+    of the operator's, its tables could be another's.
+    """
     if applied_migrations(settings.database_url) != manifest.migrations:
         raise InstanceError("The database has other content than the backup. Name an empty one, and restore again.")
 

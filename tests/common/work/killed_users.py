@@ -1,4 +1,4 @@
-"""What the users of `common.work` do until nothing of theirs waits: in a process that may be killed."""
+"""Work of the users of `common.work` until nothing of theirs waits, in a process that may be killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS = 60.0
 
 
 def _passes(dispatcher: Dispatcher[Any], is_left: Callable[[], bool]) -> None:
-    """Those of its thread, in this one; the end of each outcome is awaited."""
+    """Run the passes of its thread in this one; the end of each outcome is awaited."""
     until = time.monotonic() + SECONDS
     while (is_left() or dispatcher.is_busy) and time.monotonic() < until:
         dispatcher.wake()

@@ -1,4 +1,4 @@
-"""What workers do beside their tasks: begun by the role of a process, and known to no list."""
+"""Parts of workers beside their tasks: begun by the role of a process, and known to no list."""
 
 from __future__ import annotations
 

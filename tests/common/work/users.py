@@ -77,10 +77,10 @@ class WorkUser(ABC):
         """The accounts that PLACES places are given to, of all that is due."""
 
     def others_end(self) -> None:  # noqa: B027
-        """What was made before is tried again no more."""
+        """End what was made before, so that it is not tried again."""
 
     def dead_settle(self) -> None:  # noqa: B027 - most have nothing
-        """What makes work of a dead process due again, beside the end of its lease."""
+        """Do what makes work of a dead process due again, beside the end of its lease."""
 
 
 class Deliveries(WorkUser):
