@@ -221,18 +221,23 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
 def release_activate(deploy: PageDeploy) -> None:
     """Make the release live, remove those that are too many, end the deploy."""
     publication.publication_apply(deploy.page_id)
-    _trim_releases(deploy.page)
+    kept = _trim_releases(deploy.page)
     release_connection()
     store = publication.page_store()
-    store.releases_trim(deploy.page_id, keep=settings.ENV.page_releases)
+    store.releases_trim(deploy.page_id, kept)
     size = store.page_bytes(deploy.page_id)
     deploy_succeeded(deploy, kept_bytes=size)
 
 
 @transaction.atomic
-def _trim_releases(page: Page) -> None:
-    """The rows before the files: what a row names is there."""
+def _trim_releases(page: Page) -> set[int]:
+    """Remove the rows of the oldest releases; return the numbers of those that stay.
+
+    The rows before the files: what a row names is there. The files follow these numbers and count nothing themselves,
+    as an attempt that died may have left a release without a row.
+    """
     stored = lock_page(page)
-    kept = PageRelease.objects.filter(page=stored).order_by("-number").values_list("number", flat=True)
-    old = set(kept[settings.ENV.page_releases :]) - {stored.release}
+    numbers = list(PageRelease.objects.filter(page=stored).order_by("-number").values_list("number", flat=True))
+    old = set(numbers[settings.ENV.page_releases :]) - {stored.release}
     PageRelease.objects.filter(page=stored, number__in=old).delete()
+    return set(numbers) - old

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,15 +132,14 @@ class PageStore:
         if not self.paths.release(page_id, number).is_dir():
             raise StoreError(f"The page has no release {number}.")
 
-    def releases_trim(self, page_id: str, keep: int) -> list[int]:
-        """Remove the oldest releases beyond `keep`, never the live one; returns which. Raises OSError."""
+    def releases_trim(self, page_id: str, kept: Collection[int]) -> list[int]:
+        """Remove every release that is older than the newest of `kept` and not among them, never the live one.
+
+        A newer one is of a deploy that has come since. Returns which were removed. Raises OSError.
+        """
         with self.page_locked(page_id):
-            numbers, live = self.release_numbers(page_id), self.release_live(page_id)
-            kept = {live} if live in numbers else set()
-            for number in reversed(numbers):
-                if len(kept) < keep:
-                    kept.add(number)
-            removed = [number for number in numbers if number not in kept]
+            stays, newest = {*kept, self.release_live(page_id)}, max(kept, default=0)
+            removed = [number for number in self.release_numbers(page_id) if number < newest and number not in stays]
             trash = [self._move_to_trash(self.paths.release(page_id, number)) for number in removed]
         # Without the lock, for which requests wait: it takes seconds.
         for folder in trash:

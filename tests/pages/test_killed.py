@@ -40,6 +40,7 @@ CHANGES = {
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 OLD = {"index.html": b"old", "app-B1xYz9aQ.js": b"old chunk", "same.txt": b"same"}
 NEW = {"index.html": b"new", "d/app-C2xYz9aQ.js": b"new chunk", "same.txt": b"same", "_redirects": b"/a /b"}
+LIVE_NEW = {name: data for name, data in NEW.items() if name != "_redirects"}
 SLUG, OTHER = PageName.slug("pages.example.org", "blog"), PageName.slug("pages.example.org", "news")
 NOW = 1_800_000_000.0
 
@@ -158,13 +159,12 @@ def test_a_switch_that_is_killed_ends_as_the_rows_say(new_store: Callable[[int],
     def switch(store: PageStore) -> None:
         store.release_publish("pg_1", 2)
 
-    expected = {name: data for name, data in NEW.items() if name != "_redirects"}
     known = KnownPage(frozenset({1, 2}), live, frozenset({SLUG}))
     for store in killed_stores(lambda number: _with_two(new_store(number)), switch):
-        assert served(store) in (OLD, expected)
-        assert served(reconciled(store, known)) == (OLD if live == 1 else expected)
+        assert served(store) in (OLD, LIVE_NEW)
+        assert served(reconciled(store, known)) == (OLD if live == 1 else LIVE_NEW)
         store.release_publish("pg_1", 2)
-        store.releases_trim("pg_1", 1)
+        store.releases_trim("pg_1", {2})
         store.retained_expire("pg_1", NOW * 2)
         left = tree(reconciled(store, KnownPage(frozenset({2}), 2, frozenset({SLUG}))))
         assert not {path for path in left if "B1xYz9aQ" in path or path.endswith(".new")}
@@ -184,11 +184,16 @@ def test_a_rename_that_is_killed_leaves_one_of_the_names(new_store: Callable[[in
 
 def test_a_trim_that_is_killed_ends_with_the_releases_of_the_rows(new_store: Callable[[int], PageStore]) -> None:
     def trim(store: PageStore) -> None:
-        store.releases_trim("pg_1", keep=1)
+        store.releases_trim("pg_1", {2})
 
-    for store in killed_stores(lambda number: _with_two(new_store(number)), trim):
-        assert served(store) == OLD
-        assert reconciled(store, ONE).release_numbers("pg_1") == [1]
+    def with_live_second(number: int) -> PageStore:
+        store = _with_two(new_store(number))
+        store.release_publish("pg_1", 2)
+        return store
+
+    for store in killed_stores(with_live_second, trim):
+        assert served(store) == LIVE_NEW
+        assert reconciled(store, KnownPage(frozenset({2}), 2, frozenset({SLUG}))).release_numbers("pg_1") == [2]
 
 
 def test_a_deletion_that_is_killed_leaves_nothing(new_store: Callable[[int], PageStore]) -> None:

@@ -58,6 +58,8 @@ def test_a_worker_may_be_killed_at_any_statement(
             if PageDeploy.objects.filter(state=DeployState.QUEUED).exists():
                 deploy_next()
             assert served("abc") == after
+            named = set(PageRelease.objects.values_list("number", flat=True))
+            assert named <= set(store.release_numbers(Page.objects.get().pk))
             if not killed:
                 break
     assert statement > 20

@@ -129,7 +129,7 @@ def test_chunks_of_the_last_release_are_retained_for_a_day(store: PageStore) -> 
 def test_a_retained_chunk_outlives_its_release(store: PageStore) -> None:
     for number in range(1, 4):
         deploy(store, number, {"index.html": b"%d" % number, f"app-B1xYz9a{number}.js": b"%d" % number})
-    assert store.releases_trim("pg_1", keep=1) == [1, 2]
+    assert store.releases_trim("pg_1", {3}) == [1, 2]
     retained = store.paths.page("pg_1") / "retained"
     assert sorted(path.name for path in retained.iterdir()) == ["app-B1xYz9a1.js", "app-B1xYz9a2.js"]
     assert (retained / "app-B1xYz9a1.js").read_bytes() == b"1"
@@ -149,11 +149,18 @@ def test_the_live_release_is_never_removed(store: PageStore) -> None:
     for number in range(1, 6):
         deploy(store, number, {"index.html": b"%d" % number})
     store.release_publish("pg_1", 2)
-    assert store.releases_trim("pg_1", keep=3) == [1, 3]
+    assert store.releases_trim("pg_1", {4, 5}) == [1, 3]
     assert store.release_numbers("pg_1") == [2, 4, 5]
-    assert store.releases_trim("pg_1", keep=1) == [4, 5]
-    assert store.releases_trim("pg_1", keep=0) == []
+    assert store.releases_trim("pg_1", set()) == []
     assert live_files(store, "pg_1") == {"index.html": b"2"}
+
+
+def test_a_trim_removes_no_newer_release_than_those_it_knows(store: PageStore) -> None:
+    """The process that trims may have been paused while another made the next release."""
+    for number in range(1, 5):
+        release_make(store, "pg_1", number, archive_of({"index.html": b"%d" % number}))
+    assert store.releases_trim("pg_1", {1, 3}) == [2]
+    assert store.release_numbers("pg_1") == [1, 3, 4]
 
 
 def test_names_lead_to_the_page(store: PageStore) -> None:
