@@ -13,9 +13,9 @@ class AssistConfig(AppConfig):
     def ready(self) -> None:
         from accounts.hooks import sender_of_body
         from assist.error_form import PREFIX, assist_error_response
-        from common.error_forms import error_form_register
+        from common.error_forms import register_error_form
 
-        error_form_register(PREFIX, assist_error_response, bodies_by_view=True)
+        register_error_form(PREFIX, assist_error_response, bodies_by_view=True)
         sender_of_body.register(_sender_of_assist_body)
 
 

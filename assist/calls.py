@@ -2,7 +2,7 @@
 
 `call_begin` counts it and holds its highest price, in one transaction with the row. Exactly one of `call_finish`,
 `call_keep_partial` and `call_give_back` then ends it: each begins by deleting the row, so that whatever comes second
-changes nothing. A process that died leaves the row, and `calls_expire` gives it back.
+changes nothing. A process that died leaves the row, and `expire_calls` gives it back.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from credits.models import Rate, Service, Unit
 from credits.refusals import refusals_announced
 from credits.services import Rates
 from namespaces.models import Namespace
-from webhooks.direct import DirectReceiver, direct_event_send
-from webhooks.events import NewEvent, events_publish
+from webhooks.direct import DirectReceiver, send_direct_event
+from webhooks.events import NewEvent, publish_events
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def call_give_back(call: Call, namespace: Namespace | None = None) -> bool:
     return True
 
 
-def calls_expire() -> int:
+def expire_calls() -> int:
     """Give back the calls of processes that died, a batch at a time. Returns how many."""
     now = timezone.now()
     lost = Call.objects.filter(Q(expires_at__lte=now) | Q(expires_at__gt=now + LONGEST)).order_by("expires_at")
@@ -154,6 +154,6 @@ def _settle(begun: BegunCall, spent: Spent, *notes: str) -> None:
 def _announce(begun: BegunCall, finished: Finished) -> None:
     namespace = begun.namespace
     event = NewEvent(namespace.account_id, namespace.pk, namespace.slug, finished.event, finished.data)
-    events_publish([event])
+    publish_events([event])
     if finished.receiver is not None:
-        direct_event_send(finished.receiver, event)
+        send_direct_event(finished.receiver, event)

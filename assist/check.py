@@ -27,7 +27,7 @@ class CheckResult:
     error: str = ""
 
 
-def model_check() -> CheckResult:
+def check_model() -> CheckResult:
     """Nothing counts and nothing is charged. Raises GenerationFailed where no model is configured."""
     return asyncio.run(_ask(configured_endpoint()))
 

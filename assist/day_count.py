@@ -49,6 +49,6 @@ def call_uncount(account_id: str, day: date) -> None:
     DayCount.objects.filter(account=account_id, day=day, used__gt=0).update(used=F("used") - 1)
 
 
-def days_prune() -> int:
+def prune_days() -> int:
     """Remove the counts of days long ago. Returns how many."""
     return DayCount.objects.filter(day__lt=timezone.now().date() - KEPT_FOR).delete()[0]

@@ -10,6 +10,6 @@ from common.periodic import Schedule, run_every
 def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "expire-assist-calls": run_every(20, "assist.tasks.calls_expire"),
-        "prune-assist-rows": run_every(3600, "assist.tasks.rows_prune"),
+        "expire-assist-calls": run_every(20, "assist.tasks.expire_calls"),
+        "prune-assist-rows": run_every(3600, "assist.tasks.prune_rows"),
     }

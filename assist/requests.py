@@ -87,7 +87,7 @@ def configured_endpoint() -> Endpoint:
     )
 
 
-def caller_identify(request: HttpRequest, caller: Caller) -> ApiKey:
+def identify_caller(request: HttpRequest, caller: Caller) -> ApiKey:
     """Raises InvalidApiKey."""
     caller.key = key = require_key(request)
     return key
@@ -95,7 +95,7 @@ def caller_identify(request: HttpRequest, caller: Caller) -> ApiKey:
 
 def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body: type[Serializer[Any]]) -> Asked:
     """Raises InvalidApiKey, InvalidJson, ValidationError, RateLimitExceeded, and what `require_open` raises."""
-    key = caller_identify(request, caller)
+    key = identify_caller(request, caller)
     namespace = _open_namespace(key)
     data = _validated(request, body)
     _count_minute(key.account, caller)

@@ -8,12 +8,12 @@ from assist import calls, day_count
 
 
 @shared_task
-def calls_expire() -> int:
+def expire_calls() -> int:
     """Celery beat: give back the calls of processes that died."""
-    return calls.calls_expire()
+    return calls.expire_calls()
 
 
 @shared_task
-def rows_prune() -> int:
+def prune_rows() -> int:
     """Celery beat: remove old counts."""
-    return day_count.days_prune()
+    return day_count.prune_days()

@@ -16,7 +16,7 @@ from assist.authentication import ApiKeyAuthentication
 from assist.error_form import assist_error_body
 from assist.errors import InvalidApiKey, status_of
 from assist.openapi import documented_responses
-from assist.requests import Caller, caller_identify, configured_endpoint, request_check, with_receiver
+from assist.requests import Caller, configured_endpoint, identify_caller, request_check, with_receiver
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
 from assist.threads import in_name_thread, in_query_thread
@@ -96,7 +96,7 @@ class BlursViewSet(AsyncViewSet):
 
     async def _identify(self) -> None:
         """Whose limits the headers show. Raises InvalidApiKey."""
-        await in_query_thread(caller_identify, self.http_request, self.caller)
+        await in_query_thread(identify_caller, self.http_request, self.caller)
         await in_query_thread(self.caller.day_look_up)
 
 

@@ -30,7 +30,7 @@ def fill(name: str, count: int) -> Any:
 
     from accounts.services import account_create
     from cdn.models import File, Variant
-    from cdn.pools import Change, Owner, pools_change
+    from cdn.pools import Change, Owner, change_pools
     from namespaces.models import Namespace
     from tests.callers import Caller
 
@@ -69,7 +69,7 @@ def fill(name: str, count: int) -> Any:
             gone = sum(each.status == "trashed" for each in mine)
             kept = len(mine) - gone
             change = Change(kept * 1200, kept, gone * 1200, gone)
-            pools_change(Owner(account.pk, place), change)
+            change_pools(Owner(account.pk, place), change)
     return Caller(Client(), account, made.credential.client_id, made.secret)
 
 

@@ -22,7 +22,7 @@ import pyvips
 from benchmarks.common import show
 from cdn.inspection.messages import InspectionOrder, VariantOrder
 from cdn.media.confinement import Level
-from cdn.media.inspections import found_level, inspection_run
+from cdn.media.inspections import found_level, run_inspection
 from cdn.types import VARIANT_FORMATS
 
 WIDTH, HEIGHT, SIDE = 6000, 4500, 400
@@ -51,7 +51,7 @@ def confined(path: Path, target: Path, name: str) -> float:
     file = os.open(path, os.O_RDONLY)
     try:
         began = time.monotonic()
-        found = inspection_run(file, order, [target], lambda: None)
+        found = run_inspection(file, order, [target], lambda: None)
         seconds = time.monotonic() - began
     finally:
         os.close(file)

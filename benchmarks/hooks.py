@@ -51,13 +51,13 @@ def add_deliveries(accounts: Sequence[str], each: int) -> None:
     from django.db import transaction
 
     from common.work.wakeups import ProcessWakeup
-    from webhooks.events import NewEvent, events_publish
+    from webhooks.events import NewEvent, publish_events
 
     ProcessWakeup.send = lambda self: None  # type: ignore[method-assign]
     data = {"namespace": "default", "workspace_id": "ws_2kq7aaaaaaaaaaaa", "credits_used": 1.25, "at": time.time()}
     for account in accounts:
         with transaction.atomic():
-            events_publish([NewEvent(account, "", "default", "credits.usage", data) for _ in range(each)])
+            publish_events([NewEvent(account, "", "default", "credits.usage", data) for _ in range(each)])
 
 
 def clear_rows() -> None:

@@ -16,15 +16,15 @@ class CdnConfig(AppConfig):
         from accounts.hooks import account_switched
         from cdn.hooks import bytes_withdrawn, file_received
         from cdn.media import withdrawal
-        from cdn.media.notifications import removal_request, worker_notify
+        from cdn.media.notifications import notify_worker, request_removal
         from cdn.services import moves
         from edge.hooks import cdn_path
         from namespaces import hooks
 
-        account_switched.register(withdrawal.account_links_follow)
+        account_switched.register(withdrawal.follow_account_links)
         cdn_path.register(_delivery_path)
-        file_received.register(worker_notify)
-        bytes_withdrawn.register(removal_request)
+        file_received.register(notify_worker)
+        bytes_withdrawn.register(request_removal)
         hooks.contents_move.register(moves.files_move)
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from cdn.storage.stores import file_store
+from cdn.storage.stores import store_file
 from edge.addresses import cdn_address, page_addresses, public_address
 
 Line = tuple[str, bool, str, str]
@@ -39,7 +39,7 @@ def store_line() -> Line:
     """The disk, or the bucket."""
     bucket = settings.ENV.cdn_s3_bucket
     try:
-        problem = file_store().problem()
+        problem = store_file().problem()
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}"
     if problem:

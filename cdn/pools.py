@@ -106,18 +106,18 @@ def month_of(moment: datetime | None = None) -> str:
     return (moment or timezone.now()).strftime("%Y-%m")
 
 
-def pools_change(owner: Owner, change: Change) -> None:
+def change_pools(owner: Owner, change: Change) -> None:
     """Add to both pools, whatever the limits."""
     _change_pool(owner, owner.key, change)
     _change_pool(owner, owner.account_id, change)
 
 
-def owner_pool_change(owner: Owner, change: Change) -> None:
+def change_owner_pool(owner: Owner, change: Change) -> None:
     """Add to the namespace's (or personal) pool alone: what moves within the account."""
     _change_pool(owner, owner.key, change)
 
 
-def pools_claim(owner: Owner, change: Change, policy: EffectivePolicy, room: Room) -> None:
+def claim_pools(owner: Owner, change: Change, policy: EffectivePolicy, room: Room) -> None:
     """Add to both pools where both have room. Raises CdnQuotaExceeded: the caller's transaction must be rolled back, as
     the first pool may have been changed.
     """
@@ -126,7 +126,7 @@ def pools_claim(owner: Owner, change: Change, policy: EffectivePolicy, room: Roo
     _claim_pool(owner, PoolKind.ACCOUNT, change, policy.account, room)
 
 
-def pools_make(owner: Owner) -> None:
+def make_pools(owner: Owner) -> None:
     """Make the rows that there are not yet, with counters of zero."""
     _insert(owner, owner.key)
     _insert(owner, owner.account_id)

@@ -96,7 +96,7 @@ def listed_files(part: AccountPart, status: str | None, tag: str | None = None) 
     return rows.select_related("namespace").prefetch_related("variants")
 
 
-def files_count(part: AccountPart, status: str | None, tag: str | None = None) -> int:
+def count_files(part: AccountPart, status: str | None, tag: str | None = None) -> int:
     """How many `listed_files` there are, by the counters: COUNT over 100,000 rows takes as long as all of the rest. Of
     files that are uploaded or processed, and of rejected ones, there are few. Those with a tag are counted.
     """

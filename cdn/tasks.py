@@ -47,7 +47,7 @@ def remove_stored(file_ids: list[str]) -> int:
 @shared_task
 def withdraw_links(account_id: str) -> None:
     """On the queue `media`: links of a deactivated account that the request had no time for."""
-    withdrawal.account_links_withdraw(account_id)
+    withdrawal.withdraw_account_links(account_id)
 
 
 @shared_task

@@ -16,7 +16,7 @@ from cdn import upload_serializers as uploads
 from cdn import upload_tokens
 from cdn.models import File
 from cdn.pagination import FilesPagination
-from cdn.selectors import files_count, get_file, listed_files, part_of, tags_of, upload_namespace
+from cdn.selectors import count_files, get_file, listed_files, part_of, tags_of, upload_namespace
 from cdn.services import files, permits
 from cdn.upload_tokens import UploadTerms
 from common.openapi import MessageResponse, refused
@@ -123,7 +123,7 @@ class FileViewSet(GenericViewSet[Any]):
         query = validated_query(bodies.CdnFilesQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
         status, tag = query.get("status"), query.get("tag")
-        cast(FilesPagination, self.paginator).total_of = lambda: files_count(part, status, tag)
+        cast(FilesPagination, self.paginator).total_of = lambda: count_files(part, status, tag)
         page = self.paginate_queryset(listed_files(part, status, tag))
         return self.get_paginated_response(bodies.CdnFileObject(page, many=True).data)
 

@@ -51,7 +51,7 @@ def check_end(
     )
 
 
-def checked_balances_write(checked: Iterable[CheckedBalance]) -> None:
+def write_checked_balances(checked: Iterable[CheckedBalance]) -> None:
     """The next night goes on after them. In the caller's transaction, with its position in the records."""
     CheckedBalance.objects.bulk_create(
         checked,

@@ -12,7 +12,7 @@ from decimal import Decimal
 from common.errors import Conflict
 from credits.amounts import MAX_CREDITS, stored_amount
 from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault
-from credits.statements import spending_add
+from credits.statements import add_spending
 from namespaces.models import Namespace
 
 
@@ -35,14 +35,14 @@ def balance_of(namespace: Namespace, service: str) -> Balance:
     )[0]
 
 
-def balance_lock(namespace: Namespace, service: str) -> Balance:
+def lock_balance(namespace: Namespace, service: str) -> Balance:
     """The row as it is now, locked to the end of the transaction; made where there is none."""
     made = balance_of(namespace, service)
     balance: Balance = Balance.objects.select_for_update().get(pk=made.pk)
     return balance
 
 
-def default_apply(balance: Balance) -> None:
+def apply_default(balance: Balance) -> None:
     """The account's default quota, before something is spent, where the balance has none and one applies.
 
     On the instance and the row, which is locked.
@@ -88,7 +88,7 @@ def entry_insert(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
 def _add_spending(entry: Entry) -> None:
     day = entry.created_at.astimezone(UTC).date()
     requests = 1 if entry.kind == EntryKind.CHARGE else 0
-    spending_add([(entry.balance_id, day, stored_amount(entry.amount), requests)])
+    add_spending([(entry.balance_id, day, stored_amount(entry.amount), requests)])
 
 
 def require_amount(amount: Decimal) -> None:

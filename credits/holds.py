@@ -18,11 +18,11 @@ from credits.amounts import MAX_CREDITS
 from credits.entries import (
     NO_PURPOSE,
     Purpose,
+    apply_default,
     balance_full,
-    balance_lock,
-    default_apply,
     entry_new,
     entry_of_key,
+    lock_balance,
     require_amount,
 )
 from credits.errors import quota_exceeded
@@ -72,8 +72,8 @@ def _hold_again(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
 
 def balance_for_hold(namespace: Namespace, service: Service) -> Balance:
     """Return the balance, made where there is none, with the quota that applies; locked."""
-    balance = balance_lock(namespace, service)
-    default_apply(balance)
+    balance = lock_balance(namespace, service)
+    apply_default(balance)
     return balance
 
 

@@ -16,10 +16,10 @@ from common.errors import Conflict, InvalidState, NotFound
 from credits import zones
 from credits.entries import (
     Purpose,
-    balance_lock,
-    default_apply,
+    apply_default,
     entry_insert,
     entry_of_key,
+    lock_balance,
     require_amount,
     require_column_holds,
 )
@@ -36,11 +36,11 @@ def credits_charge(*, namespace: Namespace, service: str, amount: Decimal, purpo
     Nothing has changed then.
     """
     require_amount(amount)
-    balance = balance_lock(namespace, service)
+    balance = lock_balance(namespace, service)
     charged = entry_of_key(balance, purpose.key)
     if charged is not None:
         return _same_amount(charged, amount)
-    default_apply(balance)
+    apply_default(balance)
     return _write_entry(balance, EntryKind.CHARGE, amount, purpose)
 
 
@@ -58,7 +58,7 @@ def credits_refund(*, namespace: Namespace, service: str, amount: Decimal, purpo
     is no amount. Nothing has changed then.
     """
     require_amount(amount)
-    balance = balance_lock(namespace, service)
+    balance = lock_balance(namespace, service)
     refunded = entry_of_key(balance, purpose.key)
     if refunded is not None:
         return _same_amount(refunded, -amount)
@@ -97,7 +97,7 @@ def quota_set(
     where that was announced very often in the last minute, ServiceLimitExceeded.
     """
     _require_few_services(namespace, service)
-    balance = balance_lock(namespace, service)
+    balance = lock_balance(namespace, service)
     balance.quota_limit, balance.overdraft, balance.on_overdraft_action = limit, overdraft, action
     balance.notification_thresholds = sorted(set(thresholds))
     balance.last_threshold_fired, balance.depleted_fired = None, False
@@ -117,7 +117,7 @@ def _require_few_services(namespace: Namespace, service: str) -> None:
 def quota_raise(*, namespace: Namespace, service: str, limit: Decimal) -> Balance:
     """As `quota_set` with a higher limit; the other columns stay. Raises InvalidState where there is no quota, or it
     is not lower than `limit`."""
-    balance = balance_lock(namespace, service)
+    balance = lock_balance(namespace, service)
     if balance.quota_limit is None:
         raise InvalidState("There is no quota: nothing is refused.")
     if limit <= balance.quota_limit:
@@ -139,7 +139,7 @@ def quota_reset(*, namespace: Namespace, service: str, actor: str, quota_require
     What is held stays held. Idempotent: with nothing used no entry is written. With `quota_required` it raises NotFound
     where none is set; nothing has changed then.
     """
-    balance = balance_lock(namespace, service)
+    balance = lock_balance(namespace, service)
     if quota_required and balance.quota_limit is None:
         raise NotFound(f"There is no quota for {service}.")
     rearmed = {"last_threshold_fired": None, "depleted_fired": False}

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef
 
-from common.bulk_rows import Row, rows_insert, rows_update
+from common.bulk_rows import Row, rows_insert, update_rows
 from credits import zones
 from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
 from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service
-from credits.statements import spending_add
+from credits.statements import add_spending
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class MeteredCharge(NamedTuple):
     amount: int
 
 
-def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datetime) -> None:
+def write_charges(charges: Sequence[MeteredCharge], service: Service, now: datetime) -> None:
     """Write an entry for each charge, the balances, the day's spending, and what is announced.
 
     Balances are locked in the order of their ids, so that two passes never wait for each other in a circle. The
@@ -48,7 +48,7 @@ def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datet
     _write_entries(charges, balances, now)
     _add_spending(charges, balances, now.date())
     _announce(balances.values(), blocked)
-    rows_update(Balance, ["used"], [(row.pk, stored_amount(row.used)) for row in balances.values()])
+    update_rows(Balance, ["used"], [(row.pk, stored_amount(row.used)) for row in balances.values()])
 
 
 def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict[str, Balance]:
@@ -136,4 +136,4 @@ def _add_spending(charges: Sequence[MeteredCharge], balances: Mapping[str, Balan
         key = balances[charge.namespace_id].pk
         credits, requests = sums.get(key, (0, 0))
         sums[key] = (credits + charge.amount, requests + 1)
-    spending_add([(key, day, *sums[key]) for key in sorted(sums)])
+    add_spending([(key, day, *sums[key]) for key in sorted(sums)])

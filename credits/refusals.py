@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from django.db import transaction
 
 from credits import zones
-from credits.entries import balance_lock, default_apply
+from credits.entries import apply_default, lock_balance
 from credits.errors import CreditsUsedUp
 from credits.models import Service
 from namespaces.models import Namespace
@@ -39,8 +39,8 @@ def _announce(refused: CreditsUsedUp) -> None:
     A default quota that the refusal has applied was rolled back with it.
     """
     found = refused.balance
-    balance = balance_lock(Namespace(pk=found.namespace_id, account_id=found.account_id), Service(found.service))
-    default_apply(balance)
+    balance = lock_balance(Namespace(pk=found.namespace_id, account_id=found.account_id), Service(found.service))
+    apply_default(balance)
     wanted = refused.wanted
     refuses = zones.is_blocked(balance) if wanted is None else not zones.has_room(balance, wanted)
     if refuses and zones.announce_refusal(balance):

@@ -72,7 +72,7 @@ def balance_give_back(balance_id: int, held: Decimal) -> None:
         cursor.execute(_GIVE_BACK, [stored_amount(held), balance_id])
 
 
-def spending_add(rows: Sequence[tuple[int, date, int, int]]) -> None:
+def add_spending(rows: Sequence[tuple[int, date, int, int]]) -> None:
     """Add to the rows of balances and days: credits as they are stored, and requests. The missing ones are made."""
     with connection.cursor() as cursor:
         for start in range(0, len(rows), _ROWS):

@@ -13,10 +13,10 @@ from decimal import Decimal
 from credits.models import Balance, OverdraftAction, Service
 from credits.quota_events import QuotaFact, quota_events
 from namespaces.models import Namespace
-from namespaces.quota_suspension import QuotaState, quota_states_set, quotas_lock
+from namespaces.quota_suspension import QuotaState, lock_quotas, set_quota_states
 from namespaces.selectors import not_suspended_by_quota
 from namespaces.status_events import require_few_events
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 
 HUNDRED = Decimal(100)
 
@@ -69,8 +69,8 @@ def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Ba
     # Staff may have lifted the suspension since.
     lifted = not_suspended_by_quota({balance.namespace_id for balance in blocked if balance.pk in before})
     changing = [each for each in blocked if each.pk not in before or each.namespace_id in lifted]
-    namespaces = quotas_lock({balance.namespace_id for balance in (*changing, *(fact.balance for fact in facts))})
-    events_publish([*quota_events(facts, namespaces), *_blocks_set(changing, namespaces)])
+    namespaces = lock_quotas({balance.namespace_id for balance in (*changing, *(fact.balance for fact in facts))})
+    publish_events([*quota_events(facts, namespaces), *_blocks_set(changing, namespaces)])
 
 
 def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
@@ -92,7 +92,7 @@ def announce_refusal(balance: Balance) -> bool:
         return False
     balance.depleted_fired = True
     fact = QuotaFact(balance, None, percent_used(balance))
-    events_publish(quota_events([fact], quotas_lock({balance.namespace_id})))
+    publish_events(quota_events([fact], lock_quotas({balance.namespace_id})))
     return True
 
 
@@ -101,10 +101,10 @@ def apply_blocks(balances: Sequence[Balance], *, by_request: bool = False) -> No
 
     `by_request`: raises RateLimited where requests of the account have announced very many changes just now.
     """
-    events = _blocks_set(balances, quotas_lock({balance.namespace_id for balance in balances}))
+    events = _blocks_set(balances, lock_quotas({balance.namespace_id for balance in balances}))
     if by_request and events:
         require_few_events(events[0].account_id)
-    events_publish(events)
+    publish_events(events)
 
 
 def _blocks_set(balances: Sequence[Balance], namespaces: Sequence[Namespace]) -> list[NewEvent]:
@@ -123,7 +123,7 @@ def _blocks_set(balances: Sequence[Balance], namespaces: Sequence[Namespace]) ->
     for each in (*balances, *others.exclude(pk__in=[balance.pk for balance in balances])):
         if is_blocked(each):
             blocked[each.namespace_id].append(each)
-    return quota_states_set(_quota_state(row, blocked[row.pk]) for row in rows)
+    return set_quota_states(_quota_state(row, blocked[row.pk]) for row in rows)
 
 
 def _quota_state(namespace: Namespace, blocked: Sequence[Balance]) -> QuotaState:

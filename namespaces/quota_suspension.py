@@ -32,8 +32,8 @@ class QuotaState:
         )
 
 
-def quotas_lock(namespace_ids: Collection[str]) -> list[Namespace]:
-    """Lock the rows for `quota_states_set`, to the end of the transaction; without those that are deleted.
+def lock_quotas(namespace_ids: Collection[str]) -> list[Namespace]:
+    """Lock the rows for `set_quota_states`, to the end of the transaction; without those that are deleted.
 
     Rows that reference them may still be written: a deletion that moves workspaces into one holds the lock of another
     namespace, for which the same charge may wait next.
@@ -44,7 +44,7 @@ def quotas_lock(namespace_ids: Collection[str]) -> list[Namespace]:
     return list(rows.filter(pk__in=namespace_ids).order_by("pk"))
 
 
-def quota_states_set(states: Iterable[QuotaState]) -> list[NewEvent]:
+def set_quota_states(states: Iterable[QuotaState]) -> list[NewEvent]:
     """Write what has changed, with activity, by a fixed number of statements. Idempotent.
 
     Returns the events, for the caller to publish in the same transaction with what else it publishes.

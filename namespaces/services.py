@@ -25,7 +25,7 @@ from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
 from namespaces.slugs import chosen_slug
-from namespaces.status_events import Reason, StatusChange, require_few_events, status_change_publish
+from namespaces.status_events import Reason, StatusChange, publish_status_change, require_few_events
 from webhooks.subscriptions import namespace_subscriptions_delete
 
 DEFAULT_SLUG = "default"
@@ -223,7 +223,7 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
         change = StatusChange(stored, before[0], Reason.MANUAL)
         if change.event:
             require_few_events(stored.account_id)
-        status_change_publish(change)
+        publish_status_change(change)
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from common.errors import RateLimited
 from namespaces.models import Namespace, Status
-from webhooks.events import NewEvent, events_count, events_publish
+from webhooks.events import NewEvent, count_events, publish_events
 
 SUSPENDED, RESTORED = "namespace.suspended", "namespace.restored"
 # Twice as many as an account may have namespaces.
@@ -56,16 +56,16 @@ def require_few_events(account_id: str) -> None:
     Nothing else limits how often a namespace is suspended and restored, and each time is sent to ten receivers, which
     are whose the account says.
     """
-    if events_count(account_id, (SUSPENDED, RESTORED), timezone.now() - MINUTE) >= MOST_IN_A_MINUTE:
+    if count_events(account_id, (SUSPENDED, RESTORED), timezone.now() - MINUTE) >= MOST_IN_A_MINUTE:
         raise RateLimited(
             f"At most {MOST_IN_A_MINUTE} changes in a minute are announced to webhooks; try again later.",
             headers={"Retry-After": str(int(MINUTE.total_seconds()))},
         )
 
 
-def status_change_publish(change: StatusChange) -> None:
+def publish_status_change(change: StatusChange) -> None:
     """Publish the event of one change, if it has one, in the caller's transaction."""
-    events_publish(status_events([change]))
+    publish_events(status_events([change]))
 
 
 def _event(change: StatusChange, name: str) -> NewEvent:

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from common.caller_places import remember_account
 from common.errors import Unauthorized
-from common.request_counts import RateState, is_window_empty, window_restore
+from common.request_counts import RateState, is_window_empty, restore_window
 from common.throttling import RedisThrottle
 from common.wrong_secrets import count_wrong_secret
 from notifications.models import SendToken
@@ -63,7 +63,7 @@ class SendThrottle(RedisThrottle):
 
     def count(self, limit: int) -> RateState:
         if is_window_empty(self.name) and (sent := times_of_sends(self.token, self.window_seconds)):
-            window_restore(self.name, sent, window_seconds=self.window_seconds)
+            restore_window(self.name, sent, window_seconds=self.window_seconds)
         return super().count(limit)
 
     def plain_limit(self) -> int:

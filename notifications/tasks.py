@@ -9,18 +9,18 @@ from notifications.sends import pauses, queue
 
 
 @shared_task
-def sends_begin() -> None:
+def begin_sends() -> None:
     """On the queue of `push`: there is something to send."""
     process.PROCESS.wake()
 
 
 @shared_task
-def overdue_sends_end() -> int:
+def end_overdue_sends() -> int:
     """Celery beat: end what no process has ended."""
-    return queue.overdue_sends_end()
+    return queue.end_overdue_sends()
 
 
 @shared_task
 def prune_rows() -> int:
     """Celery beat: sends of yesterday, pauses that are over."""
-    return queue.ended_sends_prune() + pauses.ended_pauses_remove()
+    return queue.prune_ended_sends() + pauses.remove_ended_pauses()

@@ -22,7 +22,7 @@ class PagesConfig(AppConfig):
         account_switched.register(services.pages_follow)
         page_rules.register(_rules_path)
         domain_hooks.served_targets.register(custom_domains.served_pages)
-        domain_hooks.target_lock.register(custom_domains.page_lock)
+        domain_hooks.target_lock.register(custom_domains.lock_page)
         domain_hooks.domain_event.register(custom_domains.domain_event)
 
 

@@ -20,7 +20,7 @@ def served_pages(kind: TargetKind, ids: Collection[str]) -> set[str]:
     return set(served.values_list("pk", flat=True))
 
 
-def page_lock(kind: TargetKind, page_id: str) -> bool:
+def lock_page(kind: TargetKind, page_id: str) -> bool:
     rows = Page.objects.select_for_update(of=("self",), no_key=True)
     return kind == TargetKind.PAGE and rows.filter(pk=page_id).first() is not None
 

@@ -21,7 +21,7 @@ from edge.addresses import page_addresses
 from edge.domain_files import name_folder
 from pages.releases.rule_matching import RuleMatcher
 from pages.releases.rules import REWRITE
-from pages.releases.rules_files import rules_read
+from pages.releases.rules_files import read_rules
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -100,4 +100,4 @@ def _release_of(host: str) -> Path | None:
 @lru_cache(maxsize=64)
 def _matcher_at(release: str) -> RuleMatcher:
     """A release never changes, and no number is used twice for a page."""
-    return RuleMatcher(rules_read(Path(release)))
+    return RuleMatcher(read_rules(Path(release)))

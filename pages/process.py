@@ -11,9 +11,9 @@ class DeployProcess:
     loads = ("common.responses", "vmbackend.guest.ssh", "domains.check")
 
     def begin(self) -> None:
-        from pages.deploys.succession import predecessor_settle
+        from pages.deploys.succession import settle_predecessor
 
-        predecessor_settle()
+        settle_predecessor()
 
     def end_soon(self) -> None:
         """Nothing: Celery waits for its tasks."""

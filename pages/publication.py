@@ -47,14 +47,14 @@ def _store(folder: Path, retained_seconds: int) -> PageStore:
 def publish_page(page: Page) -> bool:
     """Apply a change of a page. False where it cannot be applied now: the worker does soon, and the log says why."""
     try:
-        publication_apply(page.pk)
+        apply_publication(page.pk)
     except (OSError, StoreError) as exc:
         logger.error("the files of %s do not follow its row yet: %s", page.pk, exc)
         return False
     return True
 
 
-def publication_apply(page_id: str) -> None:
+def apply_publication(page_id: str) -> None:
     """Make the files of a page as its row says. Idempotent. Raises StoreError, OSError; the row stays stale then."""
     for former in _pages_before(page_id):
         _apply_row(former)
@@ -149,7 +149,7 @@ def page_name(page: Page, slug: str) -> PageName:
     return PageName.slug(page.domain, slug)
 
 
-def files_remove(page: Page) -> None:
+def remove_files(page: Page) -> None:
     """Remove the names and files of a page whose row is deleted; what cannot be removed now, reconcile removes."""
     names = {page_name(page, slug) for slug in (page.slug, page.published_slug) if slug}
     try:
@@ -159,8 +159,8 @@ def files_remove(page: Page) -> None:
 
 
 def remove_on_commit(page: Page) -> None:
-    """As `files_remove`, once the deletion of the row is committed: until then the page is served."""
-    transaction.on_commit(lambda: files_remove(page))
+    """As `remove_files`, once the deletion of the row is committed: until then the page is served."""
+    transaction.on_commit(lambda: remove_files(page))
 
 
 def publications_continue() -> int:
@@ -194,7 +194,7 @@ class PageRows:
         running = PageDeploy.objects.filter(claim__in=list(operation_ids), state=DeployState.RUNNING)
         return set(running.values_list("claim", flat=True))
 
-    def kept_bytes_write(self, page_id: str, size: int) -> None:
+    def write_kept_bytes(self, page_id: str, size: int) -> None:
         Page.objects.filter(pk=page_id).update(kept_bytes=size)
 
     def known_names(self) -> dict[PageName, str]:

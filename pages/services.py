@@ -114,7 +114,7 @@ def page_delete(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) ->
     """Delete the row with its releases and deploys; one that is under way loses its claim, and is not charged. Audit
     entries stay.
 
-    The caller removes the files of the row that is returned (`publication.files_remove`); where it dies, reconcile
+    The caller removes the files of the row that is returned (`publication.remove_files`); where it dies, reconcile
     does. Raises NotFound.
     """
     # Before the ledger's lock and the page's, as at the end of a deploy; none is requested until the commit.

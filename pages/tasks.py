@@ -23,7 +23,7 @@ def continue_deploys() -> int:
 @shared_task
 def expire_deploys() -> int:
     """Celery beat: fail deploys past their deadline; remove pages whose creation failed and whose request has died."""
-    return sweep.deploys_expire() + creations.failed_creations_discard()
+    return sweep.deploys_expire() + creations.discard_failed_creations()
 
 
 @shared_task
@@ -41,4 +41,4 @@ def reconcile_files() -> None:
 @shared_task
 def prune_rows() -> int:
     """Celery beat: deploys that ended long ago."""
-    return sweep.deploys_prune()
+    return sweep.prune_deploys()

@@ -126,7 +126,7 @@ class PageViewSet(ViewSet):
     def destroy(self, request: ApiRequest, page: str) -> Response:
         """Delete a page with all its releases. A deploy that is under way ends without effect."""
         found = selectors.get_page(request.user, page)
-        publication.files_remove(services.page_delete(page=found, **_by(request)))
+        publication.remove_files(services.page_delete(page=found, **_by(request)))
         return respond(MessageResponse, message="The page and its files were removed.")
 
     @extend_schema(responses=serializers.ReleasesResponse)

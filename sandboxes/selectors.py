@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 
 from accounts.actors import Actor
 from common.errors import NotFound
-from common.log_context import logged_workspace_set
+from common.log_context import set_logged_workspace
 from sandboxes.ids import workspace_id_of
 from sandboxes.states import SandboxStatus, workspace_statuses
 from workspaces import call_counter
@@ -44,5 +44,5 @@ def requested_sandbox(actor: Actor, sandbox_id: str) -> Workspace:
     """As `get_sandbox`, and count the request as an API call of the machine; its log lines name it."""
     found = get_sandbox(actor, sandbox_id)
     call_counter.count_call(found.pk)
-    logged_workspace_set(found.pk)
+    set_logged_workspace(found.pk)
     return found

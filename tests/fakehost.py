@@ -127,7 +127,7 @@ class FakeHost:
         self.submitted.append(self.pool.submit(self._run, name, args, headers or {}))
 
     def _run(self, name: str, args: tuple[Any, ...], headers: dict[str, Any]) -> None:
-        log_context.context_begin(str(headers.get(log_context.HEADER) or ""))
+        log_context.begin_context(str(headers.get(log_context.HEADER) or ""))
         try:
             current_app.tasks[name](*args)
         finally:

@@ -30,10 +30,10 @@ class WorkspacesConfig(AppConfig):
         domain_hooks.served_targets.register(targets.served_workspaces)
         domain_hooks.target_lock.register(targets.workspace_lock)
         domain_hooks.domain_event.register(targets.domain_event)
-        namespace_hooks.workspaces_count.register(namespace_members.members_count)
-        namespace_hooks.workspaces_stop.register(namespace_members.members_stop)
-        namespace_hooks.workspaces_move.register(namespace_members.members_move)
-        namespace_hooks.workspaces_delete.register(namespace_members.members_delete)
+        namespace_hooks.workspaces_count.register(namespace_members.count_members)
+        namespace_hooks.workspaces_stop.register(namespace_members.stop_members)
+        namespace_hooks.workspaces_move.register(namespace_members.move_members)
+        namespace_hooks.workspaces_delete.register(namespace_members.delete_members)
 
 
 def _edge_auth(application: WSGIApplication) -> WSGIApplication:

@@ -30,12 +30,12 @@ SYSTEM = "namespace suspension"
 SUSPENDED = "Its namespace is suspended."
 
 
-def members_count(namespace: Namespace) -> int:
+def count_members(namespace: Namespace) -> int:
     """How many workspaces are in it, those that are being deleted included."""
     return Workspace.objects.filter(namespace=namespace).count()
 
 
-def members_stop(namespace: Namespace, actor: str, because: str) -> int:
+def stop_members(namespace: Namespace, actor: str, because: str) -> int:
     """Queue the stop of what runs in it. Returns how many; what refuses (an operation is in flight) is left out."""
     rows = Workspace.objects.filter(RUNS | RESTARTS, namespace=namespace).select_related("account", "host")
     return sum(_stop(row, actor, because) for row in rows)
@@ -49,7 +49,7 @@ def _stop(row: Workspace, actor: str, because: str) -> bool:
         return False
 
 
-def suspended_members_stop() -> int:
+def stop_suspended_members() -> int:
     """Stop what runs in namespaces suspended by hand, or by a quota with that action. Returns how many."""
     stopped = stopped_namespaces()
     if not stopped:
@@ -62,14 +62,14 @@ def suspended_members_stop() -> int:
 
 
 @transaction.atomic
-def members_move(source: Namespace, target: Namespace, actor: str) -> int:
+def move_members(source: Namespace, target: Namespace, actor: str) -> int:
     """Move all workspaces in one statement. What is metered from now on belongs to the target."""
     members = list(Workspace.objects.filter(namespace=source).values_list("pk", flat=True))
     record_moves(source.account_id, members, f"Moved from {source.slug} to {target.slug}.", actor=actor)
     return update_all(Q(namespace=source), namespace=target, updated_at=timezone.now())
 
 
-def members_delete(namespace: Namespace) -> int:
+def delete_members(namespace: Namespace) -> int:
     """Queue the deletion of a batch of its workspaces. Returns how many are still there.
 
     Those whose deletion is queued are left out of the batch: it may wait long for its host.

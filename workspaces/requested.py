@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accounts.actors import Actor
-from common.log_context import logged_workspace_set
+from common.log_context import set_logged_workspace
 from workspaces import call_counter, selectors
 from workspaces.models import Workspace
 
@@ -12,5 +12,5 @@ def requested_workspace(actor: Actor, identifier: str, *, whole: bool = False) -
     """As `selectors.get_workspace`, and count the request as an API call of the workspace. Raises NotFound."""
     found = selectors.get_workspace(actor, identifier, whole=whole)
     call_counter.count_call(found.pk)
-    logged_workspace_set(found.pk)
+    set_logged_workspace(found.pk)
     return found

@@ -56,7 +56,7 @@ def correct_due_times() -> int:
 @shared_task
 def stop_suspended() -> int:
     """Celery beat: stop what runs in suspended namespaces."""
-    return namespace_members.suspended_members_stop()
+    return namespace_members.stop_suspended_members()
 
 
 @shared_task

@@ -6,7 +6,7 @@ from typing import Any
 
 from common.times import iso
 from namespaces.selectors import slugs_of
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind
 from workspaces.states import HOST_DOWN, Status
@@ -59,4 +59,4 @@ def _stop_reason(workspace: Workspace, before: Status, operation: Operation | No
 def _publish(workspace: Workspace, name: str, data: dict[str, Any]) -> None:
     slug = slugs_of([workspace.namespace_id]).get(workspace.namespace_id, "")
     shown = {"namespace": slug, "workspace_id": workspace.pk, "workspace_name": workspace.name, "kind": workspace.kind}
-    events_publish([NewEvent(workspace.account_id, workspace.namespace_id, slug, name, {**shown, **data})])
+    publish_events([NewEvent(workspace.account_id, workspace.namespace_id, slug, name, {**shown, **data})])

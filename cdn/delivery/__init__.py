@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cdn.delivery.addresses import file_url, variant_url
-from cdn.delivery.links import links_withdraw
+from cdn.delivery.links import withdraw_links
 
-__all__ = ["file_url", "links_withdraw", "variant_url"]
+__all__ = ["file_url", "variant_url", "withdraw_links"]

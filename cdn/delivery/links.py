@@ -24,7 +24,7 @@ _TRIES = 3
 
 
 def link_make(address: Address, target: Path) -> None:
-    """Deliver a file of the local store. The row is locked and active: `links_withdraw` comes before this or after it.
+    """Deliver a file of the local store. The row is locked and active: `withdraw_links` comes before this or after it.
 
     Idempotent: a link that is there is replaced. Raises OSError.
     """
@@ -48,16 +48,16 @@ def _link_put(folder: Path, name: str, target: Path) -> None:
     beside.replace(folder / name)
 
 
-def links_withdraw(file: File) -> None:
+def withdraw_links(file: File) -> None:
     """Remove the links of a file and its variants: the edge's next request asks the api, which refuses it.
 
     Called with the row locked, in its new state, before the commit. Idempotent. Raises OSError.
     """
-    links_remove(file.pk)
+    remove_links(file.pk)
 
 
-def links_remove(file_id: str) -> None:
-    """As `links_withdraw`, of a file whose row may be gone. Of several that do it at once each goes on to the end."""
+def remove_links(file_id: str) -> None:
+    """As `withdraw_links`, of a file whose row may be gone. Of several that do it at once each goes on to the end."""
     for kind in (INLINE, ATTACHMENT):
         folder = cdn_folder("live") / kind / checked_id(file_id)
         with suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ def links_remove(file_id: str) -> None:
             folder.rmdir()
 
 
-def links_list() -> Iterator[str]:
+def list_links() -> Iterator[str]:
     """The ids of the files that have links."""
     found = set()
     for kind in (INLINE, ATTACHMENT):

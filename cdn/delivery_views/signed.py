@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from cdn.storage.keys import checked_key
-from cdn.storage.stores import file_store
+from cdn.storage.stores import store_file
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -34,7 +34,7 @@ def signed_answer(key: str, environ: WSGIEnvironment) -> tuple[int, list[tuple[s
     if environ.get("HTTP_IF_RANGE", tag).strip() != tag:
         headers.append(("X-Cdn-Range", "no"))
     method = "HEAD" if environ.get("HTTP_X_CDN_METHOD") == "HEAD" else "GET"
-    place = urlsplit(file_store().signed_url(key, SECONDS, method))
+    place = urlsplit(store_file().signed_url(key, SECONDS, method))
     query = dict(parse_qsl(place.query))
     signed = [(header, query[name]) for name, header in _SIGNED.items()]
     return 200, [*headers, ("X-Cdn-Object", place.path), *signed]

@@ -9,7 +9,7 @@ from cdn.services.files import file_cancel
 from cdn.services.permits import IssuedPermit, NewFile, permit_create
 from cdn.upload_tokens import UploadHolder, ended_grants
 from cdn.uploads.places import upload_place
-from cdn.uploads.receiving import body_receive
+from cdn.uploads.receiving import receive_body
 from common.async_threads import in_pool_thread
 from common.streaming_body import RequestStalled
 from common.watched_bodies import BodyGrant, while_granted
@@ -17,18 +17,18 @@ from common.watched_bodies import BodyGrant, while_granted
 BEGIN_SECONDS = 30.0
 
 
-async def form_receive(form: FormFile, holder: UploadHolder) -> str:
+async def receive_form(form: FormFile, holder: UploadHolder) -> str:
     """Receive the file, and return its id: it is looked at next. What ends before that leaves a rejected file, as
     no client could go on with it. To be run to its end.
 
-    Raises what `FormFile`, `permit_create` and `body_receive` do, UploadsAtOnce, and Unauthorized.
+    Raises what `FormFile`, `permit_create` and `receive_body` do, UploadsAtOnce, and Unauthorized.
     """
     # What is held of a file until its permit is made counts, too.
     with upload_place(holder.account.pk):
         size = await _begin(form, holder)
     issued = await in_pool_thread(_permit, form, holder, size)
     try:
-        received = await body_receive(form.pieces(), issued.token, length=None, offset=None)
+        received = await receive_body(form.pieces(), issued.token, length=None, offset=None)
     except BaseException:
         await in_pool_thread(file_cancel, issued.file)
         raise

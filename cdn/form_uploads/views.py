@@ -11,7 +11,7 @@ from rest_framework.viewsets import ViewSet
 from cdn import upload_serializers as bodies
 from cdn.form_uploads.authentication import UploadRequest, UploadTokenAuthentication, UploadTokenPermission
 from cdn.form_uploads.form import FormFile
-from cdn.form_uploads.receiving import form_receive
+from cdn.form_uploads.receiving import receive_form
 from cdn.models import File
 from cdn.policy import effective_policy, pool_limits
 from cdn.serializers import CdnFileObject
@@ -62,7 +62,7 @@ class FormUploadViewSet(AsyncViewSet):
         sent = self.http_request
         protocol.require_plain(sent.headers)
         form = FormFile(body_chunks(sent), sent.headers.get("Content-Type", ""), protocol.body_length(sent))
-        file_id = await run_to_end(form_receive(form, request.user))
+        file_id = await run_to_end(receive_form(form, request.user))
         file = await outcome_of(file_id, settings.ENV.cdn_upload_wait_seconds)
         if file.status == FileStatus.REJECTED:
             raise refusal_of(file)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from cdn.inspection.limits import limits_set
+from cdn.inspection.limits import set_limits
 from cdn.inspection.messages import DAMAGED, READY, Findings, InspectionOrder, found_dumped, order_of
 
 
 def main() -> None:
     """Exits with 0 for every file that was looked at, damaged ones, too."""
-    limits_set()
+    set_limits()
     order = order_of(sys.argv[1])
     try:
         found = _inspect(order)
@@ -25,14 +25,14 @@ def main() -> None:
 def _inspect(order: InspectionOrder) -> Findings:
     """Each library is loaded for its own types only: the other one takes memory and time."""
     if order.content_type.startswith("image/"):
-        from cdn.inspection.pictures import picture_inspect
+        from cdn.inspection.pictures import inspect_picture
 
         _write_line(READY)
-        return picture_inspect(order)
-    from cdn.inspection.containers import container_inspect
+        return inspect_picture(order)
+    from cdn.inspection.containers import inspect_container
 
     _write_line(READY)
-    return container_inspect(order)
+    return inspect_container(order)
 
 
 def _write_line(text: str) -> None:

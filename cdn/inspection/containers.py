@@ -18,7 +18,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from cdn.inspection.formats import CONTAINERS
-from cdn.inspection.limits import descriptors_close
+from cdn.inspection.limits import close_descriptors
 from cdn.inspection.messages import DAMAGED, LIMITS, PIXELS, PIXELS_MAX, UNSUPPORTED, Findings, InspectionOrder
 
 _WITHOUT_PICTURES = {
@@ -48,12 +48,12 @@ _MICROSECONDS = 1_000_000
 _TURNING = ("mov", "matroska")
 
 
-def container_inspect(order: InspectionOrder) -> Findings:
+def inspect_container(order: InspectionOrder) -> Findings:
     """What cannot be read to its end is `damaged`."""
     if order.content_type not in CONTAINERS:
         return Findings(order.content_type, reason=UNSUPPORTED)
     file = os.fdopen(0, "rb", closefd=False)
-    descriptors_close()
+    close_descriptors()
     try:
         with av.open(file, format=CONTAINERS[order.content_type], options=_OPTIONS, **_OPENED) as container:
             return _container_read(order, container)

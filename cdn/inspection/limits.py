@@ -10,7 +10,7 @@ CPU_SECONDS = 20
 VARIANT_BYTES = 64 << 20
 
 
-def limits_set() -> None:
+def set_limits() -> None:
     """Memory, processor time, size of written files; no core dumps. Raises OSError."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     # At the second one the kernel kills; at the first it says why.
@@ -19,7 +19,7 @@ def limits_set() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def descriptors_close() -> None:
+def close_descriptors() -> None:
     """No descriptor is made after this: neither a file nor a socket can be opened."""
     # pathlib would take time to be imported.
     highest = max(map(int, os.listdir("/proc/self/fd")))  # noqa: PTH208

@@ -20,14 +20,14 @@ _LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
 ANIMATED = ("image/gif", "image/webp")
 
 
-def loader_allow(content_type: str) -> None:
+def allow_loader(content_type: str) -> None:
     """That of this type alone: VIPS_BLOCK_UNTRUSTED leaves loaders of SVG, TIFF, CSV and others."""
     pyvips.operation_block_set("VipsForeignLoad", True)
     pyvips.operation_block_set(_LOADERS[content_type][0], False)
     pyvips.cache_set_max(0)
 
 
-def picture_load(content_type: str, content: mmap.mmap, *, shrink: int = 1, all_frames: bool = False) -> pyvips.Image:
+def load_picture(content_type: str, content: mmap.mmap, *, shrink: int = 1, all_frames: bool = False) -> pyvips.Image:
     """The picture, of which only the header is read yet; reading what is not there fails. `shrink` 2, 4 or 8: smaller,
     where the format can be decoded so. Raises pyvips.Error.
     """

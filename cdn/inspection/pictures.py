@@ -7,8 +7,8 @@ import mmap
 import pyvips
 
 from cdn.inspection.formats import PICTURES
-from cdn.inspection.limits import descriptors_close
-from cdn.inspection.loading import ANIMATED, loader_allow, picture_load
+from cdn.inspection.limits import close_descriptors
+from cdn.inspection.loading import ANIMATED, allow_loader, load_picture
 from cdn.inspection.messages import (
     DAMAGED,
     FRAMES,
@@ -21,25 +21,25 @@ from cdn.inspection.messages import (
     Findings,
     InspectionOrder,
 )
-from cdn.inspection.variants import variant_write
+from cdn.inspection.variants import write_variant
 
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 _CHECK_SHRINK = 8
 
 
-def picture_inspect(order: InspectionOrder) -> Findings:
+def inspect_picture(order: InspectionOrder) -> Findings:
     """Nothing is decoded of a picture that its header shows to be too large."""
     if order.content_type not in PICTURES:
         return Findings(order.content_type, reason=UNSUPPORTED)
-    loader_allow(order.content_type)
+    allow_loader(order.content_type)
     try:
         content = mmap.mmap(0, 0, prot=mmap.PROT_READ)
     except (OSError, ValueError):
         return Findings(order.content_type, reason=RESOURCES)
     targets = [pyvips.Target.new_to_descriptor(variant.descriptor) for variant in order.variants]
-    descriptors_close()
+    close_descriptors()
     try:
-        image = picture_load(order.content_type, content)
+        image = load_picture(order.content_type, content)
         found = _header(order, image)
     except pyvips.Error:
         return Findings(order.content_type, reason=DAMAGED)
@@ -53,7 +53,7 @@ def _pixels(
     has_profile = image.get_typeof("icc-profile-data") != 0
     try:
         made = tuple(
-            variant_write(content, target, variant, found, has_profile=has_profile)
+            write_variant(content, target, variant, found, has_profile=has_profile)
             for variant, target in zip(order.variants, targets, strict=True)
         )
         if not any(_reads_all(variant.fit, found) for variant in order.variants):
@@ -91,7 +91,7 @@ def _reads_all(fit: str, found: Findings) -> bool:
 def _decode(content_type: str, content: mmap.mmap) -> None:
     """Every pixel of every frame, JPEG at an eighth of its size. Raises pyvips.Error."""
     shrink = _CHECK_SHRINK if content_type == "image/jpeg" else 1
-    picture_load(content_type, content, shrink=shrink, all_frames=True).avg()
+    load_picture(content_type, content, shrink=shrink, all_frames=True).avg()
 
 
 def _field(image: pyvips.Image, name: str, default: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyvips
 
-from cdn.inspection.loading import picture_load
+from cdn.inspection.loading import load_picture
 from cdn.inspection.messages import Findings, MadeVariant, VariantOrder
 
 _SAVERS: dict[str, Callable[[pyvips.Image, pyvips.Target, int | None], None]] = {
@@ -23,14 +23,14 @@ _SAVERS: dict[str, Callable[[pyvips.Image, pyvips.Target, int | None], None]] = 
 _WHITE = [255.0]
 
 
-def variant_write(
+def write_variant(
     content: mmap.mmap, target: pyvips.Target, order: VariantOrder, found: Findings, *, has_profile: bool
 ) -> MadeVariant:
     """Make a variant of the first frame, and write it. Raises pyvips.Error."""
     box = variant_box(order, found)
     options: dict[str, Any] = {"crop": "centre"} if order.fit == "cover" else {}
     options |= {"output_profile": "srgb"} if has_profile else {}
-    loaded = picture_load(found.content_type, content, shrink=_shrink_of_loader(box, order.fit, found))
+    loaded = load_picture(found.content_type, content, shrink=_shrink_of_loader(box, order.fit, found))
     size = "force" if order.fit == "fill" else "down"
     image = loaded.thumbnail_image(box[0], height=box[1], size=size, **options)
     image = _plain(image, with_alpha=order.format != "jpeg")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cdn.inspection.messages import Findings, InspectionOrder
 from cdn.media.confinement import ROOT, Level, levels
-from cdn.media.runner import InspectionUnavailable, inspection_execute
+from cdn.media.runner import InspectionUnavailable, execute_inspection
 from vmbackend.errors import BackendUnavailable
 
 logger = logging.getLogger(__name__)
@@ -26,10 +26,10 @@ _PICTURE = bytes.fromhex(
 )
 
 
-def inspection_run(file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]) -> Findings:
-    """`inspection_execute`, confined as strictly as this host can. Raises InspectionUnavailable, OSError."""
+def run_inspection(file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]) -> Findings:
+    """`execute_inspection`, confined as strictly as this host can. Raises InspectionUnavailable, OSError."""
     try:
-        return inspection_execute(found_level.level(), file, order, outputs, tick)
+        return execute_inspection(found_level.level(), file, order, outputs, tick)
     except BackendUnavailable as error:
         raise InspectionUnavailable(str(error)) from error
 
@@ -39,7 +39,7 @@ def is_answering(level: Level) -> bool:
     file = os.memfd_create("picture", os.MFD_CLOEXEC)
     try:
         os.write(file, _PICTURE)
-        found = inspection_execute(level, file, InspectionOrder("image/png"), (), lambda: None)
+        found = execute_inspection(level, file, InspectionOrder("image/png"), (), lambda: None)
         return (found.width, found.reason) == (1, "")
     except (BackendUnavailable, InspectionUnavailable, OSError) as error:
         logger.warning("the inspection process: %s", error)

@@ -12,16 +12,16 @@ WITHDRAW_TASK = "cdn.tasks.withdraw_links"
 WITHDRAWAL_EXPIRES_SECONDS = 10
 
 
-def worker_notify(file_id: str) -> None:
+def notify_worker(file_id: str) -> None:
     """One task for each file; which file it processes is decided when it runs, so that accounts take turns."""
     task_send(PROCESS_TASK, QUEUE)
 
 
-def removal_request(file_ids: list[str]) -> None:
+def request_removal(file_ids: list[str]) -> None:
     """Have what is stored of these files removed."""
     task_send(REMOVE_TASK, QUEUE, [file_ids])
 
 
-def withdrawal_request(account_id: str) -> None:
+def request_withdrawal(account_id: str) -> None:
     """Have the other links of an inactive account's files removed."""
     task_send(WITHDRAW_TASK, QUEUE, [account_id], expires=WITHDRAWAL_EXPIRES_SECONDS)

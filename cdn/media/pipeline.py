@@ -23,7 +23,7 @@ from cdn.inspection.messages import UNSUPPORTED, Findings, InspectionOrder
 from cdn.media.charset import text_is_utf8
 from cdn.media.claims import HeldFile, file_held
 from cdn.media.findings import facts_of, require_verified
-from cdn.media.inspections import inspection_run
+from cdn.media.inspections import run_inspection
 from cdn.media.removal import stored_remove
 from cdn.media.runner import InspectionKilled, InspectionUnavailable
 from cdn.media.variant_plan import PlannedVariant, variants_planned
@@ -102,8 +102,8 @@ def _publish(held: HeldFile) -> None:
     _store(held, part, facts, variants, work)
     published = processing.processing_publish(claimed, facts, variants)
     if published.status == FileStatus.ACTIVE:
-        storage.part_remove(claimed.file_id)
-    storage.work_remove(claimed.file_id)
+        storage.remove_part(claimed.file_id)
+    storage.remove_work(claimed.file_id)
 
 
 def _part_open(part: Path, size: int) -> int:
@@ -154,7 +154,7 @@ def _inspected(held: HeldFile, file: int, order: InspectionOrder, work: Path) ->
     outputs = [_output(work, index) for index, _ in enumerate(order.variants)]
     # It may take minutes, after which the server may have ended the connection.
     release_connection()
-    found = inspection_run(file, order, outputs, held.require_held)
+    found = run_inspection(file, order, outputs, held.require_held)
     if found.reason and outputs and _free_bytes(work) < VARIANT_BYTES:
         raise StorageUnavailable
     return found
@@ -186,7 +186,7 @@ def _variant_facts(variant: PlannedVariant, width: int, height: int, path: Path)
 
 def _store(held: HeldFile, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
     """Raises StorageUnavailable, ClaimLost."""
-    file_id, store = held.file.file_id, storage.file_store()
+    file_id, store = held.file.file_id, storage.store_file()
     release_connection()
     held.require_held()
     store.save(part, storage.original_key(file_id, facts.sha256))

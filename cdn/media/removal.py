@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 
-from cdn.media.notifications import removal_request
+from cdn.media.notifications import request_removal
 from cdn.models import File
 from cdn.states import FileStatus
-from cdn.storage import file_store
+from cdn.storage import store_file
 from cdn.storage.errors import StorageUnavailable
 from common.batches import batched
 
@@ -27,7 +27,7 @@ def stored_remove(file_ids: list[str]) -> int:
     end, removed = time.monotonic() + SECONDS, 0
     for some in batched(file_ids, _BATCH):
         if time.monotonic() >= end:
-            removal_request(file_ids[removed:])
+            request_removal(file_ids[removed:])
             break
         try:
             for file_id in some:
@@ -42,4 +42,4 @@ def stored_remove(file_ids: list[str]) -> int:
 def _remove(file_id: str) -> None:
     """Nothing of a file that has bytes to keep, whatever a task says. Raises StorageUnavailable."""
     if not File.objects.filter(pk=file_id).exclude(status=FileStatus.REJECTED).exists():
-        file_store().remove_all(file_id)
+        store_file().remove_all(file_id)

@@ -44,7 +44,7 @@ class InspectionKilled(InspectionUnavailable):
     """
 
 
-def inspection_execute(
+def execute_inspection(
     level: Level, file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]
 ) -> Findings:
     """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.

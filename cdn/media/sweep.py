@@ -34,11 +34,11 @@ def ended_parts_remove() -> int:
 
     Their process died before it could. What belongs to no row at all is `cdn_check`'s.
     """
-    there = {part.file_id for part in storage.parts_list()} | {work.file_id for work in storage.work_list()}
+    there = {part.file_id for part in storage.list_parts()} | {work.file_id for work in storage.list_work()}
     removed = 0
     for some in batched(sorted(there), _BATCH):
         for file_id in File.objects.filter(pk__in=some).exclude(status__in=UNFINISHED).values_list("pk", flat=True):
-            storage.part_remove(file_id)
-            storage.work_remove(file_id)
+            storage.remove_part(file_id)
+            storage.remove_work(file_id)
             removed += 1
     return removed

@@ -12,8 +12,8 @@ from datetime import timedelta
 from django.utils import timezone
 
 from accounts.models import Account
-from cdn.delivery.links import links_remove
-from cdn.media.notifications import withdrawal_request
+from cdn.delivery.links import remove_links
+from cdn.media.notifications import request_withdrawal
 from cdn.models import File, Withdrawal
 from common.commits import call_after_commit
 from common.work.clock import has_come
@@ -29,7 +29,7 @@ DUE_AFTER = timedelta(seconds=20)
 CONTINUED_AT_ONCE = 50
 
 
-def account_links_follow(account: Account) -> None:
+def follow_account_links(account: Account) -> None:
     """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is. After the commit no
     link of its files is left where it is inactive; those that are, as the process dies, the worker removes. Links of an
     active one are made by the next requests.
@@ -37,10 +37,10 @@ def account_links_follow(account: Account) -> None:
     Withdrawal.objects.filter(account=account).delete()
     if not account.is_active:
         Withdrawal.objects.create(account=account, due_at=timezone.now() + DUE_AFTER)
-        call_after_commit(account_links_withdraw, account.pk, seconds=SECONDS_IN_REQUEST)
+        call_after_commit(withdraw_account_links, account.pk, seconds=SECONDS_IN_REQUEST)
 
 
-def account_links_withdraw(account_id: str, *, seconds: float = SECONDS) -> None:
+def withdraw_account_links(account_id: str, *, seconds: float = SECONDS) -> None:
     """Remove the links of an inactive account's files, by their ids; the worker goes on where they are more.
 
     Called outside of any transaction: files are removed while no row is locked, and nothing but the row of the
@@ -53,7 +53,7 @@ def account_links_withdraw(account_id: str, *, seconds: float = SECONDS) -> None
     end = time.monotonic() + seconds
     while _batch_withdraw(account_id):
         if time.monotonic() >= end:
-            withdrawal_request(account_id)
+            request_withdrawal(account_id)
             break
 
 
@@ -77,7 +77,7 @@ def _batch_withdraw(account_id: str) -> bool:
 
 def _links_remove(file_id: str) -> None:
     try:
-        links_remove(file_id)
+        remove_links(file_id)
     except OSError as exc:
         logger.warning("the links of %s, whose account is inactive, stay for now: %s", file_id, exc)
 
@@ -87,5 +87,5 @@ def withdrawals_continue() -> int:
     due = Withdrawal.objects.filter(has_come("due_at", 2 * DUE_AFTER)).order_by("due_at")
     found = list(due.values_list("account_id", flat=True)[:CONTINUED_AT_ONCE])
     for account_id in found:
-        withdrawal_request(account_id)
+        request_withdrawal(account_id)
     return len(found)

@@ -14,11 +14,11 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import account_lock
 from cdn.audit import record_event
-from cdn.delivery import links_withdraw
+from cdn.delivery import withdraw_links
 from cdn.errors import CdnQuotaExceeded, FileNotKept, RestoreWithoutRoom, UploadCancelled
 from cdn.models import File
 from cdn.policy import effective_policy
-from cdn.pools import Change, Owner, Room, pools_change, pools_claim
+from cdn.pools import Change, Owner, Room, change_pools, claim_pools
 from cdn.services.rejection import file_reject, remove_on_commit
 from cdn.services.rows import lock_file, owner_of, write_file
 from cdn.states import UNFINISHED, FileStatus
@@ -65,8 +65,8 @@ def file_cancel(file: File) -> None:
 def _move_to_trash(stored: File) -> None:
     write_file(stored, status=FileStatus.TRASHED, trashed_at=timezone.now())
     change = Change(stored_bytes=-stored.footprint, stored_files=-1, trashed_bytes=stored.footprint, trashed_files=1)
-    pools_change(owner_of(stored), change)
-    links_withdraw(stored)
+    change_pools(owner_of(stored), change)
+    withdraw_links(stored)
 
 
 @transaction.atomic
@@ -91,7 +91,7 @@ def _claim_restored(account: Account, stored: File) -> None:
     policy = effective_policy(account, _namespace(stored.namespace_id))
     change = Change(stored_bytes=stored.footprint, stored_files=1, trashed_bytes=-stored.footprint, trashed_files=-1)
     try:
-        pools_claim(owner_of(stored), change, policy, Room(0, monthly=False))
+        claim_pools(owner_of(stored), change, policy, Room(0, monthly=False))
     except CdnQuotaExceeded as exc:
         raise RestoreWithoutRoom(f"{RestoreWithoutRoom.message} {exc.message}", details=exc.details) from exc
 
@@ -140,8 +140,8 @@ def rows_remove(rows: list[File], changes: dict[Owner, Change], *, stored: bool)
     also those in the store.
     """
     for owner in sorted(changes, key=lambda each: each.key):
-        pools_change(owner, changes[owner])
+        change_pools(owner, changes[owner])
     for row in rows:
-        links_withdraw(row)
+        withdraw_links(row)
     remove_on_commit([row.pk for row in rows], stored=stored)
     File.objects.filter(pk__in=[row.pk for row in rows]).delete()

@@ -6,7 +6,7 @@ from django.db import transaction
 
 from cdn.audit import record_event
 from cdn.models import File, Pool
-from cdn.pools import COLUMNS, Change, Owner, owner_pool_change, rolled
+from cdn.pools import COLUMNS, Change, Owner, change_owner_pool, rolled
 from namespaces.models import Namespace
 
 
@@ -20,7 +20,7 @@ def files_move(source: Namespace, target: Namespace, actor: str) -> int:
     pool = Pool.objects.filter(pk=source.pk).first()
     if pool is not None:
         change = Change(**{name: getattr(rolled(pool), name) for name in COLUMNS})
-        owner_pool_change(Owner(target.account_id, target.pk), change)
+        change_owner_pool(Owner(target.account_id, target.pk), change)
         pool.delete()
     if moved:
         detail = f"{moved} files from {source.slug} to {target.slug}."

@@ -15,7 +15,7 @@ from accounts.services import account_lock
 from cdn.models import File, Permit
 from cdn.permit_function import NO_ACCOUNT_ROOM, NO_HOLD, NO_NAMESPACE
 from cdn.policy import EffectivePolicy, effective_policy
-from cdn.pools import Owner, Room, pools_make, reserved_for, room_refused
+from cdn.pools import Owner, Room, make_pools, reserved_for, room_refused
 from cdn.services.payments import Held, hold_of
 from cdn.services.permit_statement import permit_take
 from cdn.services.received import write_empty
@@ -102,7 +102,7 @@ def _permit_take_again(file: File, permit: Permit, policy: EffectivePolicy, held
     """
     account_lock(file.account)
     owner = Owner(file.account_id, file.namespace_id)
-    pools_make(owner)
+    make_pools(owner)
     balance = balance_for_hold(held.payer, Service.CDN)
     missing = permit_take(file, permit, policy, held)
     if missing == NO_NAMESPACE and file.namespace is not None:

@@ -21,13 +21,13 @@ from cdn.errors import CdnPolicyViolation, CdnQuotaExceeded, FileNotKept, Proces
 from cdn.facts import FileFacts, VariantFacts
 from cdn.models import File, Permit, Variant
 from cdn.policy import EffectivePolicy, effective_policy
-from cdn.pools import Change, Room, pools_claim
+from cdn.pools import Change, Room, claim_pools
 from cdn.services.payments import hold_end
 from cdn.services.rejection import file_reject
 from cdn.services.rows import account_of, lock_file, owner_of, write_file
 from cdn.states import FileStatus, PermitState
 from common.errors import Conflict, DomainError
-from common.work.leases import ClaimLost, Lease, is_claim_of, new_claim, row_release
+from common.work.leases import ClaimLost, Lease, is_claim_of, new_claim, release_row
 from common.work.shares import in_turn
 from namespaces.models import Namespace
 
@@ -65,7 +65,7 @@ def processing_claim(file_id: str) -> ClaimedFile | None:
     """None where another process has it, or nothing is to be done any more."""
     free = Q(claim="") | LEASE.free()
     rows = File.objects.filter(_PROCESSING & free, pk=file_id, deadline_at__gt=timezone.now())
-    taken = LEASE.rows_take(rows, new_claim(), attempt=F("attempt") + 1)
+    taken = LEASE.take_rows(rows, new_claim(), attempt=F("attempt") + 1)
     return _claimed(File.objects.get(pk=file_id)) if taken else None
 
 
@@ -94,7 +94,7 @@ def processing_policy(claim: ClaimedFile) -> EffectivePolicy:
 
 def processing_heartbeat(claim: ClaimedFile) -> None:
     """Renew the lease. Raises ClaimLost: the process must end its work."""
-    LEASE.row_write(claim.row, _PROCESSING & Q(deadline_at__gt=timezone.now()))
+    LEASE.write_row(claim.row, _PROCESSING & Q(deadline_at__gt=timezone.now()))
 
 
 def processing_release(claim: ClaimedFile, *, is_counted: bool = False) -> None:
@@ -102,7 +102,7 @@ def processing_release(claim: ClaimedFile, *, is_counted: bool = False) -> None:
     the attempts that failed with the file, and not with the host's disk or network.
     """
     attempt = F("attempt") if is_counted else F("attempt") - 1
-    row_release(claim.row, _PROCESSING, lease_until=Now() + PAUSE, attempt=attempt)
+    release_row(claim.row, _PROCESSING, lease_until=Now() + PAUSE, attempt=attempt)
 
 
 def processing_publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:
@@ -157,7 +157,7 @@ def _move_reserved(file: File, permit: Permit, policy: EffectivePolicy, footprin
         month_files=1,
     )
     room = Room(footprint, 1, with_reserved=footprint > permit.reserved_bytes, moment=now)
-    pools_claim(owner_of(file), change, policy, room)
+    claim_pools(owner_of(file), change, policy, room)
 
 
 def _write_facts(file: File, facts: FileFacts, footprint: int, now: datetime) -> None:

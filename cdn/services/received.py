@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from cdn import hooks
 from cdn.models import File, Permit
-from cdn.pools import Change, pools_change
+from cdn.pools import Change, change_pools
 from cdn.services.rows import owner_of, write_file
 from cdn.states import FileStatus, PermitState
 
@@ -23,7 +23,7 @@ def write_received(file: File, size: int, sha256: str) -> None:
     """
     deadline = timezone.now() + timedelta(seconds=settings.ENV.cdn_processing_seconds)
     write_file(file, status=FileStatus.PROCESSING, size=size, sha256=sha256, deadline_at=deadline)
-    pools_change(owner_of(file), Change(open_permits=-1))
+    change_pools(owner_of(file), Change(open_permits=-1))
     transaction.on_commit(lambda: hooks.file_received(file.pk), robust=True)
 
 

@@ -8,11 +8,11 @@ from django.utils import timezone
 
 from cdn import hooks
 from cdn.models import File, Permit
-from cdn.pools import Change, pools_change
+from cdn.pools import Change, change_pools
 from cdn.services.payments import hold_release
 from cdn.services.rows import owner_of, permit_of, write_file
 from cdn.states import UPLOADABLE, FileStatus, PermitState
-from cdn.storage import bytes_remove, local_remove, store_is_remote
+from cdn.storage import remove_bytes, remove_local, store_is_remote
 from common.commits import call_after_commit
 from common.errors import DomainError
 
@@ -41,7 +41,7 @@ def file_reject(file: File, error: DomainError) -> None:
         rejected_at=timezone.now(),
     )
     Permit.objects.filter(pk=file.pk).update(state=PermitState.CLOSED, lease_owner="", lease_until=None)
-    pools_change(owner_of(file), change)
+    change_pools(owner_of(file), change)
     hold_release(permit, file)
     remove_on_commit([file.pk], stored=was_stored)
 
@@ -63,7 +63,7 @@ def remove_on_commit(file_ids: list[str], *, stored: bool) -> None:
 
 
 def _remove(file_ids: list[str], stored: bool) -> None:
-    remove = bytes_remove if stored and not store_is_remote() else local_remove
+    remove = remove_bytes if stored and not store_is_remote() else remove_local
     for file_id in file_ids:
         try:
             remove(file_id)

@@ -13,10 +13,10 @@ from datetime import datetime
 from django.conf import settings
 from django.utils import timezone
 
-from cdn.delivery.links import links_list, links_remove
+from cdn.delivery.links import list_links, remove_links
 from cdn.models import File
 from cdn.states import UNFINISHED, FileStatus
-from cdn.storage import bytes_remove, file_store, local_remove, original_key, parts_list, variant_key, work_list
+from cdn.storage import list_parts, list_work, original_key, remove_bytes, remove_local, store_file, variant_key
 from cdn.storage.errors import StorageUnavailable
 from common.batches import batched
 from common.errors import DomainError
@@ -42,12 +42,12 @@ class StoredNow:
 def stored_now() -> StoredNow:
     """Everything in the store, and all part files and work folders. Raises StorageUnavailable."""
     found, grace = StoredNow(), settings.ENV.cdn_orphan_grace_seconds
-    for stored in file_store().list_files():
+    for stored in store_file().list_files():
         found.keys.add(stored.key)
         found.files.add(stored.file_id)
         if stored.age < grace:
             found.young.add(stored.file_id)
-    local = [(part.file_id, part.age) for part in parts_list()] + [(work.file_id, work.age) for work in work_list()]
+    local = [(part.file_id, part.age) for part in list_parts()] + [(work.file_id, work.age) for work in list_work()]
     for file_id, age in local:
         found.parts.add(file_id)
         if age < grace:
@@ -61,24 +61,24 @@ def orphans_remove(found: StoredNow | None = None) -> int:
     Raises StorageUnavailable: the next run goes on.
     """
     found = stored_now() if found is None else found
-    removed = file_store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
+    removed = store_file().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
     old = (found.files | found.parts) - found.young
     for file_id in sorted(old - _ids_in(old, (*UNFINISHED, *PUBLISHED))):
         removed += _removed(file_id)
     published = found.parts - found.young
     for file_id in sorted(_ids_in(published, PUBLISHED)):
-        local_remove(file_id)
+        remove_local(file_id)
         removed += 1
-    linked = set(links_list())
+    linked = set(list_links())
     for file_id in sorted(linked - _ids_in(linked, (FileStatus.ACTIVE,), account__is_active=True)):
-        links_remove(file_id)
+        remove_links(file_id)
         removed += 1
     return removed
 
 
 def _removed(file_id: str) -> int:
     try:
-        bytes_remove(file_id)
+        remove_bytes(file_id)
     except StorageUnavailable:
         raise
     except (DomainError, OSError) as exc:
@@ -135,7 +135,7 @@ def storage_check() -> tuple[list[str], int]:
 
 def _key_removed(key: str) -> int:
     try:
-        file_store().remove(key)
+        store_file().remove(key)
     except (DomainError, OSError) as exc:
         logger.warning("%s, which belongs to no row, stays for now: %s", key, exc)
         return 0

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from cdn.storage.interface import Store, StoredBytes
 from cdn.storage.keys import original_key, variant_key
-from cdn.storage.parts import PartFound, part_remove, parts_list
-from cdn.storage.places import part_path, require_room, work_folder, work_list, work_remove
-from cdn.storage.removal import bytes_remove, local_remove
-from cdn.storage.stores import file_store, store_is_remote
+from cdn.storage.parts import PartFound, list_parts, remove_part
+from cdn.storage.places import list_work, part_path, remove_work, require_room, work_folder
+from cdn.storage.removal import remove_bytes, remove_local
+from cdn.storage.stores import store_file, store_is_remote
 
 __all__ = [
     "PartFound",
     "Store",
     "StoredBytes",
-    "bytes_remove",
-    "file_store",
-    "local_remove",
+    "list_parts",
+    "list_work",
     "original_key",
     "part_path",
-    "part_remove",
-    "parts_list",
+    "remove_bytes",
+    "remove_local",
+    "remove_part",
+    "remove_work",
     "require_room",
+    "store_file",
     "store_is_remote",
     "variant_key",
     "work_folder",
-    "work_list",
-    "work_remove",
 ]

@@ -56,7 +56,7 @@ class LocalStore:
             beside = target.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
             os.link(path, beside, follow_symlinks=False)
             beside.replace(target)
-            folder_sync(target.parent)
+            sync_folder(target.parent)
 
     def open_local(self, key: str) -> BinaryIO:
         fd = os.open(self.path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -123,10 +123,10 @@ def _folders_make(root: Path, folder: Path) -> None:
     if folder.parent != root:
         _folders_make(root, folder.parent)
     folder.mkdir(FOLDER_MODE, exist_ok=True)
-    folder_sync(folder.parent)
+    sync_folder(folder.parent)
 
 
-def folder_sync(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Flush the names in a folder. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -105,12 +105,12 @@ class PartFile:
             os.close(fd)
 
 
-def part_remove(file_id: str) -> None:
+def remove_part(file_id: str) -> None:
     """Idempotent. Raises OSError."""
     part_path(file_id).unlink(missing_ok=True)
 
 
-def parts_list() -> Iterator[PartFound]:
+def list_parts() -> Iterator[PartFound]:
     """Every part file, for sweeps; what is none is left out."""
     now = time.time()
     for entry in os.scandir(cdn_folder("parts")):

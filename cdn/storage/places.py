@@ -59,20 +59,20 @@ def work_folder(file_id: str) -> Path:
 
     Raises ValueError, OSError.
     """
-    work_remove(file_id)
+    remove_work(file_id)
     path = cdn_folder("work") / checked_id(file_id)
     path.mkdir(FOLDER_MODE)
     return path
 
 
-def work_remove(file_id: str) -> None:
+def remove_work(file_id: str) -> None:
     """Idempotent. Raises ValueError, OSError."""
     path = cdn_folder("work") / checked_id(file_id)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
 
 
-def work_list() -> Iterator[WorkFound]:
+def list_work() -> Iterator[WorkFound]:
     """Every work folder, for sweeps; what is none is left out."""
     now = time.time()
     for entry in os.scandir(cdn_folder("work")):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from cdn.storage.parts import part_remove
-from cdn.storage.places import work_remove
-from cdn.storage.stores import file_store
+from cdn.storage.parts import remove_part
+from cdn.storage.places import remove_work
+from cdn.storage.stores import store_file
 
 
-def local_remove(file_id: str) -> None:
+def remove_local(file_id: str) -> None:
     """Part file and work folder, which are on this host whatever the store is. Idempotent. Raises OSError."""
-    part_remove(file_id)
-    work_remove(file_id)
+    remove_part(file_id)
+    remove_work(file_id)
 
 
-def bytes_remove(file_id: str) -> None:
+def remove_bytes(file_id: str) -> None:
     """Part file, work folder and stored bytes. Idempotent. Raises StorageUnavailable, OSError."""
-    local_remove(file_id)
-    file_store().remove_all(file_id)
+    remove_local(file_id)
+    store_file().remove_all(file_id)

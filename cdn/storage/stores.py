@@ -12,7 +12,7 @@ def store_is_remote() -> bool:
     return bool(settings.ENV.cdn_s3_bucket)
 
 
-def file_store() -> Store:
+def store_file() -> Store:
     """The store of the settings."""
     if store_is_remote():
         from cdn.storage.s3 import s3_store

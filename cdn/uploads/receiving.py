@@ -43,7 +43,7 @@ T = TypeVar("T")
 CHECKPOINT_SECONDS = 2.0
 
 
-async def body_receive(
+async def receive_body(
     body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None
 ) -> UploadStatus:
     """Receive a body: a whole file, or with an offset what goes on from there. Returns how far the upload is then: of a
@@ -126,7 +126,7 @@ class _Upload:
         self._whole = whole
 
     async def run(self, body: AsyncIterator[bytes]) -> UploadStatus:
-        """As `body_receive`."""
+        """As `receive_body`."""
         try:
             digest = await self._with_lease(self._received(body))
             if not digest:

@@ -20,7 +20,7 @@ from cdn.services.uploads import UploadStatus, upload_status
 from cdn.states import FileStatus
 from cdn.uploads import protocol
 from cdn.uploads.outcome import outcome_of
-from cdn.uploads.receiving import body_receive
+from cdn.uploads.receiving import receive_body
 from cdn.uploads.refusals import refusal_of
 from common.async_threads import in_pool_thread, run_to_end
 from common.async_views import AsyncViewSet, ShortResponse
@@ -167,7 +167,7 @@ class UploadViewSet(AsyncViewSet):
         protocol.require_plain(self.http_request.headers)
         body, length = body_chunks(self.http_request), protocol.body_length(self.http_request)
         async with self._unknown_counted():
-            return await run_to_end(body_receive(body, token, length=length, offset=offset))
+            return await run_to_end(receive_body(body, token, length=length, offset=offset))
 
     @asynccontextmanager
     async def _unknown_counted(self) -> AsyncIterator[None]:

@@ -40,7 +40,7 @@ class Outcome:
     seconds: float
 
 
-def attempt_make(provider: PushProvider, fanout: Fanout, device: Device, pause_name: str) -> Outcome:
+def make_attempt(provider: PushProvider, fanout: Fanout, device: Device, pause_name: str) -> Outcome:
     """Send once. Never raises: what goes wrong is the outcome."""
     begun = time.monotonic()
     try:

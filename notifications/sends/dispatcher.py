@@ -8,7 +8,7 @@ from functools import partial
 from common.work.dispatcher import Dispatcher
 from common.work.leases import new_claim
 from notifications.models import Device
-from notifications.sends.attempts import Outcome, PushProvider, attempt_make
+from notifications.sends.attempts import Outcome, PushProvider, make_attempt
 from notifications.sends.fanout import Fanout
 from notifications.sends.running import RunningSends
 
@@ -46,4 +46,4 @@ class PushDispatcher(Dispatcher[Outcome]):
         self._running.give_back()
 
     def _begin(self, provider: PushProvider, fanout: Fanout, device: Device, pause_name: str) -> None:
-        self.begin(partial(attempt_make, provider, fanout, device, pause_name))
+        self.begin(partial(make_attempt, provider, fanout, device, pause_name))

@@ -17,7 +17,7 @@ LONGEST = timedelta(hours=1)
 Pauses = dict[tuple[str, str], datetime]
 
 
-def pauses_read(accounts: Iterable[str]) -> Pauses:
+def read_pauses(accounts: Iterable[str]) -> Pauses:
     """The pauses of these accounts that are not over."""
     rows = ProviderPause.objects.filter(account_id__in=set(accounts), until__gt=timezone.now())
     return {(account, provider): until for account, provider, until in rows.values_list("account", "provider", "until")}
@@ -38,6 +38,6 @@ def is_paused(pauses: Pauses, account_id: str, provider: str, now: datetime) -> 
     return until is not None and not moment_has_come(until, now, LONGEST)
 
 
-def ended_pauses_remove() -> int:
+def remove_ended_pauses() -> int:
     """Remove the rows of pauses that are over. Returns how many."""
     return ProviderPause.objects.filter(has_come("until", 2 * LONGEST)).delete()[0]

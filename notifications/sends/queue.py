@@ -17,7 +17,7 @@ from django.db.models import Count, Max, Q, QuerySet
 from django.utils import timezone
 
 from common.errors import RateLimited
-from common.work.leases import ClaimLost, Lease, owned_rows, row_release
+from common.work.leases import ClaimLost, Lease, owned_rows, release_row
 from common.work.wakeups import ProcessWakeup
 from notifications.content import Content
 from notifications.models import Device, Send, SendState, SendToken
@@ -30,7 +30,7 @@ LIFE = timedelta(seconds=60)
 # After it the sweep ends what a process should have ended: attempts that began in time have long come back.
 OVERDUE = timedelta(seconds=120)
 LEASE = Lease(timedelta(seconds=10))
-PUSH_WAKEUP = ProcessWakeup(queue="push", task="notifications.tasks.sends_begin")
+PUSH_WAKEUP = ProcessWakeup(queue="push", task="notifications.tasks.begin_sends")
 _RUNNING = Q(state=SendState.RUNNING)
 MOST_LIVE_OF_ACCOUNT = 200
 MOST_RUNNING_OF_ACCOUNT = 16
@@ -82,7 +82,7 @@ def times_of_sends(token: SendToken, seconds: float) -> dict[str, float]:
     return {key: created_at.timestamp() for key, created_at in found.values_list("pk", "created_at")}
 
 
-def sends_claim(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
+def claim_sends(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
     """Claim what no process has, the oldest first, at most `most`. `held`: the sends that the caller has, with their
     accounts.
 
@@ -95,12 +95,12 @@ def sends_claim(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
             counted[account_id] += 1
             chosen.append(key)
     found = live_sends().filter(pk__in=chosen)
-    if not chosen or not LEASE.rows_claim(found, claim, state=SendState.RUNNING):
+    if not chosen or not LEASE.claim_rows(found, claim, state=SendState.RUNNING):
         return []
     return list(Send.objects.filter(pk__in=chosen, claim=claim, state=SendState.RUNNING).defer("content"))
 
 
-def content_read(send: Send) -> Content | None:
+def read_content(send: Send) -> Content | None:
     """None where it cannot be read with the keys of this instance, or was erased by the end of the send."""
     try:
         stored = Send.objects.values_list("content", flat=True).get(pk=send.pk)
@@ -119,7 +119,7 @@ def devices_hand_out(send: Send, most: int) -> list[Device]:
     if not found:
         return []
     position, begun = found[-1].pk, send.begun + len(found)
-    LEASE.row_write(send, _RUNNING & Q(position=send.position), position=position, begun=begun)
+    LEASE.write_row(send, _RUNNING & Q(position=send.position), position=position, begun=begun)
     return found
 
 
@@ -136,10 +136,10 @@ def _readable(rows: QuerySet[Device]) -> list[Device]:
     return found
 
 
-def progress_write(send: Send, tally: Tally) -> None:
+def write_progress(send: Send, tally: Tally) -> None:
     """Return what has come of the send so far; renews the lease. Raises ClaimLost."""
     values = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
-    LEASE.row_write(send, _RUNNING, **values)
+    LEASE.write_row(send, _RUNNING, **values)
 
 
 def send_end(send: Send, tally: Tally, *, is_exhausted: bool) -> None:
@@ -177,10 +177,10 @@ def send_release(send: Send, tally: Tally, pending: list[Device]) -> None:
     values: dict[str, object] = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
     if pending:
         values |= {"position": pending[0].pk - 1, "begun": send.begun - len(pending)}
-    row_release(send, _RUNNING, state=SendState.QUEUED, **values)
+    release_row(send, _RUNNING, state=SendState.QUEUED, **values)
 
 
-def overdue_sends_end() -> int:
+def end_overdue_sends() -> int:
     """End what is long past its time: `push` is down, or was killed. Returns how many."""
     now = timezone.now()
     found = live_sends().filter(Q(created_at__lt=now - OVERDUE) | Q(created_at__gt=now + OVERDUE)).defer("content")
@@ -197,7 +197,7 @@ def overdue_sends_end() -> int:
     return ended
 
 
-def ended_sends_prune() -> int:
+def prune_ended_sends() -> int:
     """Remove what ended more than a day ago, a batch at a time. Returns how many."""
     old = Send.objects.filter(state=SendState.ENDED, ended_at__lt=timezone.now() - KEPT).order_by("ended_at")
     keys = list(old.values_list("pk", flat=True)[:1000])

@@ -16,7 +16,7 @@ from notifications.models import Device, Send
 from notifications.sends import queue
 from notifications.sends.attempts import Outcome, PushProvider
 from notifications.sends.fanout import CHUNK, Fanout
-from notifications.sends.pauses import Pauses, is_paused, pause_write, pauses_read
+from notifications.sends.pauses import Pauses, is_paused, pause_write, read_pauses
 from notifications.sends.results import INTERNAL, RATE_EXCEEDED, Tally, failure
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class RunningSends:
     def claim(self) -> None:
         """Claim sends that no process has."""
         held = {key: each.send.account_id for key, each in self._fanouts.items()}
-        found = queue.sends_claim(self._claim, held, MOST_RUNNING - len(held))
+        found = queue.claim_sends(self._claim, held, MOST_RUNNING - len(held))
         if found:
             self._renew_pauses(found)
         for send in found:
@@ -58,10 +58,10 @@ class RunningSends:
         """Those that are over go; other processes may have written some of these accounts."""
         now = timezone.now()
         self._pauses = {key: until for key, until in self._pauses.items() if until > now}
-        self._pauses |= pauses_read(each.account_id for each in found)
+        self._pauses |= read_pauses(each.account_id for each in found)
 
     def _open(self, send: Send) -> None:
-        content = queue.content_read(send)
+        content = queue.read_content(send)
         if content is not None:
             self._fanouts[send.pk] = Fanout.of(send, content)
             return
@@ -160,7 +160,7 @@ class RunningSends:
 
     def _write_progress(self, fanout: Fanout) -> bool:
         try:
-            queue.progress_write(fanout.send, fanout.tally)
+            queue.write_progress(fanout.send, fanout.tally)
         except ClaimLost:
             return False
         return True

@@ -41,6 +41,6 @@ def slug_available(account: Account, slug: str) -> bool:
     return not is_taken(slug) or failed_creations().filter(account=account, slug=slug).exists()
 
 
-def failed_creations_discard() -> int:
+def discard_failed_creations() -> int:
     """Returns how many."""
     return sum(page_discard(page=page) for page in list(failed_creations().order_by("pk")[:BATCH]))

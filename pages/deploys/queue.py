@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from accounts.services import account_lock
 from common.connections import release_connection
-from common.work.leases import ClaimLost, Lease, new_claim, row_release
+from common.work.leases import ClaimLost, Lease, new_claim, release_row
 from common.work.wakeups import task_send
 from pages.deploys import places
 from pages.errors import DeployInProgress
@@ -86,17 +86,17 @@ def claim_deploy(deploy_id: str) -> PageDeploy | None:
 def _claim(deploy: PageDeploy) -> bool:
     available = places.available_deploys().filter(pk=deploy.pk)
     columns: dict[str, Any] = {"state": DeployState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
-    return bool(LEASE.rows_take(available, new_claim(), **columns))
+    return bool(LEASE.take_rows(available, new_claim(), **columns))
 
 
-def lease_renew(deploy: PageDeploy) -> None:
+def renew_lease(deploy: PageDeploy) -> None:
     """The claim owner is alive. Raises ClaimLost."""
-    LEASE.row_write(deploy, _RUNNING)
+    LEASE.write_row(deploy, _RUNNING)
 
 
 def write_facts(deploy: PageDeploy, **columns: Any) -> None:
     """Write columns of a claimed deploy. Raises ClaimLost."""
-    LEASE.row_write(deploy, _RUNNING, **columns)
+    LEASE.write_row(deploy, _RUNNING, **columns)
 
 
 def is_release_made(deploy: PageDeploy) -> bool:
@@ -116,7 +116,7 @@ def place_leave(deploy: PageDeploy, step: str = places.SLOW_EXPORT) -> None:
 
 def finish_deploy(deploy: PageDeploy, state: DeployState, **columns: Any) -> None:
     """End a claimed deploy, in the transaction of what it changes of its page. Raises ClaimLost; roll back then."""
-    if not row_release(deploy, _RUNNING, state=state, finished_at=timezone.now(), reserved_bytes=0, **columns):
+    if not release_row(deploy, _RUNNING, state=state, finished_at=timezone.now(), reserved_bytes=0, **columns):
         raise ClaimLost(deploy.pk)
     deploy.state = state
     transaction.on_commit(lambda: waiting.announce_outcome(deploy.pk))
@@ -132,7 +132,7 @@ def _notify_next() -> None:
 
 def requeue_deploy(deploy: PageDeploy, *, because: str) -> bool:
     """Queue a running deploy for the next attempt. False where the claim is lost."""
-    changed = row_release(deploy, _RUNNING, state=DeployState.QUEUED, notified_at=Now())
+    changed = release_row(deploy, _RUNNING, state=DeployState.QUEUED, notified_at=Now())
     if changed:
         logger.warning("%s is tried again: %s", deploy.pk, because)
         transaction.on_commit(lambda: notify_worker(deploy.pk))
@@ -144,6 +144,6 @@ def take_over_deploy(deploy: PageDeploy) -> PageDeploy | None:
     made its release.
     """
     unchanged = PageDeploy.objects.filter(pk=deploy.pk, state=deploy.state, claim=deploy.claim, release=None)
-    if not LEASE.rows_take(unchanged, new_claim(), state=DeployState.RUNNING):
+    if not LEASE.take_rows(unchanged, new_claim(), state=DeployState.RUNNING):
         return None
     return PageDeploy.objects.get(pk=deploy.pk)

@@ -220,11 +220,11 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
 
 def release_activate(deploy: PageDeploy) -> None:
     """Make the release live, remove those that are too many, end the deploy."""
-    publication.publication_apply(deploy.page_id)
+    publication.apply_publication(deploy.page_id)
     kept = _trim_releases(deploy.page)
     release_connection()
     store = publication.page_store()
-    store.releases_trim(deploy.page_id, kept)
+    store.trim_releases(deploy.page_id, kept)
     size = store.page_bytes(deploy.page_id)
     deploy_succeeded(deploy, kept_bytes=size)
 

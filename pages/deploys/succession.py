@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 LOCK = "worker.lock"
 
 
-def predecessor_settle() -> int:
+def settle_predecessor() -> int:
     """Queue again, or fail, every deploy that no process carries out; returns how many.
 
     This process holds a lock until it ends. Where another worker of the instance has it, its deploys are under way, and

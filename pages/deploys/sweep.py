@@ -86,7 +86,7 @@ def _fail_abandoned(deploy: PageDeploy, error: DomainError) -> bool:
     return True
 
 
-def deploys_prune() -> int:
+def prune_deploys() -> int:
     """Remove the rows of deploys that ended long ago, a batch at a time. Returns how many."""
     old = PageDeploy.objects.filter(finished_at__lt=timezone.now() - KEPT_FOR).order_by("pk")
     return PageDeploy.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:500])).delete()[0]

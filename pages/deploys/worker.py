@@ -31,7 +31,7 @@ def deploy_run() -> None:
     deploy = queue.claim_next()
     if deploy is None:
         return
-    with claim_renewed(lambda: queue.lease_renew(deploy), HEARTBEAT_SECONDS) as held:
+    with claim_renewed(lambda: queue.renew_lease(deploy), HEARTBEAT_SECONDS) as held:
         try:
             _attempt(deploy, held.lost)
         except (ClaimLost, NotFound) as exc:

@@ -54,7 +54,7 @@ def is_compressed(path: str, size: int) -> bool:
     return size > LEAST_BYTES and is_text and len(name.encode()) <= NAME_BYTES
 
 
-def copies_make(
+def make_copies(
     public: Path, jobs: Iterable[tuple[str, int]], limits: CompressLimits = DEFAULT_LIMITS
 ) -> dict[str, dict[str, int]]:
     """Make `<path>.br`, `.zst` and `.gz` beside each file (path and size) where they save a tenth.

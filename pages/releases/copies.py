@@ -11,7 +11,7 @@ from typing import BinaryIO
 import brotli
 import zstandard
 
-from pages.releases.compress import CompressLimits, copies_make, is_compressed
+from pages.releases.compress import CompressLimits, is_compressed, make_copies
 from pages.releases.manifest import ENCODINGS, StoredFile
 from pages.releases.received import Received
 
@@ -22,7 +22,7 @@ _PIECE = 1 << 16
 KnownCopies = Mapping[str, tuple[str, Mapping[str, int]]]
 
 
-def foreign_copies_remove(public: Path, received: Received) -> None:
+def remove_foreign_copies(public: Path, received: Received) -> None:
     """Leave out files of the export that the edge would serve as compressed copies of others, and are not.
 
     `data.gz` beside `data` is sent to whom asks for `data` and accepts gzip, so it stays only where it unpacks to that.
@@ -53,7 +53,7 @@ def release_copies(
             copies[path] = linked
         elif first.setdefault(file.digest, path) == path:
             jobs.append((path, file.size))
-    made = copies_make(public, jobs, limits) if jobs else {}
+    made = make_copies(public, jobs, limits) if jobs else {}
     copies |= made
     for path, file in received.files.items():
         source = first.get(file.digest)

@@ -27,7 +27,7 @@ def manifest_bytes(files: Mapping[str, StoredFile]) -> bytes:
     return json.dumps({path: as_json(file) for path, file in files.items()}, separators=(",", ":")).encode()
 
 
-def manifest_read(release: Path) -> dict[str, StoredFile]:
+def read_manifest(release: Path) -> dict[str, StoredFile]:
     """The files of a release, by path. Raises OSError, ValueError."""
     found = json.loads((release / MANIFEST).read_bytes())
     return {path: from_json(values) for path, values in found.items()}

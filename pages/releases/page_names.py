@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pages.releases.errors import NameTaken
 from pages.releases.store_paths import PageName
-from pages.releases.system_calls import folder_sync, rename_without_replacing
+from pages.releases.system_calls import rename_without_replacing, sync_folder
 
 
 def name_owner(root: Path, name: PageName) -> str | None:
@@ -25,13 +25,13 @@ def name_link(root: Path, name: PageName, page_id: str) -> None:
     path = root / name.place
     with suppress(FileExistsError):
         path.parent.mkdir(0o755)
-        folder_sync(path.parent.parent)
+        sync_folder(path.parent.parent)
     try:
         path.symlink_to(name.target(page_id))
     except FileExistsError:
         _check_owner(root, name, page_id)
         return
-    folder_sync(path.parent)
+    sync_folder(path.parent)
 
 
 def name_unlink(root: Path, name: PageName, page_id: str) -> None:
@@ -39,7 +39,7 @@ def name_unlink(root: Path, name: PageName, page_id: str) -> None:
     if name_owner(root, name) == page_id:
         path = root / name.place
         path.unlink(missing_ok=True)
-        folder_sync(path.parent)
+        sync_folder(path.parent)
 
 
 def name_move(root: Path, old: PageName, new: PageName, page_id: str) -> None:
@@ -57,7 +57,7 @@ def name_move(root: Path, old: PageName, new: PageName, page_id: str) -> None:
     except FileExistsError:
         _check_owner(root, new, page_id)
         name_unlink(root, old, page_id)
-    folder_sync((root / new.place).parent)
+    sync_folder((root / new.place).parent)
 
 
 def linked_names(root: Path) -> Iterator[tuple[PageName, str]]:

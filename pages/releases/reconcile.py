@@ -46,7 +46,7 @@ class KnownRows(Protocol):
         """Every name under which a page is to be served, with the id of its page."""
         ...
 
-    def kept_bytes_write(self, page_id: str, size: int) -> None:
+    def write_kept_bytes(self, page_id: str, size: int) -> None:
         """The page's files take so much from now on."""
         ...
 
@@ -102,8 +102,8 @@ def _reconcile_page(store: PageStore, rows: KnownRows, page_id: str, now: float,
             return
         if store.retained_is_over(page_id, now):
             # First: where this process dies in between, the next call does both.
-            rows.kept_bytes_write(page_id, store.page_bytes(page_id, now))
-        if store.retained_trim(page_id, now):
+            rows.write_kept_bytes(page_id, store.page_bytes(page_id, now))
+        if store.trim_retained(page_id, now):
             done.note(f"removed retained files of {page_id}")
         if not known.busy:
             _reconcile_releases(store, page_id, known, listed, done)
@@ -112,7 +112,7 @@ def _reconcile_page(store: PageStore, rows: KnownRows, page_id: str, now: float,
 def _reconcile_releases(store: PageStore, page_id: str, known: KnownPage, listed: list[int], done: Reconciled) -> None:
     live = store.release_live(page_id)
     if known.live != live and (known.live is None or known.live in listed):
-        store.current_switch(page_id, known.live)
+        store.switch_current(page_id, known.live)
         done.note(f"page {page_id}: release {known.live} is live, {live} was")
     for number in listed:
         if number not in known.releases and number != known.live:

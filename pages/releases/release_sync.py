@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pages.releases.disk_use import folders_of
 from pages.releases.store_paths import PUBLIC
-from pages.releases.system_calls import file_sync, file_system_sync, folder_sync
+from pages.releases.system_calls import file_system_sync, sync_file, sync_folder
 
 # Of 10,000 new files one syncfs takes 0.1 s, fsync of each 3 s, or 1 s by threads. But a syncfs waits for what others
 # write to the file system at the time.
@@ -26,10 +26,10 @@ def release_sync(incoming: Path, paths: Iterable[str], written: Collection[str])
         return
     public = incoming / PUBLIC
     for path in written:
-        file_sync(public / path)
+        sync_file(public / path)
     for entry in os.scandir(incoming):
         if entry.is_file(follow_symlinks=False):
-            file_sync(Path(entry.path))
+            sync_file(Path(entry.path))
     for folder in sorted(folders, reverse=True):
-        folder_sync(public / folder)
-    folder_sync(incoming)
+        sync_folder(public / folder)
+    sync_folder(incoming)

@@ -25,7 +25,7 @@ class RetainedFile:
     file: StoredFile
 
 
-def retained_read(page: Path) -> dict[str, RetainedFile]:
+def read_retained(page: Path) -> dict[str, RetainedFile]:
     """What a page retains, by path. Raises OSError, ValueError."""
     try:
         found = json.loads((page / INDEX).read_bytes())
@@ -34,7 +34,7 @@ def retained_read(page: Path) -> dict[str, RetainedFile]:
     return {path: RetainedFile(until, from_json(values)) for path, (until, values) in found.items()}
 
 
-def retained_add(
+def add_retained(
     page: Path, old: Path, before: Mapping[str, StoredFile], after: Mapping[str, StoredFile], until: float
 ) -> None:
     """Retain the files of a release that the next one has not, where their names carry hashes of their contents.
@@ -44,7 +44,7 @@ def retained_add(
     wanted = {path: file for path, file in before.items() if path not in after and name_has_content_hash(path)}
     if not wanted:
         return
-    _write_index(page, retained_read(page) | {path: RetainedFile(until, file) for path, file in wanted.items()})
+    _write_index(page, read_retained(page) | {path: RetainedFile(until, file) for path, file in wanted.items()})
     for path, file in wanted.items():
         for ending in ("", *(f".{encoding}" for encoding in file.copies or ())):
             # A folder where an older release has a file: that tab does without.
@@ -52,12 +52,12 @@ def retained_add(
                 _link_file(old / PUBLIC / f"{path}{ending}", page / "retained" / f"{path}{ending}")
 
 
-def retained_remove(page: Path, now: float, longest: float) -> bool:
+def remove_retained(page: Path, now: float, longest: float) -> bool:
     """Remove what is over, the files before their entries; returns whether anything was. Raises OSError.
 
     `longest`: what a file is retained for. What would stay for longer was written by a clock that was ahead.
     """
-    index = retained_read(page)
+    index = read_retained(page)
     limited = {
         path: RetainedFile(min(retained.until, now + longest), retained.file)
         for path, retained in index.items()

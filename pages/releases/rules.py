@@ -81,7 +81,7 @@ class LinesRefused:
     lines: list[tuple[int, str]] = field(default_factory=list)
 
 
-def redirects_parse(text: str, refused: LinesRefused) -> tuple[RedirectRule, ...]:
+def parse_redirects(text: str, refused: LinesRefused) -> tuple[RedirectRule, ...]:
     """Never raises: lines that are no rules go to `refused`."""
     rules: list[RedirectRule] = []
     left = {True: DYNAMIC_MAX, False: REDIRECTS_MAX}
@@ -97,8 +97,8 @@ def redirects_parse(text: str, refused: LinesRefused) -> tuple[RedirectRule, ...
     return tuple(rules)
 
 
-def headers_parse(text: str, refused: LinesRefused) -> tuple[HeaderRule, ...]:
-    """As `redirects_parse`. A path without headers is no rule."""
+def parse_headers(text: str, refused: LinesRefused) -> tuple[HeaderRule, ...]:
+    """As `parse_redirects`. A path without headers is no rule."""
     found: list[tuple[str, list[tuple[str, str]]]] = []
     usable, count, size = False, 0, 0
     for number, line in _lines(text):

@@ -12,8 +12,8 @@ from pages.releases.rules import (
     LinesRefused,
     RedirectRule,
     Rules,
-    headers_parse,
-    redirects_parse,
+    parse_headers,
+    parse_redirects,
 )
 from pages.releases.store_paths import PUBLIC
 
@@ -26,12 +26,12 @@ SERVED = "served"
 FILE_BYTES = 256 * 1024
 
 
-def rules_take(release: Path, received: Received) -> Rules:
+def take_rules(release: Path, received: Received) -> Rules:
     """Take `_headers` and `_redirects` out of what is served; write rules, markers and links. Raises OSError."""
     headers, redirects = LinesRefused(), LinesRefused()
     rules = Rules(
-        headers_parse(_take_text(release, "_headers", received), headers),
-        redirects_parse(_take_text(release, "_redirects", received), redirects),
+        parse_headers(_take_text(release, "_headers", received), headers),
+        parse_redirects(_take_text(release, "_redirects", received), redirects),
     )
     for name, refused in (("_headers", headers), ("_redirects", redirects)):
         for line, reason in refused.lines:
@@ -46,7 +46,7 @@ def rules_take(release: Path, received: Received) -> Rules:
     return rules
 
 
-def rules_read(release: Path) -> Rules:
+def read_rules(release: Path) -> Rules:
     """The rules of a release. Raises OSError, ValueError."""
     with suppress(FileNotFoundError):
         found = json.loads((release / RULES).read_text())

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pages.releases.compress import DEFAULT_LIMITS, CompressLimits, is_compressed
-from pages.releases.copies import foreign_copies_remove, release_copies
+from pages.releases.copies import release_copies, remove_foreign_copies
 from pages.releases.disk_use import content_bytes, names_bytes
 from pages.releases.errors import StoreError
-from pages.releases.manifest import MANIFEST, StoredFile, manifest_bytes, manifest_read
+from pages.releases.manifest import MANIFEST, StoredFile, manifest_bytes, read_manifest
 from pages.releases.page_names import name_link, name_move, name_unlink
 from pages.releases.received import Received, Skipped
 from pages.releases.release_sync import release_sync
-from pages.releases.retained import retained_add, retained_read, retained_remove
-from pages.releases.rules_files import rules_take
+from pages.releases.retained import add_retained, read_retained, remove_retained
+from pages.releases.rules_files import take_rules
 from pages.releases.steady_clock import SteadyClock
 from pages.releases.store_paths import PUBLIC, PageName, StorePaths
-from pages.releases.system_calls import folder_sync
+from pages.releases.system_calls import sync_folder
 from vmbackend.trees import remove_tree
 
 DAY = 86400.0
@@ -90,8 +90,8 @@ class PageStore:
         if number < 1:
             raise ValueError("Releases are counted from 1.")
         incoming = self.paths.incoming(operation_id)
-        rules = rules_take(incoming, received)
-        foreign_copies_remove(incoming / PUBLIC, received)
+        rules = take_rules(incoming, received)
+        remove_foreign_copies(incoming / PUBLIC, received)
         known = self._known_copies(page_id)
         files, copies = release_copies(incoming / PUBLIC, received, known, self._compress)
         (incoming / MANIFEST).write_bytes(manifest_bytes(files))
@@ -126,13 +126,13 @@ class PageStore:
         """What takes a moment of it. The caller holds the lock. Raises StoreError, OSError; the live one stays then."""
         self._require_release(page_id, number)
         if self.release_live(page_id) != number:
-            self.current_switch(page_id, number)
+            self.switch_current(page_id, number)
 
     def _require_release(self, page_id: str, number: int) -> None:
         if not self.paths.release(page_id, number).is_dir():
             raise StoreError(f"The page has no release {number}.")
 
-    def releases_trim(self, page_id: str, kept: Collection[int]) -> list[int]:
+    def trim_releases(self, page_id: str, kept: Collection[int]) -> list[int]:
         """Remove every release that is older than the newest of `kept` and not among them, never the live one.
 
         A newer one is of a deploy that has come since. Returns which were removed. Raises OSError.
@@ -167,7 +167,7 @@ class PageStore:
         """
         contents: dict[str, int] = {}
         names = 0
-        retained = retained_read(self.paths.page(page_id)).items()
+        retained = read_retained(self.paths.page(page_id)).items()
         kept = {path: found.file for path, found in retained if found.until > now}
         for files in (*(files for _, files in self._manifests(page_id)), *([kept] if kept else [])):
             names += names_bytes(files)
@@ -175,18 +175,18 @@ class PageStore:
                 contents[file.digest] = max(contents.get(file.digest, 0), content_bytes(file))
         return names + sum(contents.values())
 
-    def retained_expire(self, page_id: str, now: float) -> bool:
+    def expire_retained(self, page_id: str, now: float) -> bool:
         """Remove retained files whose time is over (Unix time in seconds); returns whether there were any."""
         with self.page_locked(page_id):
-            return self.retained_trim(page_id, now)
+            return self.trim_retained(page_id, now)
 
     def retained_is_over(self, page_id: str, now: float) -> bool:
         """Whether there are retained files whose time is over."""
-        return any(found.until <= now for found in retained_read(self.paths.page(page_id)).values())
+        return any(found.until <= now for found in read_retained(self.paths.page(page_id)).values())
 
-    def retained_trim(self, page_id: str, now: float) -> bool:
-        """As `retained_expire`; the caller has the lock."""
-        return retained_remove(self.paths.page(page_id), now, self._retained_seconds)
+    def trim_retained(self, page_id: str, now: float) -> bool:
+        """As `expire_retained`; the caller has the lock."""
+        return remove_retained(self.paths.page(page_id), now, self._retained_seconds)
 
     def name_add(self, page_id: str, name: PageName) -> None:
         """Serve the page under a name. Idempotent. Raises NameTaken, StoreError (the page has no files), OSError."""
@@ -225,7 +225,7 @@ class PageStore:
         finally:
             os.close(fd)
 
-    def current_switch(self, page_id: str, number: int | None) -> None:
+    def switch_current(self, page_id: str, number: int | None) -> None:
         """The caller holds the lock. Without a number nothing is live. Raises OSError."""
         current = self.paths.current(page_id)
         if number is None:
@@ -235,7 +235,7 @@ class PageStore:
             beside.unlink(missing_ok=True)
             beside.symlink_to(f"releases/{number}")
             beside.replace(current)
-        folder_sync(current.parent)
+        sync_folder(current.parent)
 
     def discard(self, path: Path) -> None:
         """Remove a folder or file: out of its place at once, then for good. Raises OSError."""
@@ -250,7 +250,7 @@ class PageStore:
             path.rename(target)
         except FileNotFoundError:
             return None
-        folder_sync(path.parent)
+        sync_folder(path.parent)
         return target
 
     def _move_release(self, incoming: Path, page_id: str, number: int) -> None:
@@ -260,20 +260,20 @@ class PageStore:
             raise StoreError(f"The page has a release {number}.")
         incoming.rename(release)
         for folder in (release.parent, release.parent.parent, release.parent.parent.parent):
-            folder_sync(folder)
+            sync_folder(folder)
 
     def _retain_files(self, page_id: str, live: int, number: int) -> None:
         """A release that cannot be read any more retains nothing, and does not keep the next from going live."""
         now, page, release = self.clock.now(), self.paths.page(page_id), self.paths.release(page_id, live)
         with suppress(FileNotFoundError, ValueError):
-            before, after = manifest_read(release), manifest_read(self.paths.release(page_id, number))
-            retained_add(page, release, before, after, now + self._retained_seconds)
+            before, after = read_manifest(release), read_manifest(self.paths.release(page_id, number))
+            add_retained(page, release, before, after, now + self._retained_seconds)
 
     def _manifests(self, page_id: str) -> Iterator[tuple[int, Mapping[str, StoredFile]]]:
         """Of all releases, the oldest first; without those that are being removed."""
         for number in self.release_numbers(page_id):
             with suppress(FileNotFoundError, ValueError):
-                yield number, manifest_read(self.paths.release(page_id, number))
+                yield number, read_manifest(self.paths.release(page_id, number))
 
     def _known_copies(self, page_id: str) -> dict[str, tuple[str, Mapping[str, int]]]:
         known: dict[str, tuple[str, Mapping[str, int]]] = {}

@@ -28,7 +28,7 @@ def file_system_sync(path: Path) -> None:
         os.close(fd)
 
 
-def file_sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
     """Flush a file."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -37,7 +37,7 @@ def file_sync(path: Path) -> None:
         os.close(fd)
 
 
-def folder_sync(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Flush the names in a folder."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -56,7 +56,7 @@ def file_replace(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(fd)
     beside.replace(path)
-    folder_sync(path.parent)
+    sync_folder(path.parent)
 
 
 def _checked(result: int, path: Path) -> None:

@@ -7,6 +7,6 @@ class AccountsConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_in
 
-        from accounts.session_times import session_begin
+        from accounts.session_times import begin_session
 
-        user_logged_in.connect(session_begin, dispatch_uid="accounts.session_times")
+        user_logged_in.connect(begin_session, dispatch_uid="accounts.session_times")

@@ -13,7 +13,7 @@ from django.db import models
 from django.utils import timezone
 
 from common.request_origin import NO_ORIGIN, RequestOrigin
-from common.retention import rows_prune
+from common.retention import prune_rows
 
 BATCH = 500
 
@@ -103,9 +103,9 @@ def audit_models() -> Iterator[type[AccountEvent]]:
             yield model
 
 
-def audit_prune() -> int:
+def prune_audit() -> int:
     """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, of each log some ten thousand at most. Returns how
     many.
     """
     before = timezone.now() - timedelta(days=settings.ENV.activity_days)
-    return sum(rows_prune(model, "created_at", before) for model in audit_models())
+    return sum(prune_rows(model, "created_at", before) for model in audit_models())

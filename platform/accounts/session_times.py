@@ -22,7 +22,7 @@ ENDS = "ends"
 STEP = 1 / 20
 
 
-def session_begin(request: HttpRequest, **_: Any) -> None:
+def begin_session(request: HttpRequest, **_: Any) -> None:
     """A receiver of `user_logged_in`: a login begins both times."""
     _begin(request.session)
 

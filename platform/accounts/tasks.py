@@ -18,4 +18,4 @@ def forget_expired_sessions() -> None:
 
 @shared_task
 def prune_audit_logs() -> int:
-    return audit.audit_prune()
+    return audit.prune_audit()

@@ -26,10 +26,10 @@ def account_registered(account: AcmeAccount, until: float) -> CaClient:
     """
     access = _access(account)
     client = CaClient(access, until)
-    client.directory_read()
+    client.read_directory()
     contact = settings.ENV.acme_contact
     if not account.url:
-        account.url, was_there = client.account_register(contact)
+        account.url, was_there = client.register_account(contact)
         account.contact = "" if was_there else contact
         AcmeAccount.objects.filter(pk=account.pk).update(url=account.url, contact=account.contact)
     if account.contact != contact:
@@ -40,7 +40,7 @@ def account_registered(account: AcmeAccount, until: float) -> CaClient:
 def _contact_update(account: AcmeAccount, client: CaClient, contact: str) -> None:
     """One that the CA refuses holds up no order, and is not sent again. Raises CaError where the CA is away."""
     try:
-        client.contact_update(account.url, contact)
+        client.update_contact(account.url, contact)
     except CaError as error:
         if error.fault != "name" or error.problem == "accountDoesNotExist":
             raise

@@ -132,12 +132,12 @@ class CaClient:
         self._url = access.directory
         self._found: messages.Directory | None = None
 
-    def directory_read(self) -> None:
+    def read_directory(self) -> None:
         """Read the directory, before anything is asked that counts."""
         with self._ca_errors():
             assert self._directory["newOrder"]  # noqa: S101 - raises where it is missing
 
-    def account_register(self, contact: str) -> tuple[str, bool]:
+    def register_account(self, contact: str) -> tuple[str, bool]:
         """The account's URL, the same for the same key however often it is asked; whether it was there before."""
         with self._ca_errors():
             new = messages.NewRegistration.from_data(email=contact or None, terms_of_service_agreed=True)
@@ -149,7 +149,7 @@ class CaClient:
                 self._network.account = _registration(url)
                 return url, True
 
-    def contact_update(self, account_url: str, contact: str) -> None:
+    def update_contact(self, account_url: str, contact: str) -> None:
         """Give the CA another address of the account, or (empty) none any more."""
         with self._ca_errors():
             addresses = (f"mailto:{contact}",) if contact else ()
@@ -181,7 +181,7 @@ class CaClient:
         with self._ca_errors():
             return self._order(url, self._post(url))
 
-    def challenge_read(self, authorization: str) -> Challenge:
+    def read_challenge(self, authorization: str) -> Challenge:
         """The HTTP-01 challenge of an authorization."""
         with self._ca_errors():
             body = messages.Authorization.from_json(self._post(authorization).json())
@@ -190,7 +190,7 @@ class CaClient:
                     return self._challenge(each, str(body.status.name))
             raise CaError("The CA offers no HTTP challenge for this name.")
 
-    def challenge_answer(self, url: str) -> None:
+    def answer_challenge(self, url: str) -> None:
         """Have the CA look for the token."""
         with self._ca_errors():
             self._post(url, challenges.HTTP01Response())
@@ -201,7 +201,7 @@ class CaClient:
             request = messages.CertificateRequest(csr=x509.load_pem_x509_csr(csr))
             return self._order(order.url, self._post(order.finalize, request))
 
-    def chain_read(self, url: str) -> str:
+    def read_chain(self, url: str) -> str:
         """The certificate and its chain, as sent."""
         with self._ca_errors():
             return self._post(url).text

@@ -28,6 +28,6 @@ def account_forget_url(account: AcmeAccount) -> None:
     AcmeAccount.objects.filter(pk=account.pk).update(url="")
 
 
-def account_pause(account: AcmeAccount, until: datetime) -> None:
+def pause_account(account: AcmeAccount, until: datetime) -> None:
     """Ask nothing of this CA until then."""
     AcmeAccount.objects.filter(pk=account.pk).update(paused_until=until)

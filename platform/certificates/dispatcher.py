@@ -16,7 +16,7 @@ from cryptography.fernet import InvalidToken
 from django.db import connections
 
 from certificates import tokens
-from certificates.leases import due_ids, owners_of, waits_limit
+from certificates.leases import due_ids, limit_waits, owners_of
 from certificates.steps import certificate_step
 from common.work.dispatcher import Dispatcher, failure_log
 from common.work.shares import Shares
@@ -55,10 +55,10 @@ class CertificateDispatcher(Dispatcher[str]):
     def _repeat_rare_work(self) -> None:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
-            tokens.tokens_prune()
+            tokens.prune_tokens()
         if time.monotonic() - self._limited > CLOCK_SECONDS:
             self._limited = time.monotonic()
-            waits_limit()
+            limit_waits()
 
     def _begin_due(self) -> None:
         if self._shares.total >= THREADS:

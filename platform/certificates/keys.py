@@ -58,7 +58,7 @@ def signing_request(name: str, key: str) -> bytes:
     return made.public_bytes(Encoding.PEM)
 
 
-def chain_check(text: str, name: str, key: str, now: datetime) -> CheckedChain:
+def check_chain(text: str, name: str, key: str, now: datetime) -> CheckedChain:
     """What a CA sent, if it can be served for the name with this key. Raises ChainInvalid."""
     try:
         found = x509.load_pem_x509_certificates(text.encode())

@@ -10,12 +10,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from certificates.models import Certificate, Status
-from common.work.leases import Lease, new_claim, row_release
+from common.work.leases import Lease, new_claim, release_row
 
 # All requests of a step end within STEP_SECONDS, and the look at DNS before it is shorter; the rest is for writing.
 STEP_SECONDS = 30.0
 LEASE = Lease(timedelta(seconds=90))
-# The longest that a CA may have a row wait; of what waits for longer see `waits_limit`.
+# The longest that a CA may have a row wait; of what waits for longer see `limit_waits`.
 LONGEST_CA_PAUSE = timedelta(days=2)
 # A renewal that nothing has delayed waits for longer than any pause, until the time of its certificate.
 _IN_TIME = Q(status=Status.ACTIVE, error="", order_key=None, order_began_at=None)
@@ -32,17 +32,17 @@ def owners_of(keys: Collection[str]) -> dict[str, str]:
     return dict(Certificate.objects.filter(pk__in=keys).values_list("pk", "owner")) if keys else {}
 
 
-def lease_claim(key: str) -> Certificate | None:
+def claim_lease(key: str) -> Certificate | None:
     """The row with a lease of this process, by compare-and-set; None where it is not due, or another has it."""
     claim = new_claim()
-    if not LEASE.rows_claim(Certificate.objects.filter(pk=key, due_at__lte=timezone.now()), claim):
+    if not LEASE.claim_rows(Certificate.objects.filter(pk=key, due_at__lte=timezone.now()), claim):
         return None
     return Certificate.objects.filter(pk=key, claim=claim).select_related("account").first()
 
 
-def lease_release(row: Certificate) -> None:
+def release_lease(row: Certificate) -> None:
     """End the lease; the row is looked at again at its due time. Without effect where the lease is lost."""
-    row_release(row, due_at=due_time(row))
+    release_row(row, due_at=due_time(row))
 
 
 def due_time(row: Certificate) -> datetime:
@@ -54,7 +54,7 @@ def due_time(row: Certificate) -> datetime:
     return row.next_attempt_at
 
 
-def waits_limit() -> int:
+def limit_waits() -> int:
     """Rows that would wait for longer than any pause lasts are due now: their times were written before the clock was
     set back (`common.work.clock`). Returns how many.
     """

@@ -17,15 +17,15 @@ from django.utils import timezone
 from certificates import access, ca_account, hooks, limits, tokens
 from certificates.ca import CaClient, Challenge, Order
 from certificates.ca_errors import CaError
-from certificates.keys import ChainInvalid, chain_check, new_key, signing_request
+from certificates.keys import ChainInvalid, check_chain, new_key, signing_request
 from certificates.leases import LEASE, LONGEST_CA_PAUSE, STEP_SECONDS
 from certificates.models import AcmeAccount, Certificate, Status
 from certificates.outcomes import (
     NO_ORDER,
-    failure_record,
     pause_after,
+    record_failure,
+    record_waiting,
     renewal_time,
-    waiting_record,
 )
 from common.work.clock import moment_has_come
 
@@ -45,26 +45,26 @@ def order_advance(row: Certificate) -> None:
     """As far as the order of a leased row that is due comes now; its next time is set. Raises ClaimLost."""
     now = timezone.now()
     if not ca_account.is_on():
-        LEASE.row_write(row, next_attempt_at=now + OFF_PAUSE)
+        LEASE.write_row(row, next_attempt_at=now + OFF_PAUSE)
         return
     account = ca_account.account_current()
     if account.paused_until and not moment_has_come(account.paused_until, now, LONGEST_CA_PAUSE):
-        waiting_record(row, row.error or CA_FAILS, account.paused_until)
+        record_waiting(row, row.error or CA_FAILS, account.paused_until)
         return
     try:
         _advance(row, account, time.monotonic() + STEP_SECONDS)
     except CaError as error:
-        failure_record(row, account, error)
+        record_failure(row, account, error)
     except OSError as error:  # of the token's file; a full disk
         logger.error("%s: its token cannot be stored: %s", row.name, error)
         pause = pause_after(row.failures + 1, longest=600)
-        waiting_record(row, NO_DISK, timezone.now() + pause, failures=row.failures + 1)
+        record_waiting(row, NO_DISK, timezone.now() + pause, failures=row.failures + 1)
 
 
 def order_drop(row: Certificate) -> None:
     """Forget the order under way, its key and its token's file."""
-    tokens.token_remove(row.challenge_token)
-    LEASE.row_write(row, **NO_ORDER)
+    tokens.remove_token(row.challenge_token)
+    LEASE.write_row(row, **NO_ORDER)
 
 
 def _advance(row: Certificate, account: AcmeAccount, until: float) -> None:
@@ -93,7 +93,7 @@ def _is_reached_by_name(row: Certificate) -> bool:
     sentence = hooks.dns_points_here.one(row.name)
     if sentence:
         pause = pause_after(row.failures + 1, longest=3600)
-        waiting_record(row, sentence, timezone.now() + pause, failures=row.failures + 1)
+        record_waiting(row, sentence, timezone.now() + pause, failures=row.failures + 1)
     return not sentence
 
 
@@ -105,7 +105,7 @@ def _begin(row: Certificate, account: AcmeAccount) -> bool:
         allowed = limits.allowed_at(row.name, row.owner, now)
         if allowed == now:
             limits.attempt_count(row.name, row.owner, now)
-            LEASE.row_write(row, order_key=new_key(), order_began_at=now, account=account)
+            LEASE.write_row(row, order_key=new_key(), order_began_at=now, account=account)
             return True
     _wait_for_limit(row, allowed)
     return False
@@ -113,12 +113,12 @@ def _begin(row: Certificate, account: AcmeAccount) -> bool:
 
 def _wait_for_limit(row: Certificate, allowed: datetime) -> None:
     sentence = f"The limit of orders is reached; the next one is placed after {allowed:%Y-%m-%d %H:%M} UTC."
-    waiting_record(row, sentence, allowed)
+    record_waiting(row, sentence, allowed)
 
 
 def _place(row: Certificate, client: CaClient) -> Order:
     order = client.order_place(row.name)
-    LEASE.row_write(row, order_url=order.url)
+    LEASE.write_row(row, order_url=order.url)
     return order
 
 
@@ -127,7 +127,7 @@ def _resume_placing(row: Certificate, client: CaClient) -> Order:
     order = client.order_find(row.name)
     if order is None:
         return _place(row, client)
-    LEASE.row_write(row, order_url=order.url)
+    LEASE.write_row(row, order_url=order.url)
     return order
 
 
@@ -138,7 +138,7 @@ def _carry_on(row: Certificate, client: CaClient, order: Order) -> None:
     if order.status == "ready":
         order = client.order_finalize(order, signing_request(row.name, row.order_key))
     if order.status == "valid":
-        _store_chain(row, client.chain_read(order.certificate))
+        _store_chain(row, client.read_chain(order.certificate))
     elif order.status == "invalid":
         raise CaError(_reason(client, order), problem="invalid")
     else:
@@ -148,14 +148,14 @@ def _carry_on(row: Certificate, client: CaClient, order: Order) -> None:
 def _prove_control(row: Certificate, client: CaClient, order: Order) -> None:
     """Show the token, then have the CA look for it. Each may have been done by a process that died since."""
     for url in order.authorizations:
-        challenge = client.challenge_read(url)
+        challenge = client.read_challenge(url)
         if challenge.authorization_status in ("invalid", "expired", "revoked", "deactivated"):
             raise CaError(challenge.error or "The CA refused: it did not find the name here.", problem="invalid")
         if challenge.authorization_status != "pending":
             continue
         # Stored first, so that the file is always known.
-        LEASE.row_write(row, challenge_token=challenge.token)
-        tokens.token_write(challenge.token, challenge.content)
+        LEASE.write_row(row, challenge_token=challenge.token)
+        tokens.write_token(challenge.token, challenge.content)
         if challenge.status == "pending":
             _answer(client, url, challenge)
     _look_later(row, order)
@@ -164,11 +164,11 @@ def _prove_control(row: Certificate, client: CaClient, order: Order) -> None:
 def _answer(client: CaClient, authorization: str, challenge: Challenge) -> None:
     """A second answer, after one that was not stored or is being looked into, may be refused: that changes nothing."""
     try:
-        client.challenge_answer(challenge.url)
+        client.answer_challenge(challenge.url)
     except CaError as error:
         if error.fault != "name":
             raise
-        if client.challenge_read(authorization).authorization_status not in ("pending", "valid"):
+        if client.read_challenge(authorization).authorization_status not in ("pending", "valid"):
             raise
         logger.info("an answer to a challenge was refused: %s", error)
 
@@ -177,18 +177,18 @@ def _reason(client: CaClient, order: Order) -> str:
     """Why an order is invalid: its authorization says it."""
     if order.error or not order.authorizations:
         return order.error or "The CA refused: no reason was given"
-    return client.challenge_read(order.authorizations[0]).error or "The CA refused: no reason was given"
+    return client.read_challenge(order.authorizations[0]).error or "The CA refused: no reason was given"
 
 
 def _store_chain(row: Certificate, text: str) -> None:
     try:
-        checked = chain_check(text, row.name, row.order_key, timezone.now())
+        checked = check_chain(text, row.name, row.order_key, timezone.now())
     except ChainInvalid as error:
         raise CaError("The CA sent a certificate that is not valid for this name.") from error
     # Before the row forgets its name.
-    tokens.token_remove(row.challenge_token)
+    tokens.remove_token(row.challenge_token)
     key = row.order_key
-    LEASE.row_write(
+    LEASE.write_row(
         row,
         **{**NO_ORDER, "chain": checked.pem, "key": key, "not_before": checked.not_before},
         expires_at=checked.expires_at,
@@ -205,4 +205,4 @@ def _look_later(row: Certificate, order: Order) -> None:
     age = timezone.now() - (row.order_began_at or timezone.now())
     seconds = min(max(order.pause or age.total_seconds() / 10, _SHORTEST_POLL), _LONGEST_POLL)
     sentence = CA_WORKS if age > _QUIET else ""
-    LEASE.row_write(row, next_attempt_at=timezone.now() + timedelta(seconds=seconds), error=sentence)
+    LEASE.write_row(row, next_attempt_at=timezone.now() + timedelta(seconds=seconds), error=sentence)

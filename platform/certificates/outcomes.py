@@ -41,12 +41,12 @@ def renewal_time(not_before: datetime, expires_at: datetime, now: datetime | Non
     return expires_at - (expires_at - begin) / 3
 
 
-def waiting_record(row: Certificate, sentence: str, until: datetime, **changes: Any) -> None:
+def record_waiting(row: Certificate, sentence: str, until: datetime, **changes: Any) -> None:
     """No order is placed now, for a reason that is no refusal. Raises ClaimLost."""
-    LEASE.row_write(row, status=_status(row, Status.PENDING), error=sentence[:500], next_attempt_at=until, **changes)
+    LEASE.write_row(row, status=_status(row, Status.PENDING), error=sentence[:500], next_attempt_at=until, **changes)
 
 
-def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> None:
+def record_failure(row: Certificate, account: AcmeAccount, error: CaError) -> None:
     """Write what the CA refused, or failed to do. Raises ClaimLost.
 
     The order under way is kept where the CA may go on with it later, and forgotten where it refused.
@@ -55,7 +55,7 @@ def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> No
     if error.problem == "accountDoesNotExist":
         ca_account.account_forget_url(account)
     elif error.fault == "ca":
-        ca_account.account_pause(account, now + timedelta(seconds=max(error.pause or 0.0, CA_PAUSE)))
+        ca_account.pause_account(account, now + timedelta(seconds=max(error.pause or 0.0, CA_PAUSE)))
     longest = LONGEST_CA_RETRY if error.fault == "ca" else LONGEST_PAUSE
     until = now + max(pause_after(row.failures + 1, longest), timedelta(seconds=error.pause or 0.0))
     # A request for an order that got no answer may have made one all the same (orders._resume_placing).
@@ -64,14 +64,14 @@ def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> No
     if error.fault == "limit":
         changes["limited_until"] = until
     if is_over:
-        tokens.token_remove(row.challenge_token)
+        tokens.remove_token(row.challenge_token)
         changes |= NO_ORDER
     if error.fault == "name":
         status = _status(row, Status.FAILED)
-        LEASE.row_write(row, status=status, error=error.sentence[:500], next_attempt_at=until, **changes)
+        LEASE.write_row(row, status=status, error=error.sentence[:500], next_attempt_at=until, **changes)
     else:
         sentence = f"{error.sentence} The next attempt is made after {until:%Y-%m-%d %H:%M} UTC."
-        waiting_record(row, sentence, until, **changes)
+        record_waiting(row, sentence, until, **changes)
 
 
 def _status(row: Certificate, without: Status) -> str:

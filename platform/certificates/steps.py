@@ -7,7 +7,7 @@ from datetime import datetime
 from django.utils import timezone
 
 from certificates import hooks, tokens
-from certificates.leases import LEASE, lease_claim, lease_release
+from certificates.leases import LEASE, claim_lease, release_lease
 from certificates.models import Certificate, Status
 from certificates.orders import order_advance
 from common.work.leases import ClaimLost, owned_rows
@@ -18,7 +18,7 @@ def certificate_step(key: str) -> bool:
 
     Where the process dies within it, or anything but CaError is raised, the row is due again when its lease is over.
     """
-    row = lease_claim(key)
+    row = claim_lease(key)
     if row is None:
         return False
     try:
@@ -39,7 +39,7 @@ def _step(row: Certificate) -> None:
     if row.next_attempt_at <= now:
         order_advance(row)
     _announce(row)
-    lease_release(row)
+    release_lease(row)
 
 
 def _follow_time(row: Certificate, now: datetime) -> None:
@@ -47,12 +47,12 @@ def _follow_time(row: Certificate, now: datetime) -> None:
     begin in a time to come has begun now.
     """
     if row.order_began_at is not None and row.order_began_at > now:
-        LEASE.row_write(row, order_began_at=now)
+        LEASE.write_row(row, order_began_at=now)
     if row.expires_at is None:
         return
     status = Status.ACTIVE if row.expires_at > now else Status.EXPIRED
     if row.status != status:
-        LEASE.row_write(row, status=status)
+        LEASE.write_row(row, status=status)
 
 
 def _announce(row: Certificate) -> None:
@@ -60,11 +60,11 @@ def _announce(row: Certificate) -> None:
     is_there = row.wanted and row.status == Status.ACTIVE
     if is_there != row.announced:
         hooks.certificate_changed(row.name, is_there)
-        LEASE.row_write(row, announced=is_there)
+        LEASE.write_row(row, announced=is_there)
 
 
 def _remove(row: Certificate) -> None:
     """Of a name that is given up; its keys are gone already (services.certificate_remove)."""
     hooks.certificate_changed(row.name, False)
-    tokens.token_remove(row.challenge_token)
+    tokens.remove_token(row.challenge_token)
     owned_rows(row).filter(wanted=False).delete()

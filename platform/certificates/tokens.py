@@ -19,7 +19,7 @@ from edge.challenges import TOKEN, challenges_folder
 _KEPT_SECONDS = 3600
 
 
-def token_write(token: str, content: str) -> None:
+def write_token(token: str, content: str) -> None:
     """Show `content` under the token, whole or not at all. Idempotent. Raises OSError, and ValueError for a strange
     token.
     """
@@ -37,13 +37,13 @@ def token_write(token: str, content: str) -> None:
         raise
 
 
-def token_remove(token: str) -> None:
+def remove_token(token: str) -> None:
     """Without effect where there is none."""
     if TOKEN.fullmatch(token):
         _path(token).unlink(missing_ok=True)
 
 
-def tokens_prune() -> None:
+def prune_tokens() -> None:
     """Remove what no order under way needs: left by processes that died, or by an order with several challenges.
 
     Files of the last hour stay; also one of a time to come, as a clock that was set back leaves it, is removed.

@@ -17,7 +17,7 @@ Row = Sequence[int | str]
 LARGEST = 2**63 - 1  # of a column
 
 
-def rows_read(query: QuerySet[Any, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def read_rows(query: QuerySet[Any, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The rows of a `values_list` of columns whose values the driver returns as they are: numbers and texts."""
     sql, params = query.query.sql_with_params()
     with connection.cursor() as cursor:
@@ -32,7 +32,7 @@ def rows_insert(
     _insert(model, columns, rows, same or {}, "")
 
 
-def rows_add(model: type[Model], key: Sequence[str], sums: Sequence[str], rows: Sequence[Row]) -> None:
+def add_rows(model: type[Model], key: Sequence[str], sums: Sequence[str], rows: Sequence[Row]) -> None:
     """Add to the `sums` of the rows with these keys, which are unique in the table and in `rows`; insert those that are
     missing. Rows are locked in the order of `rows`. A sum that would be more than its column holds stays at the
     column's end.
@@ -49,7 +49,7 @@ def rows_add(model: type[Model], key: Sequence[str], sums: Sequence[str], rows: 
     _insert(model, (*key, *sums), held, {}, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}")
 
 
-def rows_update(model: type[Model], columns: Sequence[str], rows: Sequence[Row]) -> None:
+def update_rows(model: type[Model], columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Write `columns` of the rows whose primary keys are the first values of `rows`. Lock them before, in one order."""
     if not rows:
         return

@@ -66,7 +66,7 @@ def declared_metrics() -> list[Counter | Histogram]:
     return [_declared[name] for name in sorted(_declared)]
 
 
-def additions_record(additions: Iterable[Addition]) -> None:
+def record_additions(additions: Iterable[Addition]) -> None:
     """One round trip; without Redis nothing is added."""
     wanted = list(additions)
     if not wanted:
@@ -80,7 +80,7 @@ def additions_record(additions: Iterable[Addition]) -> None:
         logger.debug("not counted: %s", exc)
 
 
-def values_read() -> dict[str, dict[tuple[str, ...], float]]:
+def read_values() -> dict[str, dict[tuple[str, ...], float]]:
     """For each name the values by their labels. One round trip; raises RedisError."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for raw, value in _stored():

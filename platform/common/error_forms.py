@@ -11,7 +11,7 @@ from common.errors import DomainError
 ErrorForm = Callable[[DomainError], JsonResponse]
 
 
-def error_form_register(prefix: str, form: ErrorForm, *, bodies_by_view: bool = False) -> None:
+def register_error_form(prefix: str, form: ErrorForm, *, bodies_by_view: bool = False) -> None:
     """How errors below `prefix` look that are made outside of views, and before them. Idempotent.
 
     `bodies_by_view`: the view answers requests whose body was refused and dropped: it raises `refused_body`.

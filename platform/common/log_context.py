@@ -22,7 +22,7 @@ _operation: ContextVar[str] = ContextVar("operation_id", default="")
 _workspace: ContextVar[str] = ContextVar("workspace_id", default="")
 
 
-def logged_workspace_set(workspace_id: str) -> None:
+def set_logged_workspace(workspace_id: str) -> None:
     """For the rest of this context: a request, a task."""
     _workspace.set(workspace_id)
 
@@ -38,7 +38,7 @@ def operation_logged(operation_id: str, workspace_id: str) -> Iterator[None]:
         _workspace.reset(workspace)
 
 
-def context_begin(request_id: str) -> None:
+def begin_context(request_id: str) -> None:
     """Of a new request or task, in a thread that may have served another one. Empty: no request caused it."""
     request_id_set(request_id)
     _operation.set("")

@@ -16,7 +16,7 @@ from common.body_rules import body_limit
 from common.caller_places import loop_place, thread_place
 from common.dual_middleware import DualMiddleware
 from common.error_forms import is_left_to_view
-from common.log_context import context_begin
+from common.log_context import begin_context
 from common.request_id import begin_request
 from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
@@ -28,7 +28,7 @@ class ApiMiddleware(DualMiddleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))
-        context_begin(request_id)
+        begin_context(request_id)
         begin_response_headers()
         if self.is_async:
             return self._async_call(request, request_id)

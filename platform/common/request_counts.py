@@ -52,7 +52,7 @@ def count_request(name: str, *, limit: int, window_seconds: int, member: str = "
     return RateState(accepted, limit, max(limit - used, 0), frees / 1_000_000)
 
 
-def window_restore(name: str, members: Mapping[str, float], *, window_seconds: int) -> None:
+def restore_window(name: str, members: Mapping[str, float], *, window_seconds: int) -> None:
     """Count requests that a restarted Redis has forgotten: `members` with their times in seconds since the epoch.
 
     Idempotent, so that any number of requests may do it at once, each before it is counted. Raises redis.RedisError.

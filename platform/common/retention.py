@@ -9,7 +9,7 @@ from django.db.models import Model
 BATCH, MAX_BATCHES = 1000, 50
 
 
-def rows_prune(model: type[Model], column: str, before: datetime) -> int:
+def prune_rows(model: type[Model], column: str, before: datetime) -> int:
     """Delete rows whose `column` is earlier, from the oldest by primary key on, some ten thousand at most. Returns how
     many; the rest is the next call's. Each batch is a transaction: what was deleted stays so where this process dies.
 

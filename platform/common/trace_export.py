@@ -71,8 +71,8 @@ class Traces:
                 _fail(made, type(error).__name__)
                 raise
 
-    def outcome_set(self, attributes: Mapping[str, str | int]) -> None:
-        """See traces.outcome_set."""
+    def set_outcome(self, attributes: Mapping[str, str | int]) -> None:
+        """See traces.set_outcome."""
         current = trace.get_current_span()
         current.set_attributes(_named(attributes))
         if "error_type" in attributes:

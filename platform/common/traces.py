@@ -57,10 +57,10 @@ def span(name: str, kind: Kind = "internal", *, parent: str = "", **attributes: 
         yield made
 
 
-def outcome_set(**attributes: str | int) -> None:
+def set_outcome(**attributes: str | int) -> None:
     """Add attributes to the span of this context; `error_type` marks it as failed."""
     if _Process.traces is not None:
-        _Process.traces.outcome_set(attributes)
+        _Process.traces.set_outcome(attributes)
 
 
 def current_ids() -> tuple[str, str]:
@@ -76,7 +76,7 @@ def task_headers(headers: dict[str, Any]) -> None:
         headers[HEADER] = f"00-{trace}-{own}-{'01' if traces.is_sampled() else '00'}"
 
 
-def sending_end() -> None:
+def end_sending() -> None:
     """Send what waits, for two seconds at most. At the end of a process."""
     with _Process.lock:
         ended, _Process.traces = _Process.traces, None

@@ -31,7 +31,7 @@ from common import log_context, traces
 from common.work.processes import WorkerProcess
 from config.app_list import app_modules
 from config.env import load_settings
-from config.loading import collector_pause, collector_resume
+from config.loading import pause_collector, resume_collector
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # Django's checks import every view, which no worker needs; they run once, where the database is prepared.
@@ -40,7 +40,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 @import_modules.connect
 def _begin_loading(**kwargs: Any) -> None:
-    collector_pause()
+    pause_collector()
 
 
 # Beat sends tasks by their names and reads no row: it needs neither Django's apps nor the tasks.
@@ -54,7 +54,7 @@ if not IS_BEAT:
 
 @import_modules.connect
 def _end_loading(**kwargs: Any) -> None:
-    collector_resume()
+    resume_collector()
 
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def _send_request_id(headers: dict[str, Any] | None = None, **kwargs: Any) -> No
 def _adopt_request_id(task: Any = None, **kwargs: Any) -> None:
     """Tasks run one after the other in a thread, each with what it was sent with."""
     sent = task.request.headers or {}
-    log_context.context_begin(str(sent.get(log_context.HEADER) or ""))
+    log_context.begin_context(str(sent.get(log_context.HEADER) or ""))
     begin_task_span(task, str(sent.get(traces.HEADER) or ""))
 
 
@@ -99,14 +99,14 @@ def end_task_span(task: Any = None, state: str | None = None, **kwargs: Any) -> 
     if opened is None:
         return
     if state == "FAILURE":
-        traces.outcome_set(error_type="task_failed")
+        traces.set_outcome(error_type="task_failed")
     opened.close()
 
 
 @worker_process_shutdown.connect
 def _send_last_spans(**kwargs: Any) -> None:
     """A process of a pool ends without Python's handlers at exit."""
-    traces.sending_end()
+    traces.end_sending()
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def collector_pause() -> None:
-    """Until `collector_resume`. What is loaded stays: looking for garbage in it took a quarter of the time."""
+def pause_collector() -> None:
+    """Until `resume_collector`. What is loaded stays: looking for garbage in it took a quarter of the time."""
     gc.disable()
 
 
-def collector_resume() -> None:
+def resume_collector() -> None:
     """Without what is there now, which no collection reads again, and no write to which copies pages of a fork."""
     gc.freeze()
     gc.enable()
@@ -20,8 +20,8 @@ def collector_resume() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    collector_pause()
+    pause_collector()
     try:
         yield
     finally:
-        collector_resume()
+        resume_collector()

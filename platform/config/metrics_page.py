@@ -87,7 +87,7 @@ def _stream_clients() -> Metric:
 
 def _counters() -> Iterator[Metric]:
     app_modules("counted")  # which declare them
-    values = counters.values_read()
+    values = counters.read_values()
     for one in counters.declared_metrics():
         found = values.get(one.name, {})
         yield _histogram(one, found) if isinstance(one, counters.Histogram) else _counter(one, found)

@@ -71,7 +71,7 @@ def role_permissions(known: set[str]) -> dict[str, set[str]]:
     return {SUPPORT: views, OPERATOR: views | operated, BILLING: billing, ADMINISTRATOR: administered}
 
 
-def roles_fill(groups: type[Group], permissions: type[Permission]) -> None:
+def fill_roles(groups: type[Group], permissions: type[Permission]) -> None:
     """Make the groups, and give them their permissions as they are here, of those that exist. Idempotent.
 
     For the models as they are, or as a migration has them.
@@ -84,15 +84,15 @@ def roles_fill(groups: type[Group], permissions: type[Permission]) -> None:
 
 
 @transaction.atomic
-def roles_sync() -> None:
-    """As `roles_fill`. Raises RuntimeError where a role names a permission that no model has."""
+def sync_roles() -> None:
+    """As `fill_roles`. Raises RuntimeError where a role names a permission that no model has."""
     rows = Permission.objects.values_list("content_type__app_label", "codename")
     known = {f"{app}.{codename}" for app, codename in rows}
     if missing := set().union(*role_permissions(known).values()) - known:
         raise RuntimeError(f"There are no such permissions: {', '.join(sorted(missing))}")
-    roles_fill(Group, Permission)
+    fill_roles(Group, Permission)
 
 
 def after_migrate(**kwargs: Any) -> None:
     """`post_migrate` of the last app, when the permissions of all apps are there."""
-    roles_sync()
+    sync_roles()

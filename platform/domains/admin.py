@@ -6,7 +6,7 @@ from django.contrib import admin
 
 from common.errors import Conflict
 from domains import services
-from domains.check import domain_check
+from domains.check import check_domain
 from domains.models import CustomDomain, DomainName
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
@@ -20,7 +20,7 @@ CHECKED_AT_ONCE = 3
 
 def _check(act: Act) -> None:
     """What is wrong is shown as a refusal is."""
-    found = domain_check(act.row.name, act.row.target_id, include_www=act.row.include_www)
+    found = check_domain(act.row.name, act.row.target_id, include_www=act.row.include_www)
     if found.errors:
         raise Conflict(" ".join(found.errors))
 

@@ -9,7 +9,7 @@ class DomainsConfig(AppConfig):
         from domains import publication
 
         hooks.dns_points_here.register(_reason_not_here)
-        hooks.certificate_changed.register(publication.certificate_mark)
+        hooks.certificate_changed.register(publication.mark_certificate)
 
 
 def _reason_not_here(name: str) -> str | None:

@@ -48,7 +48,7 @@ class DomainCheck:
         return self.cname.ok and self.ownership.ok and self.www_ok
 
 
-def domain_check(name: str, target_id: str, *, include_www: bool = False) -> DomainCheck:
+def check_domain(name: str, target_id: str, *, include_www: bool = False) -> DomainCheck:
     """Ask for the records of a domain, within some ten seconds. Raises nothing: what cannot be found is in `errors`.
 
     No connection to the database is held until the answers are there: name servers that do not answer would soon have

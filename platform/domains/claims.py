@@ -1,4 +1,4 @@
-"""Who has a name, in the caller's transaction, which has called `claims_lock`.
+"""Who has a name, in the caller's transaction, which has called `lock_claims`.
 
 A proven claim has its names. It takes them from an unproven one, and from a proven one whose TXT record is not there
 any more; never from one whose record stands beside its own. An unproven claim has a name only while no one else does.
@@ -26,7 +26,7 @@ class ProofOutdated(Exception):
     """The name was proven by another target after the DNS was asked: what it said then does not count."""
 
 
-def claims_lock() -> None:
+def lock_claims() -> None:
     """One transaction at a time changes claims and who has names, until its end; take it after account and target.
 
     Locks of rows alone end in deadlocks: which other claims and names a change concerns is known only once it has read
@@ -40,7 +40,7 @@ def held_names(domain: CustomDomain) -> list[str]:
     return sorted(DomainName.objects.filter(domain=domain).values_list("name", flat=True))
 
 
-def names_claim(domain: CustomDomain, proofs: Collection[str]) -> list[CustomDomain]:
+def claim_names(domain: CustomDomain, proofs: Collection[str]) -> list[CustomDomain]:
     """Give the domain its names, as far as it may have them. `proofs`: the ids in the TXT records of its name.
 
     Returns the claims that have lost their domain to it, which are deleted. Raises DomainTaken, ProofOutdated, and
@@ -64,7 +64,7 @@ def _claim(domain: CustomDomain, name: str, proofs: Collection[str]) -> CustomDo
     if holder.name != name:
         CustomDomain.objects.filter(pk=holder.pk).update(include_www=False)
         return None
-    domain_remove(holder)
+    remove_domain(holder)
     return holder
 
 
@@ -93,13 +93,13 @@ def _give(name: str, domain: CustomDomain) -> None:
     DomainName.objects.filter(pk=name).update(domain=domain, is_stale=True)
 
 
-def domain_remove(domain: CustomDomain) -> None:
+def remove_domain(domain: CustomDomain) -> None:
     """Delete a claim; its names go to other claims, or to no one."""
-    names_release(domain, held_names(domain))
+    release_names(domain, held_names(domain))
     CustomDomain.objects.filter(pk=domain.pk).delete()
 
 
-def names_release(domain: CustomDomain, names: Iterable[str]) -> None:
+def release_names(domain: CustomDomain, names: Iterable[str]) -> None:
     """Of those names that the domain has: give them to the next claim, else remove their certificates."""
     held = DomainName.objects.select_for_update(of=("self",)).filter(domain=domain, name__in=list(names))
     for row in held.order_by("name"):

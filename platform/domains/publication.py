@@ -19,7 +19,7 @@ from common.commits import call_after_commit
 from common.sweeps import rows_in_turn
 from domains import hooks
 from domains.models import CustomDomain, DomainName, TargetKind
-from edge.domain_files import PORT, WWW, DomainFiles, is_name, kind_link, page_link
+from edge.domain_files import PORT, WWW, DomainFiles, is_name, link_kind, link_page
 
 logger = logging.getLogger(__name__)
 
@@ -92,13 +92,13 @@ def _served(kind: TargetKind, domains: list[CustomDomain]) -> set[str]:
 
 def _link(name: str, domain: CustomDomain) -> str:
     if name != domain.name:
-        return kind_link(WWW)
-    return page_link(domain.target_id) if domain.target_kind == TargetKind.PAGE else kind_link(PORT)
+        return link_kind(WWW)
+    return link_page(domain.target_id) if domain.target_kind == TargetKind.PAGE else link_kind(PORT)
 
 
-def certificate_mark(name: str, present: bool) -> None:
+def mark_certificate(name: str, present: bool) -> None:
     """A handler of `certificates.hooks.certificate_changed`. Idempotent. Raises OSError."""
-    domain_files().tls_set(name, present=present)
+    domain_files().set_tls(name, present=present)
 
 
 def names_continue() -> int:
@@ -116,7 +116,7 @@ def names_reconcile() -> list[str]:
         done += _reconcile(names[start : start + BATCH], links)
     done += [f"removed {name}" for name in sorted(links.keys() - set(names)) if _remove_unknown(name)]
     with domain_files().locked():
-        done += [f"removed {name}" for name in domain_files().rubbish_remove()]
+        done += [f"removed {name}" for name in domain_files().remove_rubbish()]
     done += _reconcile_marks()
     for line in done:
         logger.info("domains: %s", line)
@@ -133,7 +133,7 @@ def _reconcile_marks() -> list[str]:
         name for name in files.tls_names() ^ active if is_name(name) and is_active(name) == (name in active)
     )
     for name in differ:
-        certificate_mark(name, name in active)
+        mark_certificate(name, name in active)
     return [f"corrected the mark of {name}" for name in differ]
 
 

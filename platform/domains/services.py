@@ -46,11 +46,11 @@ def domain_connect(
     the same names); nothing has changed then.
     """
     # Not at the top: workers disconnect domains, and only the api connects them.
-    from domains.check import domain_check
+    from domains.check import check_domain
     from domains.serializers import check_body
 
     for _ in range(ATTEMPTS):
-        found = domain_check(name, target.id, include_www=include_www)
+        found = check_domain(name, target.id, include_www=include_www)
         if settings.ENV.domain_verification and not found.verified:
             raise errors.DomainNotVerified(details=check_body(found))
         try:
@@ -65,7 +65,7 @@ def domain_connect(
 def _connect(target: Target, found: DomainCheck, include_www: bool, actor: str, origin: RequestOrigin) -> CustomDomain:
     account_lock(target.account)
     _lock_target(target.kind, target.id)
-    claims.claims_lock()
+    claims.lock_claims()
     former = CustomDomain.objects.filter(target_kind=target.kind, target_id=target.id).first()
     if former is None:
         _check_limit(target.account)
@@ -75,8 +75,8 @@ def _connect(target: Target, found: DomainCheck, include_www: bool, actor: str, 
     domain.proven_at = found.asked_at if found.ownership.ok else None
     domain.save()
     dropped = sorted(set(before) - set(domain.names))
-    taken_from = claims.names_claim(domain, found.proofs)
-    claims.names_release(domain, dropped)
+    taken_from = claims.claim_names(domain, found.proofs)
+    claims.release_names(domain, dropped)
     for loss in taken_from:
         dropped += loss.names
         _record(loss, "domain_lost", f"{found.domain} was proven by another target.", "system")
@@ -106,12 +106,12 @@ def _detail(domain: CustomDomain) -> str:
 @transaction.atomic
 def domain_disconnect(*, domain: CustomDomain, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
     """Disconnect a domain and remove its certificates. Raises NotConnected where another process was first."""
-    claims.claims_lock()
+    claims.lock_claims()
     stored = CustomDomain.objects.filter(pk=domain.pk).first()
     if stored is None:
         raise errors.NotConnected
     _record(stored, "domain_disconnected", stored.name, actor, origin)
-    claims.domain_remove(stored)
+    claims.remove_domain(stored)
     publication.publish_on_commit(stored.names)
 
 
@@ -123,10 +123,10 @@ def target_removed(kind: TargetKind, target_id: str) -> None:
     claim = CustomDomain.objects.filter(target_kind=kind, target_id=target_id)
     if not claim.exists():
         return
-    claims.claims_lock()
+    claims.lock_claims()
     found = claim.first()
     if found is not None:
-        claims.domain_remove(found)
+        claims.remove_domain(found)
         publication.publish_on_commit(found.names)
 
 
@@ -135,7 +135,7 @@ def targets_changed(kind: TargetKind, target_ids: Collection[str]) -> None:
     """The targets are served, or not served any more: their names follow after the caller's transaction."""
     if not CustomDomain.objects.filter(target_kind=kind, target_id__in=target_ids).exists():
         return
-    claims.claims_lock()
+    claims.lock_claims()
     names = DomainName.objects.filter(domain__target_kind=kind, domain__target_id__in=target_ids)
     found = sorted(names.values_list("name", flat=True))
     DomainName.objects.filter(pk__in=found).update(is_stale=True)

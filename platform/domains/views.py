@@ -16,7 +16,7 @@ from common.request_origin import request_origin
 from common.requests import validated
 from common.responses import respond
 from domains import selectors, serializers, services
-from domains.check import domain_check
+from domains.check import check_domain
 from domains.models import shown_name
 from domains.services import Target
 from domains.throttles import DnsThrottle
@@ -85,7 +85,7 @@ class DomainViewSet(ViewSet):
         """
         target = self.target_of(request, **path)
         data = validated(serializers.CheckDomainRequest, request)
-        found = domain_check(data["domain"], target.id, include_www=data["include_www"])
+        found = check_domain(data["domain"], target.id, include_www=data["include_www"])
         return respond(serializers.DomainCheckResponse, **_check_fields(found))
 
     @extend_schema(

@@ -29,14 +29,14 @@ def domains_folder(state: Path) -> Path:
     return state / "domains"
 
 
-def page_link(page_id: str) -> str:
+def link_page(page_id: str) -> str:
     """What the link of a page's domain holds. Raises ValueError."""
     if not _PAGE_ID.fullmatch(page_id):
         raise ValueError(f"{page_id!r} is no id of a page.")
     return f"../../pages/by-id/{page_id}"
 
 
-def kind_link(kind: str) -> str:
+def link_kind(kind: str) -> str:
     """What the link of another domain holds."""
     return f"../kinds/{kind}"
 
@@ -98,7 +98,7 @@ class DomainFiles:
                     found[name] = link
         return found
 
-    def rubbish_remove(self) -> list[str]:
+    def remove_rubbish(self) -> list[str]:
         """Remove what a process left that ended within `link_set`. The caller holds the lock."""
         found = sorted(self.root.glob("new.*"))
         for path in found:
@@ -109,7 +109,7 @@ class DomainFiles:
         """Those with a mark."""
         return set(os.listdir(self.root / "tls"))  # noqa: PTH208 - names alone
 
-    def tls_set(self, name: str, *, present: bool) -> None:
+    def set_tls(self, name: str, *, present: bool) -> None:
         """Whether plain HTTP leads to https. Idempotent."""
         path = self.root / "tls" / _checked(name)
         if present:

@@ -89,7 +89,7 @@ def event_body(delivery: ClaimedDelivery) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def attempt_make(delivery: ClaimedDelivery) -> Outcome:
+def make_attempt(delivery: ClaimedDelivery) -> Outcome:
     """Send the event, once. Never raises: what goes wrong is the outcome. Takes no longer than ATTEMPT_SECONDS."""
     started_at, begun = timezone.now(), time.monotonic()
     status_code, error, retry_after = None, "", None

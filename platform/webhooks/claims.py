@@ -71,7 +71,7 @@ def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
     return active, off
 
 
-def deliveries_claim(due: list[DueSubscription], in_flight: InFlight) -> list[ClaimedDelivery]:
+def claim_deliveries(due: list[DueSubscription], in_flight: InFlight) -> list[ClaimedDelivery]:
     """Claim what the free threads are shared out to. Where the process dies after it, the leases end.
 
     Two processes never claim one row, and together no more of a subscription than it may have in flight.
@@ -86,7 +86,7 @@ def deliveries_claim(due: list[DueSubscription], in_flight: InFlight) -> list[Cl
         chosen = _chosen_rows(rows, shares, now)
         free = Delivery.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
         free = free.filter(DELIVERY_LEASE.free(), pk__in=chosen, status=DeliveryStatus.PENDING)
-        DELIVERY_LEASE.rows_claim(Delivery.objects.filter(pk__in=free.order_by().values("pk")), token)
+        DELIVERY_LEASE.claim_rows(Delivery.objects.filter(pk__in=free.order_by().values("pk")), token)
     return _claimed_deliveries(rows, chosen, token, now)
 
 

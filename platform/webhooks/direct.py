@@ -34,7 +34,7 @@ class DirectReceiver:
     named_by: str
 
 
-def direct_event_send(receiver: DirectReceiver, event: NewEvent) -> Delivery:
+def send_direct_event(receiver: DirectReceiver, event: NewEvent) -> Delivery:
     """Write the event and its delivery in the caller's transaction. A receiver that had answered 410 is asked again."""
     return event_send_to(_subscription_of(receiver, event), event.type, event.data)
 
@@ -62,7 +62,7 @@ def _subscription_of(receiver: DirectReceiver, event: NewEvent) -> Subscription:
     return found
 
 
-def unused_receivers_delete() -> int:
+def delete_unused_receivers() -> int:
     """Delete a batch of receivers that nothing was sent to for a day. Returns how many."""
     pending = Delivery.objects.filter(subscription=OuterRef("pk"), status=DeliveryStatus.PENDING)
     unused = Subscription.objects.filter(

@@ -24,22 +24,22 @@ def subscription_switch_off(subscription: Subscription, reason: DisabledReason) 
     )
     if not changed:
         return False
-    deliveries_disable(subscription.pk)
+    disable_deliveries(subscription.pk)
     record_audit(subscription, "webhook_disabled", DESCRIPTIONS[reason], actor=ACTOR)
     return True
 
 
-def switched_off_settle() -> int:
+def settle_switched_off() -> int:
     """Disable what is pending of all subscriptions that are off, a batch of each. Returns how many.
 
     `hooks` does it for those with something due; of the others a webhook with very many deliveries has some left.
     """
     pending = Delivery.objects.filter(subscription=OuterRef("pk"), status=DeliveryStatus.PENDING)
     off = Subscription.objects.filter(Exists(pending), active=False)
-    return sum(map(deliveries_disable, list(off.values_list("pk", flat=True))))
+    return sum(map(disable_deliveries, list(off.values_list("pk", flat=True))))
 
 
-def deliveries_disable(subscription_id: str) -> int:
+def disable_deliveries(subscription_id: str) -> int:
     """Disable pending deliveries of a subscription that is off, BATCH at most. Returns how many. Idempotent.
 
     The process `hooks` finds the others. One that is being attempted is left to the end of its attempt, and one that

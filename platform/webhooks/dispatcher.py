@@ -18,9 +18,9 @@ from django.utils import timezone
 from common.database_errors import is_database_unavailable
 from common.work.dispatcher import Dispatcher
 from webhooks import claims
-from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
-from webhooks.disabling import deliveries_disable
-from webhooks.outcomes import outcomes_record
+from webhooks.attempts import ClaimedDelivery, Outcome, make_attempt
+from webhooks.disabling import disable_deliveries
+from webhooks.outcomes import record_outcomes
 from webhooks.sharing import DueSubscription, InFlight
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ MOST_SLOW = 10_000  # subscriptions that are remembered as such
 class WebhookDispatcher(Dispatcher[Outcome]):
     """`attempt` makes one attempt and never raises."""
 
-    def __init__(self, threads: int, attempt: Callable[[ClaimedDelivery], Outcome] = attempt_make) -> None:
+    def __init__(self, threads: int, attempt: Callable[[ClaimedDelivery], Outcome] = make_attempt) -> None:
         # As many again for attempts that take long (`sharing`).
         super().__init__("webhooks", 2 * threads)
         self._attempt = attempt
@@ -65,7 +65,7 @@ class WebhookDispatcher(Dispatcher[Outcome]):
         if not self._unwritten:
             return
         try:
-            later = outcomes_record(self._unwritten).later
+            later = record_outcomes(self._unwritten).later
         except Exception as exc:
             if is_database_unavailable(exc):
                 raise
@@ -82,7 +82,7 @@ class WebhookDispatcher(Dispatcher[Outcome]):
         later: list[Outcome] = []
         while self._unwritten:
             try:
-                later += outcomes_record(self._unwritten[:1]).later
+                later += record_outcomes(self._unwritten[:1]).later
             except Exception as exc:
                 if is_database_unavailable(exc):
                     self._unwritten += later
@@ -111,7 +111,7 @@ class WebhookDispatcher(Dispatcher[Outcome]):
         self._hanging = self._in_flight.slow_subscriptions
         due, switched_off = claims.due_subscriptions(timezone.now())
         for key in switched_off:
-            deliveries_disable(key)
+            disable_deliveries(key)
         readable = [each for each in due if each.id not in self._unreadable]
         return self._begin([replace(each, is_proven=self._is_proven(each, each.id)) for each in readable])
 
@@ -120,7 +120,7 @@ class WebhookDispatcher(Dispatcher[Outcome]):
 
     def _begin(self, due: list[DueSubscription]) -> int:
         try:
-            found = claims.deliveries_claim(due, self._in_flight)
+            found = claims.claim_deliveries(due, self._in_flight)
         except InvalidToken:
             if len(due) > 1:
                 return sum(self._begin([each]) for each in due)

@@ -64,7 +64,7 @@ class _Wanted:
         return here and (event.type in self.events or EVERY_EVENT in self.events)
 
 
-def events_publish(events: Sequence[NewEvent]) -> int:
+def publish_events(events: Sequence[NewEvent]) -> int:
     """Write the events that a subscription wants, and their deliveries, in the caller's transaction. Returns how many.
 
     A fixed number of statements beside bulk inserts: one query, two where an event has a key. Of transactions that
@@ -82,7 +82,7 @@ def events_publish(events: Sequence[NewEvent]) -> int:
     return _write_events(pairs)
 
 
-def events_count(account_id: str, types: Iterable[str], since: datetime) -> int:
+def count_events(account_id: str, types: Iterable[str], since: datetime) -> int:
     """How many events of these names were written for an account since that time, some minutes ago."""
     return Event.objects.filter(account_id=account_id, type__in=list(types), created_at__gte=since).count()
 

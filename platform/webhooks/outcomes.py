@@ -27,7 +27,7 @@ class Recorded(NamedTuple):
     later: list[Outcome]
 
 
-def outcomes_record(outcomes: Sequence[Outcome]) -> Recorded:
+def record_outcomes(outcomes: Sequence[Outcome]) -> Recorded:
     """Write attempts, deliveries and subscriptions, without waiting for other transactions.
 
     An outcome whose claim was lost writes nothing: another attempt is being made, or the row is at its end. Idempotent,

@@ -12,7 +12,7 @@ def schedule(env: Any) -> Schedule:
     return {
         # A batch each time; its secrets went with the request.
         "remove-deleted-webhooks": run_every(30, "webhooks.tasks.deleted_subscriptions_remove"),
-        "settle-switched-off-webhooks": run_every(30, "webhooks.tasks.switched_off_settle"),
-        "delete-unused-receivers": run_every(60, "webhooks.tasks.unused_receivers_delete"),
-        "remove-old-events": run_every(600, "webhooks.tasks.old_events_remove"),
+        "settle-switched-off-webhooks": run_every(30, "webhooks.tasks.settle_switched_off"),
+        "delete-unused-receivers": run_every(60, "webhooks.tasks.delete_unused_receivers"),
+        "remove-old-events": run_every(600, "webhooks.tasks.remove_old_events"),
     }

@@ -18,7 +18,7 @@ BATCH = 50
 MOST_BATCHES = 400
 
 
-def old_events_remove() -> int:
+def remove_old_events() -> int:
     """Remove events older than 30 days with all that belongs to them. Returns how many.
 
     Each batch is a short transaction, which locks few rows, and a run that ends early has removed whole events. An

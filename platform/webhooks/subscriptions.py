@@ -21,7 +21,7 @@ from accounts.services import account_lock
 from common.errors import Conflict, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from webhooks.audit import record_audit
-from webhooks.disabling import deliveries_disable
+from webhooks.disabling import disable_deliveries
 from webhooks.errors import WebhookLimitExceeded
 from webhooks.events import TEST_EVENT, event_send_to
 from webhooks.models import Attempt, Delivery, Subscription
@@ -246,4 +246,4 @@ def _write_columns(stored: Subscription, **columns: Any) -> None:
 
 def _disable_pending(stored: Subscription) -> None:
     """What is pending is not sent: a batch of it ends here, `hooks` ends the others."""
-    deliveries_disable(stored.pk)
+    disable_deliveries(stored.pk)

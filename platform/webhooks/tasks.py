@@ -8,7 +8,7 @@ from webhooks import direct, disabling, process, retention, subscriptions
 
 
 @shared_task
-def deliveries_send() -> None:
+def send_deliveries() -> None:
     """On the queue of `hooks`: something is due."""
     process.PROCESS.wake()
 
@@ -20,18 +20,18 @@ def deleted_subscriptions_remove() -> int:
 
 
 @shared_task
-def switched_off_settle() -> int:
+def settle_switched_off() -> int:
     """Celery beat: disable what is pending of webhooks that are off."""
-    return disabling.switched_off_settle()
+    return disabling.settle_switched_off()
 
 
 @shared_task
-def unused_receivers_delete() -> int:
+def delete_unused_receivers() -> int:
     """Celery beat: delete receivers that requests named, and that are not used any more."""
-    return direct.unused_receivers_delete()
+    return direct.delete_unused_receivers()
 
 
 @shared_task
-def old_events_remove() -> int:
+def remove_old_events() -> int:
     """Celery beat: remove what is older than 30 days."""
-    return retention.old_events_remove()
+    return retention.remove_old_events()

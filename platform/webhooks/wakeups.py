@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from common.work.wakeups import ProcessWakeup
 
-HOOKS_WAKEUP = ProcessWakeup(queue="webhooks", task="webhooks.tasks.deliveries_send")
+HOOKS_WAKEUP = ProcessWakeup(queue="webhooks", task="webhooks.tasks.send_deliveries")

@@ -24,7 +24,7 @@ from common.async_threads import in_pool_thread, in_request_thread, run_to_end
 from common.async_views import AsyncViewSet
 from common.caller_places import remember_account
 from common.errors import InvalidState, VMUnavailable
-from common.log_context import logged_workspace_set
+from common.log_context import set_logged_workspace
 from common.requests import validated
 from common.watched_bodies import BodyGrant, while_granted
 from sandboxes.grants import SocketGrant, revoked_grants
@@ -110,7 +110,7 @@ class SandboxAuthentication(BaseAuthentication):
         remember_account(request._request, holder.account_id)
         require_not_suspended(holder)
         call_counter.count_call(holder.workspace.pk)
-        logged_workspace_set(holder.workspace.pk)
+        set_logged_workspace(holder.workspace.pk)
         return holder, None
 
     def authenticate_header(self, request: Request) -> str:

@@ -24,7 +24,7 @@ from django.core.handlers.asgi import ASGIRequest
 
 from common.async_threads import in_pool_thread
 from common.errors import DomainError, Forbidden, NotFound, RateLimited, Unauthorized
-from common.log_context import logged_workspace_set
+from common.log_context import set_logged_workspace
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 from common.stream_clients import SOCKETS, client_open
@@ -109,7 +109,7 @@ async def _admitted(scope: Scope, token: str, place: AsyncExitStack) -> tuple[So
         raise NotFound("There is no WebSocket at this address.")
     holder = await in_pool_thread(_holder, scope, found[1].lower(), token)
     workspace = holder.workspace
-    logged_workspace_set(workspace.pk)
+    set_logged_workspace(workspace.pk)
     await place.enter_async_context(_sandboxes().places.socket_place(workspace.pk, settings.ENV.sandbox_sockets_max))
     if holder.wakes and workspace.status in ASLEEP:
         await wake_sandbox(workspace.pk)

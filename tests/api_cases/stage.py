@@ -16,7 +16,7 @@ from domains.models import CustomDomain
 from domains.services import domain_disconnect
 from namespaces.models import Namespace
 from pages.models import Page
-from pages.publication import files_remove
+from pages.publication import remove_files
 from pages.services import page_delete
 from tests.callers import Caller
 from tests.notifications.rows import send_token
@@ -57,7 +57,7 @@ class Stage:
         for domain in CustomDomain.objects.filter(account=self.owner.account):
             domain_disconnect(domain=domain, actor="test")
         for page in Page.objects.filter(account=self.owner.account):
-            files_remove(page_delete(page=page, actor="test"))
+            remove_files(page_delete(page=page, actor="test"))
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
         live = Operation.objects.filter(account_id=self.owner.account.pk, state__in=LIVE)

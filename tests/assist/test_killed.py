@@ -19,7 +19,7 @@ from django.conf import LazySettings
 from django.test import Client
 from django.utils import timezone
 
-from assist.calls import SLACK, calls_expire
+from assist.calls import SLACK, expire_calls
 from assist.models import Call, DayCount
 from assist.services import NewApiKey
 from credits.models import Balance, Entry, Hold
@@ -83,12 +83,12 @@ def test_a_call_whose_process_was_killed_is_given_back_when_its_time_is_over(
         thread.join()
     assert len(broken) == 1
     until(lambda: model.gone == 1)
-    assert (DayCount.objects.get().used, Hold.objects.count(), calls_expire()) == (1, 1, 0)
+    assert (DayCount.objects.get().used, Hold.objects.count(), expire_calls()) == (1, 1, 0)
     row = Call.objects.get()
     bound = timedelta(seconds=settings.ENV.assist_queue_seconds + settings.ENV.assist_seconds) + SLACK
     assert row.expires_at <= timezone.now() + bound
     Call.objects.update(expires_at=timezone.now())
-    assert [calls_expire(), calls_expire()] == [1, 0]
+    assert [expire_calls(), expire_calls()] == [1, 0]
     assert (DayCount.objects.get().used, Hold.objects.count(), Entry.objects.count()) == (0, 0, 0)
     assert Balance.objects.get().held == 0
     model.script = Exchange.good
@@ -108,7 +108,7 @@ def test_a_whole_server_answers_and_its_stop_gives_calls_back(
         process.wait(120)
         thread.join()
     Call.objects.update(expires_at=timezone.now())
-    calls_expire()
+    expire_calls()
     assert (DayCount.objects.get().used, Hold.objects.count(), Call.objects.count()) == (1, 0, 0)
 
 
@@ -120,7 +120,7 @@ def test_a_call_may_be_killed_at_any_statement(api: Caller, key: NewApiKey) -> N
         for statement in count(1):
             killed = process.killed_at(statement, "tests.assist.killed.call_run")
             Call.objects.update(expires_at=timezone.now())
-            ends.append(calls_expire())
+            ends.append(expire_calls())
             used = sum(DayCount.objects.values_list("used", flat=True))
             assert (used, used) == (Entry.objects.count(), len(published(api.account)))
             assert (Hold.objects.count(), Call.objects.count()) == (0, 0)

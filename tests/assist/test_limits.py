@@ -15,8 +15,8 @@ from django.conf import LazySettings
 from django.utils import timezone
 
 from assist import day_count, rate_headers, requests
-from assist.calls import calls_expire
-from assist.day_count import call_count, call_uncount, day_state, days_prune
+from assist.calls import expire_calls
+from assist.day_count import call_count, call_uncount, day_state, prune_days
 from assist.errors import DayQuotaExceeded
 from assist.models import Call, DayCount
 from assist.places import model_places
@@ -139,7 +139,7 @@ def test_the_counts_of_a_day_outlive_redis(api: Caller, key: NewApiKey, model: M
 def test_counts_of_long_ago_are_removed(api: Caller) -> None:
     DayCount.objects.create(account=api.account, day=datetime(2020, 1, 1, tzinfo=UTC).date(), used=3)
     call_count(api.account)
-    assert (days_prune(), DayCount.objects.count()) == (1, 1)
+    assert (prune_days(), DayCount.objects.count()) == (1, 1)
 
 
 def test_calls_of_a_minute_are_limited(key: NewApiKey, model: ModelServer, settings: LazySettings, api: Caller) -> None:
@@ -388,12 +388,12 @@ def test_calls_of_a_process_that_died_are_given_back(api: Caller, key: NewApiKey
     from assist.selectors import paying_namespace
 
     begun = call_begin(key=key.api_key, namespace=paying_namespace(key.api_key), tokens=1000)
-    assert (used(api), calls_expire(), Hold.objects.count()) == (1, 0, 1)
+    assert (used(api), expire_calls(), Hold.objects.count()) == (1, 0, 1)
     later = begun.call.expires_at
     Call.objects.update(expires_at=later - timedelta(hours=1))
-    assert [calls_expire(), calls_expire()] == [1, 0]
+    assert [expire_calls(), expire_calls()] == [1, 0]
     assert (used(api), Hold.objects.count(), Balance.objects.get().held) == (0, 0, 0)
     # Written by a clock that was a day ahead.
     begun = call_begin(key=key.api_key, namespace=paying_namespace(key.api_key), tokens=1000)
     Call.objects.update(expires_at=later + timedelta(days=1))
-    assert calls_expire() == 1
+    assert expire_calls() == 1

@@ -211,10 +211,10 @@ def test_receivers_that_are_not_used_any_more_are_deleted(
 ) -> None:
     called(key, body={**BODIES["generate"], "webhook_url": receiver.url})
     Subscription.objects.update(updated_at=timezone.now() - timedelta(days=2))
-    assert direct.unused_receivers_delete() == 0  # its delivery is pending
+    assert direct.delete_unused_receivers() == 0  # its delivery is pending
     hooks.settle()
     Subscription.objects.update(updated_at=timezone.now() - timedelta(days=2))
-    assert [direct.unused_receivers_delete(), direct.unused_receivers_delete()] == [1, 0]
+    assert [direct.delete_unused_receivers(), direct.delete_unused_receivers()] == [1, 0]
     found = Subscription.objects.get()
     assert (found.url, found.secret, found.direct_key) == ("", "", None)
     called(key, body={**BODIES["generate"], "webhook_url": receiver.url})

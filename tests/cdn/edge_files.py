@@ -22,7 +22,7 @@ from django.db import connections
 from cdn.delivery_views.edge_path import CdnPath
 from cdn.models import File, Variant
 from cdn.states import FileStatus
-from cdn.storage import file_store, original_key, variant_key, work_folder, work_remove
+from cdn.storage import original_key, remove_work, store_file, variant_key, work_folder
 from cdn.storage.places import cdn_folder
 from cdn.types import UTF8_PREFIX, file_type
 from supervise.instance import Instance, load_instance
@@ -151,8 +151,8 @@ def stored_variant(file: File, name: str, data: bytes, content_type: str = "imag
 def _save(file_id: str, data: bytes, key: str) -> None:
     path = work_folder(file_id) / "bytes"
     path.write_bytes(data)
-    file_store().save(path, key)
-    work_remove(file_id)
+    store_file().save(path, key)
+    remove_work(file_id)
 
 
 def files_clear() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.db import connection
 
 from cdn.services import rejection
-from cdn.storage import file_store, original_key, part_path, parts_list, variant_key, work_folder
+from cdn.storage import list_parts, original_key, part_path, store_file, variant_key, work_folder
 from tests.cdn.rows import SHA
 
 
@@ -22,7 +22,7 @@ def stored_write(file_id: str, size: int, extra: int) -> None:
     for key, length in ((original_key(file_id, SHA), size), (variant_key(file_id, 0, SHA), extra)):
         made = Path(work, str(length) + key.rpartition("/")[2])
         made.write_bytes(b"a" * length)
-        file_store().save(made, key)
+        store_file().save(made, key)
     part_path(file_id).unlink(missing_ok=True)
 
 
@@ -37,7 +37,7 @@ def removals_run() -> None:
 def bytes_found(file_ids: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
     """What the store has of these files, and the sizes of their parts."""
     stored: dict[str, int] = {}
-    for found in file_store().list_files():
+    for found in store_file().list_files():
         if found.file_id in file_ids:
             stored[found.file_id] = stored.get(found.file_id, 0) + found.size
-    return stored, {part.file_id: part.size for part in parts_list() if part.file_id in file_ids}
+    return stored, {part.file_id: part.size for part in list_parts() if part.file_id in file_ids}

@@ -60,13 +60,13 @@ def main() -> None:
 def _reason(path: Path, variants: tuple[VariantOrder, ...]) -> str:
     from cdn.inspection.messages import InspectionOrder
     from cdn.media.confinement import levels
-    from cdn.media.runner import inspection_execute
+    from cdn.media.runner import execute_inspection
     from cdn.sniffing import file_sniff
 
     with path.open("rb") as file, tempfile.TemporaryDirectory() as folder:
         order = InspectionOrder(file_sniff(file).content_type, to_the_end=True, variants=variants)
         outputs = [Path(folder, str(number)) for number, _ in enumerate(variants)]
-        return inspection_execute(next(levels()), file.fileno(), order, outputs, lambda: None).reason
+        return execute_inspection(next(levels()), file.fileno(), order, outputs, lambda: None).reason
 
 
 if __name__ == "__main__":

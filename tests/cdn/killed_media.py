@@ -18,20 +18,20 @@ PLACES = (
     "after cdn.services.processing.processing_claim",
     "after cdn.storage.work_folder",
     "after cdn.media.pipeline.type_sniff",
-    "before cdn.media.pipeline.inspection_run",
-    "after cdn.media.pipeline.inspection_run",
+    "before cdn.media.pipeline.run_inspection",
+    "after cdn.media.pipeline.run_inspection",
     "before cdn.storage.local.LocalStore.save",
     "after cdn.storage.local.LocalStore.save",
     "before cdn.services.processing.processing_publish",
     "before cdn.services.processing.hold_end",
     "after cdn.services.processing.processing_publish",
-    "after cdn.storage.part_remove",
+    "after cdn.storage.remove_part",
 )
 REFUSAL_PLACES = (
     "before cdn.services.processing.processing_reject",
-    "before cdn.services.rejection.pools_change",
-    "before cdn.services.rejection.bytes_remove",
-    "before cdn.storage.removal.work_remove",
+    "before cdn.services.rejection.change_pools",
+    "before cdn.services.rejection.remove_bytes",
+    "before cdn.storage.removal.remove_work",
 )
 
 

@@ -10,7 +10,7 @@ SMALL = {"small": {"width": 40, "height": 40, "fit": "contain", "format": "webp"
 
 
 def stored(file: File) -> set[str]:
-    return {found.key for found in storage.file_store().list_files() if found.file_id == file.pk}
+    return {found.key for found in storage.store_file().list_files() if found.file_id == file.pk}
 
 
 def beside_the_store(file: File) -> bool:

@@ -40,7 +40,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Dead:
     made = Dead()
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"cdn_s3_bucket": "bucket"}))
     for module in (removal, storage_check, storage.removal):
-        monkeypatch.setattr(module, "file_store", lambda: made)
+        monkeypatch.setattr(module, "store_file", lambda: made)
     return made
 
 
@@ -90,14 +90,14 @@ def test_the_worker_asks_a_dead_store_once_for_many_files(store: Dead) -> None:
 
 def test_what_a_task_has_no_time_for_is_left_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "SECONDS", 0.0)
-    with patch.object(removal, "removal_request") as asked:
+    with patch.object(removal, "request_removal") as asked:
         assert removal.stored_remove(["file_aaaaaaaaaaaaaaaa"]) == 0
     asked.assert_called_once_with(["file_aaaaaaaaaaaaaaaa"])
 
 
 def test_bytes_of_a_file_that_is_kept_are_never_removed(api: Caller) -> None:
     file = make_file(api.account)
-    with patch.object(removal, "file_store") as store:
+    with patch.object(removal, "store_file") as store:
         assert removal.stored_remove([file.pk, "file_aaaaaaaaaaaaaaaa"]) == 2
     store.return_value.remove_all.assert_called_once_with("file_aaaaaaaaaaaaaaaa")
 

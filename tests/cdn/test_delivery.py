@@ -14,8 +14,8 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.services import account_switch
-from cdn.delivery import file_url, links_withdraw, variant_url
-from cdn.delivery.links import links_list
+from cdn.delivery import file_url, variant_url, withdraw_links
+from cdn.delivery.links import list_links
 from cdn.models import File
 from cdn.services.storage_check import orphans_remove
 from cdn.states import FileStatus
@@ -183,11 +183,11 @@ def test_a_withdrawn_file_is_gone_by_the_next_request(edge: CdnEdge, api: Caller
         assert {edge.file(url).status for url in urls} == {200}
     with transaction.atomic():
         File.objects.filter(pk=file.pk).update(status=FileStatus.TRASHED)
-        links_withdraw(file)
+        withdraw_links(file)
     for url in urls:
         answer = edge.file(url)
         assert (answer.status, answer.headers["cache-control"]) == (404, "no-store")
-    assert file.pk not in list(links_list())
+    assert file.pk not in list(list_links())
     File.objects.filter(pk=file.pk).update(status=FileStatus.ACTIVE)
     assert {edge.file(url).status for url in urls} == {200}
 
@@ -203,7 +203,7 @@ def test_files_of_an_account_that_is_not_active_are_gone_by_the_next_request(
     account_switch(api.account, is_active=False)
     answer = edge.file(url)
     assert (answer.status, answer.headers["cache-control"]) == (404, "no-store")
-    assert file.pk not in list(links_list())
+    assert file.pk not in list(list_links())
     assert edge.file(others).status == 200
     account_switch(api.account, is_active=True)
     assert edge.file(url).status == 200
@@ -215,7 +215,7 @@ def test_links_that_a_process_has_left_of_an_inactive_account_are_removed(edge: 
     assert edge.file(file_url(file)).status == 200
     type(api.account).objects.update(is_active=False)
     orphans_remove()
-    assert list(links_list()) == []
+    assert list(list_links()) == []
     assert edge.file(file_url(file)).status == 404
 
 
@@ -227,7 +227,7 @@ def test_what_is_gone_is_as_what_never_was(edge: CdnEdge, api: Caller, stranger:
     for file in files[:2]:
         with transaction.atomic():
             File.objects.filter(pk=file.pk).update(status=FileStatus.TRASHED)
-            links_withdraw(file)
+            withdraw_links(file)
     wrong = urls[2].replace(files[2].sha256[:32], "0" * 32)
     absent = urls[2].replace(files[2].pk, "file_2222222222222222")
     answers = [edge.file(url) for url in (absent, wrong, *urls[:2])]
@@ -243,7 +243,7 @@ def test_what_is_gone_is_as_what_never_was(edge: CdnEdge, api: Caller, stranger:
 def test_without_credits_only_what_was_delivered_is_delivered(edge: CdnEdge, api: Caller) -> None:
     old, new = (stored_file(api.account, data, "image/png") for data in (PICTURE, PICTURE + b"2"))
     assert edge.file(file_url(old)).status == 200
-    links_withdraw(old)
+    withdraw_links(old)
     with patch("cdn.services.deliveries.require_credits", side_effect=QuotaExceeded()) as asked:
         assert edge.file(file_url(old)).status == 200
         answer = edge.file(file_url(new))

@@ -186,7 +186,7 @@ def test_what_code_inside_reaches(
         parent=os.getpid(),
     )  # fmt: skip
     closed = (
-        f"import socket, encodings.idna\nfrom cdn.inspection.limits import *\nlimits_set(); descriptors_close()\n{code}"
+        f"import socket, encodings.idna\nfrom cdn.inspection.limits import *\nlimits_set(); close_descriptors()\n{code}"
     )
     assert set(allowed(confined_code(level, monkeypatch, closed))) <= {"signal"}
     open_level = {Level.OWN_USER: [], Level.NO_NETWORK: ["read", "write", "state", "signal"]}
@@ -217,13 +217,13 @@ def run_code(level: Level, monkeypatch: pytest.MonkeyPatch, code: str) -> Findin
     _replace(monkeypatch, code)
     file = os.memfd_create("file")
     try:
-        return runner.inspection_execute(level, file, InspectionOrder("image/png"), (), lambda: None)
+        return runner.execute_inspection(level, file, InspectionOrder("image/png"), (), lambda: None)
     finally:
         os.close(file)
 
 
 def _replace(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    limited = f"import cdn.inspection.limits as limits\nlimits.limits_set() if {'bytearray' in code} else None\n{code}"
+    limited = f"import cdn.inspection.limits as limits\nlimits.set_limits() if {'bytearray' in code} else None\n{code}"
     python = str(Path(sys.executable).resolve())
     monkeypatch.setattr(confinement, "_argv", lambda order: [python, "-S", "-s", "-P", "-c", limited])
 

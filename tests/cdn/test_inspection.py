@@ -9,7 +9,7 @@ import pytest
 import pyvips
 
 from cdn.inspection.messages import Findings, InspectionOrder, VariantOrder, found_of
-from cdn.media.inspections import inspection_run
+from cdn.media.inspections import run_inspection
 from cdn.sniffing import type_sniff
 from tests.cdn import hostile
 
@@ -38,7 +38,7 @@ class Looking:
         )
         file = os.open(path, os.O_RDONLY)
         try:
-            return inspection_run(file, wanted, self.outputs(variants), lambda: None)
+            return run_inspection(file, wanted, self.outputs(variants), lambda: None)
         finally:
             os.close(file)
 

@@ -11,7 +11,7 @@ from django.db.models import Q
 from cdn.models import File, Permit, Pool
 from cdn.services import files, processing, sweeps
 from cdn.services.counter_check import account_check
-from cdn.storage import file_store, original_key, part_path
+from cdn.storage import original_key, part_path, store_file
 from credits.models import Balance, Entry, Hold
 from namespaces.models import Namespace
 from tests.callers import Caller
@@ -113,7 +113,7 @@ def test_a_purge_that_dies_leaves_no_byte_after_the_sweeps(api: Caller) -> None:
         File.objects.filter(pk=file.pk).update(sha256=SHA)
         stored = part_path(file.pk)
         stored.write_bytes(b"x" * 100)
-        file_store().save(stored, original_key(file.pk, SHA))
+        store_file().save(stored, original_key(file.pk, SHA))
         stored.unlink()
         killed.trash()
         return {}
@@ -129,7 +129,7 @@ def test_a_purge_that_dies_leaves_no_byte_after_the_sweeps(api: Caller) -> None:
     pool = Pool.objects.get(pk=api.account.pk)
     assert (pool.trashed_bytes, pool.month_bytes) == (0, sum(sizes))
     remove_without_grace()
-    assert list(file_store().list_files()) == []
+    assert list(store_file().list_files()) == []
 
 
 def remove_without_grace() -> None:

@@ -45,7 +45,7 @@ def test_an_empty_file_is_published_though_no_request_brought_bytes(api: Caller)
     assert pipeline.file_process(made["fileId"])
     shown = api.get(f"/cdn/files/{made['fileId']}").json()["file"]
     assert (shown["status"], shown["size"], shown["content_type"]) == ("active", 0, "text/plain")
-    with storage.file_store().open_local(storage.original_key(shown["id"], sha256(b"").hexdigest())) as opened:
+    with storage.store_file().open_local(storage.original_key(shown["id"], sha256(b"").hexdigest())) as opened:
         assert opened.read() == b""
     assert not beside_the_store(File.objects.get())
 
@@ -53,7 +53,7 @@ def test_an_empty_file_is_published_though_no_request_brought_bytes(api: Caller)
 def test_variants_lie_in_the_store_as_their_rows_say(api: Caller) -> None:
     file = processed_file(api.account, hostile.picture(".png"), variants=SMALL)
     variant = file.variants.get()
-    with storage.file_store().open_local(storage.variant_key(file.pk, 0, variant.sha256)) as opened:
+    with storage.store_file().open_local(storage.variant_key(file.pk, 0, variant.sha256)) as opened:
         data = opened.read()
     assert (len(data), sha256(data).hexdigest()) == (variant.size, variant.sha256)
     image = pyvips.Image.new_from_buffer(data, "")
@@ -63,7 +63,7 @@ def test_variants_lie_in_the_store_as_their_rows_say(api: Caller) -> None:
 def test_the_original_stays_as_it_was_uploaded(api: Caller) -> None:
     data = hostile.picture(".jpg") + b"what follows the picture"
     file = processed_file(api.account, data, variants=SMALL)
-    with storage.file_store().open_local(storage.original_key(file.pk, file.sha256)) as opened:
+    with storage.store_file().open_local(storage.original_key(file.pk, file.sha256)) as opened:
         assert opened.read() == data
 
 

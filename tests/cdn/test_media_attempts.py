@@ -31,9 +31,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_full_store_and_a_process_that_does_not_start_leave_the_file_to_a_later_attempt(api: Caller) -> None:
     file = received_file(api.account, hostile.picture(".png"), variants=SMALL)
     failures = [
-        patch.object(storage.file_store(), "save", side_effect=StorageUnavailable),
-        patch.object(pipeline, "inspection_run", side_effect=InspectionUnavailable),
-        patch.object(pipeline, "inspection_run", side_effect=OSError(28, "No space left on device")),
+        patch.object(storage.store_file(), "save", side_effect=StorageUnavailable),
+        patch.object(pipeline, "run_inspection", side_effect=InspectionUnavailable),
+        patch.object(pipeline, "run_inspection", side_effect=OSError(28, "No space left on device")),
     ]
     for _ in range(3):
         for failure in failures:
@@ -63,7 +63,7 @@ def test_variants_leave_the_hosts_reserve_alone(api: Caller, monkeypatch: pytest
 def test_nothing_is_stored_of_a_file_that_is_cancelled_while_it_is_stored(api: Caller) -> None:
     """As to a store that takes its time: the bytes there are removed first, and stored after it."""
     file = received_file(api.account, b"plain")
-    store, save = storage.file_store(), storage.file_store().save
+    store, save = storage.store_file(), storage.store_file().save
 
     def slowly(path: Path, key: str) -> None:
         copy = path.with_name(new_file_id())
@@ -81,7 +81,7 @@ def test_nothing_is_stored_of_a_file_that_is_cancelled_while_it_is_stored(api: C
 def test_a_host_without_memory_for_a_moment_refuses_no_picture(api: Caller) -> None:
     """One with which the process is killed each time is refused in the end."""
     good, bad = (received_file(api.account, hostile.picture(".png"), variants=SMALL) for _ in range(2))
-    with patch.object(pipeline, "inspection_run", side_effect=InspectionKilled):
+    with patch.object(pipeline, "run_inspection", side_effect=InspectionKilled):
         assert pipeline.file_process(good.pk)
         for _ in range(pipeline.ATTEMPTS_MAX + 1):
             assert pipeline.file_process(bad.pk)

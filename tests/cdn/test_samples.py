@@ -12,7 +12,7 @@ import pytest
 
 from cdn.inspection.formats import is_inspectable
 from cdn.inspection.messages import PIXELS_MAX, InspectionOrder, VariantOrder
-from cdn.media.inspections import inspection_run
+from cdn.media.inspections import run_inspection
 from cdn.sniffing import file_sniff
 from cdn.types import TYPES
 from tests.run_extent import WHOLE
@@ -48,7 +48,7 @@ def test_every_sample_is_looked_at_within_the_limits(package: str, tmp_path: Pat
             output = tmp_path / "variant"
             output.unlink(missing_ok=True)
             order = InspectionOrder(content_type, to_the_end=True, variants=variants)
-            answer = inspection_run(file.fileno(), order, [output] if variants else [], lambda: None)
+            answer = run_inspection(file.fileno(), order, [output] if variants else [], lambda: None)
         found[content_type, answer.reason] += 1
         assert answer.reason in REASONS, path
         if not answer.reason and variants:

@@ -42,13 +42,13 @@ def another_key(file: File) -> str:
     key = storage.original_key(file.pk, sha256(data).hexdigest())
     source = storage.part_path(file.pk)
     source.write_bytes(data)
-    storage.file_store().save(source, key)
+    storage.store_file().save(source, key)
     source.unlink()
     return key
 
 
 def stored() -> set[str]:
-    return {found.key for found in storage.file_store().list_files()}
+    return {found.key for found in storage.store_file().list_files()}
 
 
 @pytest.mark.usefixtures("no_grace")
@@ -81,7 +81,7 @@ def test_they_stay_as_long_as_they_are_young(file: File) -> None:
 @pytest.mark.usefixtures("no_grace")
 def test_nothing_is_removed_of_a_file_whose_own_bytes_are_missing(file: File) -> None:
     other, own = another_key(file), storage.original_key(file.pk, file.sha256)
-    storage.file_store().remove(own)
+    storage.store_file().remove(own)
     assert storage_check() == ([f"{own} is not stored"], 0)
     assert stored() == {other}
 
@@ -90,4 +90,4 @@ def test_nothing_is_removed_of_a_file_whose_own_bytes_are_missing(file: File) ->
 def test_a_work_folder_without_a_row_is_removed() -> None:
     (storage.work_folder("file_aaaaaaaaaaaaaaaa") / "0").write_bytes(b"left")
     assert storage_check() == ([], 1)
-    assert not list(storage.work_list())
+    assert not list(storage.list_work())

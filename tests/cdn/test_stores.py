@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pytest
 from django.conf import settings
 
-from cdn.storage import bytes_remove, file_store, original_key, part_path, variant_key, work_folder, work_remove
+from cdn.storage import original_key, part_path, remove_bytes, remove_work, store_file, variant_key, work_folder
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.interface import Store
 from cdn.storage.local import LocalStore
-from cdn.storage.parts import PartBusy, PartFile, part_remove, parts_list
+from cdn.storage.parts import PartBusy, PartFile, list_parts, remove_part
 from cdn.storage.s3 import PIECE, s3_store
 from common.ids import new_id
 from config.env import Env
@@ -48,13 +48,13 @@ def in_bucket(bucket: Bucket) -> Iterator[Store]:
     env = Env.from_environment(settings.ENV.variables() | s3_settings(bucket))
     s3_store.cache_clear()
     with patch.object(settings, "ENV", env):
-        yield file_store()
+        yield store_file()
     s3_store.cache_clear()
 
 
 @pytest.fixture(params=["local", "s3"])
 def any_store(request: pytest.FixtureRequest) -> Store:
-    return request.getfixturevalue("in_bucket") if request.param == "s3" else file_store()
+    return request.getfixturevalue("in_bucket") if request.param == "s3" else store_file()
 
 
 def saved(found: Store, file_id: str, data: bytes, index: int | None = None) -> str:
@@ -64,7 +64,7 @@ def saved(found: Store, file_id: str, data: bytes, index: int | None = None) -> 
     path.write_bytes(data)
     found.save(path, key)
     assert path.read_bytes() == data
-    work_remove(file_id)
+    remove_work(file_id)
     return key
 
 
@@ -113,7 +113,7 @@ def test_what_is_no_key_is_refused(any_store: Store, key: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("file_id", ["", "..", "a/b", "file_" + "0" * 16, "FILE_2222222222222222", "file_2\n"])
 def test_what_is_no_id_reaches_no_path(any_store: Store, file_id: str) -> None:
-    for use in (part_path, work_folder, any_store.remove_all, bytes_remove):
+    for use in (part_path, work_folder, any_store.remove_all, remove_bytes):
         with pytest.raises(ValueError, match="no id"):
             use(file_id)
 
@@ -123,7 +123,7 @@ def test_all_bytes_of_a_file_are_removed(any_store: Store) -> None:
     part_path(ONE).write_bytes(b"part")
     (work_folder(ONE) / "x").write_bytes(b"x")
     for _ in range(2):
-        bytes_remove(ONE)
+        remove_bytes(ONE)
     assert not part_path(ONE).exists()
     assert not list((settings.STATE / "cdn/work").iterdir())
     with pytest.raises(FileNotFoundError):
@@ -131,7 +131,7 @@ def test_all_bytes_of_a_file_are_removed(any_store: Store) -> None:
 
 
 def test_modes_let_no_other_user_read() -> None:
-    saved(file_store(), ONE, b"one")
+    saved(store_file(), ONE, b"one")
     with_part = PartFile.open(TWO)
     with_part.close()
     for path in [settings.STATE / "cdn/store", *(settings.STATE / "cdn").rglob("*")]:
@@ -146,7 +146,7 @@ def test_a_link_in_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable):
         PartFile.open(ONE)
     with pytest.raises(StorageUnavailable):
-        file_store().save(part_path(ONE), original_key(ONE, "0" * 64))
+        store_file().save(part_path(ONE), original_key(ONE, "0" * 64))
     assert target.read_bytes() == b"of another"
 
 
@@ -167,7 +167,7 @@ def test_one_writer_at_a_time_has_a_part() -> None:
 def test_a_part_that_was_removed_is_begun_again() -> None:
     first = PartFile.open(ONE)
     first.write(b"one")
-    part_remove(ONE)
+    remove_part(ONE)
     second = PartFile.open(ONE)
     assert second.size == 0
     first.close()
@@ -180,7 +180,7 @@ def test_parts_are_listed_by_their_ids() -> None:
         part.write(data)
         part.close()
     (part_path(ONE).parent / "else").write_bytes(b"x")
-    assert {(found.file_id, found.size) for found in parts_list()} == {(ONE, 3), (TWO, 0)}
+    assert {(found.file_id, found.size) for found in list_parts()} == {(ONE, 3), (TWO, 0)}
 
 
 def test_a_full_disk_is_an_error_of_the_api_and_keeps_what_was_written(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_store_that_is_away_is_an_error_of_the_api(in_bucket: Store) -> None:
     env = Env.from_environment(settings.ENV.variables() | {"PLATFORM_CDN_S3_ENDPOINT": "http://127.0.0.1:9"})
     s3_store.cache_clear()
     with patch.object(settings, "ENV", env), patch("cdn.storage.s3._ATTEMPTS", 1):
-        away = file_store()
+        away = store_file()
         for use in (lambda: saved(away, ONE, b"x"), lambda: list(away.list_files()), lambda: away.remove_all(ONE)):
             with pytest.raises(StorageUnavailable):
                 use()

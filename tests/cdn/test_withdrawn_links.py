@@ -16,7 +16,7 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import account_switch
 from cdn.delivery.addresses import address_of, file_path, variant_path
-from cdn.delivery.links import links_list, links_remove
+from cdn.delivery.links import list_links, remove_links
 from cdn.media import withdrawal
 from cdn.models import File, Withdrawal
 from cdn.services import deliveries
@@ -76,9 +76,9 @@ def arguments(worker: MagicMock) -> list[Any]:
 def test_a_request_removes_some_and_the_worker_the_rest(api: Caller, stranger: Caller, worker: MagicMock) -> None:
     files, others = delivered_files(api.account, 5), delivered_files(stranger.account, 1)
     account_switch(api.account, is_active=False)
-    assert list(links_list()) == sorted([*files[2:], *others])
+    assert list(list_links()) == sorted([*files[2:], *others])
     withdraw_links(*arguments(worker))
-    assert list(links_list()) == others
+    assert list(list_links()) == others
     worker.assert_not_called()
 
 
@@ -86,32 +86,32 @@ def test_the_worker_goes_on_in_another_task(api: Caller, worker: MagicMock, monk
     files = delivered_files(api.account, 6)
     account_switch(api.account, is_active=False)
     first = arguments(worker)
-    withdraw = withdrawal.account_links_withdraw
-    monkeypatch.setattr(withdrawal, "account_links_withdraw", lambda *args, **more: withdraw(*args, **more, seconds=0))
+    withdraw = withdrawal.withdraw_account_links
+    monkeypatch.setattr(withdrawal, "withdraw_account_links", lambda *args, **more: withdraw(*args, **more, seconds=0))
     withdraw_links(*first)
-    assert list(links_list()) == files[4:]
+    assert list(list_links()) == files[4:]
     assert arguments(worker) == first
     withdraw_links(*first)
     withdraw_links(*first)  # it is sent twice: nothing is lost
-    assert list(links_list()) == []
+    assert list(list_links()) == []
     assert not Withdrawal.objects.exists()
 
 
 def test_where_the_process_dies_the_worker_removes_the_rest(api: Caller, stranger: Caller, worker: MagicMock) -> None:
     """Right after the commit; then in the middle of the worker's own call."""
     files, others = delivered_files(api.account, 5), delivered_files(stranger.account, 1)
-    with patch.object(withdrawal, "account_links_withdraw", side_effect=RuntimeError("killed")):
+    with patch.object(withdrawal, "withdraw_account_links", side_effect=RuntimeError("killed")):
         account_switch(api.account, is_active=False)
-    assert list(links_list()) == sorted([*files, *others])
+    assert list(list_links()) == sorted([*files, *others])
     assert continue_withdrawals() == 0  # the process may be at it
     assert continued(api.account.pk) == 1
     first = arguments(worker)
-    killed = patch.object(withdrawal, "links_remove", side_effect=[None, None, KeyboardInterrupt])
+    killed = patch.object(withdrawal, "remove_links", side_effect=[None, None, KeyboardInterrupt])
     with killed, pytest.raises(KeyboardInterrupt):
         withdraw_links(*first)
     assert continued(api.account.pk) == 1
     withdraw_links(*arguments(worker))
-    assert list(links_list()) == sorted([*files[:2], *others])  # these were removed, the stand-in says
+    assert list(list_links()) == sorted([*files[:2], *others])  # these were removed, the stand-in says
     assert continue_withdrawals() == 0
 
 
@@ -126,13 +126,13 @@ def test_a_second_deactivation_begins_with_the_first_file(api: Caller, worker: M
         account_switch(api.account, is_active=True)
         for each in files:
             deliver(f"/{file_path(File.objects.get(pk=each))}")
-        with patch.object(withdrawal, "account_links_withdraw"):
+        with patch.object(withdrawal, "withdraw_account_links"):
             account_switch(api.account, is_active=False)
 
-    patched = patch.object(withdrawal, "links_remove", remove)
+    patched = patch.object(withdrawal, "remove_links", remove)
     patched.start()
     withdraw_links(*sent)
-    assert list(links_list()) == []
+    assert list(list_links()) == []
     assert not Withdrawal.objects.exists()
 
 
@@ -142,7 +142,7 @@ def test_an_account_that_is_active_again_keeps_its_links(api: Caller, worker: Ma
     sent = arguments(worker)
     account_switch(api.account, is_active=True)
     withdraw_links(*sent)
-    assert list(links_list()) == files[2:]
+    assert list(list_links()) == files[2:]
     assert not Withdrawal.objects.exists()
 
 
@@ -150,7 +150,7 @@ def test_a_few_files_need_no_worker(api: Caller, worker: MagicMock, monkeypatch:
     monkeypatch.setattr(withdrawal, "SECONDS_IN_REQUEST", 60.0)
     delivered_files(api.account, 5)
     account_switch(api.account, is_active=False)
-    assert list(links_list()) == []
+    assert list(list_links()) == []
     worker.assert_not_called()
 
 
@@ -158,11 +158,11 @@ def test_without_a_broker_the_rest_is_removed_once_there_is_one(api: Caller, wor
     worker.side_effect = OSError("no broker")
     files = delivered_files(api.account, 4)
     account_switch(api.account, is_active=False)
-    assert list(links_list()) == files[2:]
+    assert list(list_links()) == files[2:]
     worker.reset_mock(side_effect=True)
     assert continued(api.account.pk) == 1
     withdraw_links(*arguments(worker))
-    assert list(links_list()) == []
+    assert list(list_links()) == []
 
 
 def write_elsewhere(account_id: str) -> None:
@@ -182,11 +182,11 @@ def other_writer(monkeypatch: pytest.MonkeyPatch, api: Caller) -> Iterator[list[
 
     def remove(file_id: str) -> None:
         pool.submit(write_elsewhere, api.account.pk).result(120)
-        links_remove(file_id)
+        remove_links(file_id)
         removed.append(file_id)
 
     with ThreadPoolExecutor(1) as pool:
-        monkeypatch.setattr(withdrawal, "links_remove", remove)
+        monkeypatch.setattr(withdrawal, "remove_links", remove)
         yield removed
 
 
@@ -212,13 +212,13 @@ def test_where_the_database_fails_the_rest_is_left_to_the_worker(api: Caller, wo
     with connection.execute_wrapper(fail):
         account_switch(api.account, is_active=False)
     assert reads == 1
-    assert list(links_list()) == files
+    assert list(list_links()) == files
     worker.assert_not_called()
     with connection.execute_wrapper(fail), pytest.raises(OperationalError):
         withdraw_links(api.account.pk)
     assert continued(api.account.pk) == 1
     withdraw_links(*arguments(worker))
-    assert list(links_list()) == []
+    assert list(list_links()) == []
 
 
 def test_links_that_cannot_be_removed_keep_no_others(
@@ -229,15 +229,15 @@ def test_links_that_cannot_be_removed_keep_no_others(
     def remove(file_id: str) -> None:
         if file_id == files[1]:
             raise PermissionError(f"no access to {file_id}")
-        links_remove(file_id)
+        remove_links(file_id)
 
-    monkeypatch.setattr(withdrawal, "links_remove", remove)
+    monkeypatch.setattr(withdrawal, "remove_links", remove)
     account_switch(api.account, is_active=False)
     withdraw_links(*arguments(worker))
-    assert list(links_list()) == [files[1]]
+    assert list(list_links()) == [files[1]]
     assert f"no access to {files[1]}" in caplog.text
     orphans_remove()
-    assert list(links_list()) == []
+    assert list(list_links()) == []
 
 
 def test_an_account_that_becomes_active_at_that_moment_has_links_again(
@@ -250,14 +250,14 @@ def test_an_account_that_becomes_active_at_that_moment_has_links_again(
     def remove(file_id: str) -> None:
         account_switch(api.account, is_active=True)
         deliver(path)
-        links_remove(file_id)
+        remove_links(file_id)
 
     with monkeypatch.context() as patched:
-        patched.setattr(withdrawal, "links_remove", remove)
+        patched.setattr(withdrawal, "remove_links", remove)
         account_switch(api.account, is_active=False)
-    assert list(links_list()) == []
+    assert list(list_links()) == []
     deliver(path)
-    assert list(links_list()) == [file_id]
+    assert list(list_links()) == [file_id]
 
 
 def test_a_link_is_made_where_its_folder_is_removed_meanwhile(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,12 +267,12 @@ def test_a_link_is_made_where_its_folder_is_removed_meanwhile(api: Caller, monke
 
     def removed_before(self: Path, target: Path) -> Path:
         monkeypatch.setattr(Path, "replace", replace)
-        links_remove(file_id)
+        remove_links(file_id)
         return self.replace(target)
 
     monkeypatch.setattr(Path, "replace", removed_before)
     deliver(path)
-    assert list(links_list()) == [file_id]
+    assert list(list_links()) == [file_id]
 
 
 def test_two_may_remove_the_same_links_at_once(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +288,6 @@ def test_two_may_remove_the_same_links_at_once(api: Caller, monkeypatch: pytest.
         unlink(path, **more)
 
     monkeypatch.setattr(os, "unlink", twice)
-    links_remove(file.pk)
+    remove_links(file.pk)
     assert len(seen) == 2
-    assert list(links_list()) == []
+    assert list(list_links()) == []

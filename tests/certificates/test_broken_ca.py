@@ -182,9 +182,9 @@ def test_a_directory_that_is_no_address_leaves_a_sentence(announced: Any, monkey
 
 def test_a_private_key_in_a_chain_is_not_stored() -> None:
     row = certificate_make(NAME)
-    from certificates.keys import chain_check, new_key
+    from certificates.keys import check_chain, new_key
 
-    checked = chain_check(f"{new_key()}{row.chain}text", NAME, row.key, timezone.now())
+    checked = check_chain(f"{new_key()}{row.chain}text", NAME, row.key, timezone.now())
     assert checked.pem == row.chain
 
 

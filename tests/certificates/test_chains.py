@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from certificates import orders, services
-from certificates.keys import ChainInvalid, chain_check, new_key
+from certificates.keys import ChainInvalid, check_chain, new_key
 from certificates.leases import due_ids
 from certificates.models import Certificate, OrderAttempt
 from certificates.steps import certificate_step
@@ -72,9 +72,9 @@ def test_a_certificate_that_the_library_does_not_know_ends_the_order_with_a_sent
 def test_a_certificate_of_a_time_to_come_is_not_served() -> None:
     now = timezone.now()
     with pytest.raises(ChainInvalid):
-        chain_check(chain_of(timedelta(days=2), timedelta(days=90)), NAME, KEY, now)
+        check_chain(chain_of(timedelta(days=2), timedelta(days=90)), NAME, KEY, now)
     # The clock of this host may be behind.
-    assert chain_check(chain_of(timedelta(hours=22), timedelta(days=90)), NAME, KEY, now)
+    assert check_chain(chain_of(timedelta(hours=22), timedelta(days=90)), NAME, KEY, now)
 
 
 @pytest.mark.django_db

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from certificates import services
-from certificates.leases import due_ids, lease_claim, waits_limit
+from certificates.leases import claim_lease, due_ids, limit_waits
 from certificates.models import Certificate
 from certificates.selectors import served_certificate
 from certificates.steps import certificate_step
@@ -48,23 +48,23 @@ def test_a_pause_of_a_clock_that_was_ahead_ends_when_it_is_set(
     assert step().error.startswith("The CA could not be reached.")
     ahead()
     assert due_ids(10) == []
-    assert waits_limit() == 1
+    assert limit_waits() == 1
     assert due_ids(10) == [Certificate.objects.get().pk]
     # And a request that no step has seen.
     ahead(MONTH)
     services.certificate_request(["b.example.org"])
     ahead()
-    assert waits_limit() == 1
+    assert limit_waits() == 1
     assert len(due_ids(10)) == 2
-    assert waits_limit() == 0
+    assert limit_waits() == 0
 
 
 def test_a_clock_that_is_right_changes_nothing(announced: Any, ahead: Any) -> None:
     services.certificate_request([NAME])
     certificate_make("served.example.org")
-    lease_claim(Certificate.objects.get(name=NAME).pk)
+    claim_lease(Certificate.objects.get(name=NAME).pk)
     before = list(Certificate.objects.values("name", "due_at", "next_attempt_at"))
-    assert waits_limit() == 0
+    assert limit_waits() == 0
     assert list(Certificate.objects.values("name", "due_at", "next_attempt_at")) == before
 
 
@@ -75,7 +75,7 @@ def test_a_certificate_that_only_a_wrong_clock_let_expire_is_served_again(announ
     assert step().status == "expired"
     assert served_certificate(NAME) == ""
     ahead()
-    assert waits_limit() == 1
+    assert limit_waits() == 1
     assert step().status == "active"
     assert served_certificate(NAME) == row.chain + row.key
     assert announced == [(NAME, False), (NAME, True)]
@@ -84,7 +84,7 @@ def test_a_certificate_that_only_a_wrong_clock_let_expire_is_served_again(announ
 def test_a_renewal_is_not_brought_forward(announced: Any) -> None:
     """It lies weeks ahead, as its certificate's time gives it."""
     row = certificate_make(NAME)
-    assert waits_limit() == 0
+    assert limit_waits() == 0
     assert not certificate_step(row.pk)
     assert Certificate.objects.get().due_at == row.due_at
 
@@ -100,7 +100,7 @@ def test_an_order_is_not_asked_for_each_second_after_the_clock_was_set_back(
         services.certificate_request([NAME])
         assert step().order_url
         ahead()
-        waits_limit()
+        limit_waits()
         step()
         ahead(timedelta(hours=1))
         row = step()

@@ -9,8 +9,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from certificates import services
-from certificates.keys import chain_check
-from certificates.leases import LEASE, lease_claim
+from certificates.keys import check_chain
+from certificates.leases import LEASE, claim_lease
 from certificates.models import AcmeAccount, Certificate, OrderAttempt
 from common.work.leases import ClaimLost
 from edge.challenges import challenges_folder
@@ -37,7 +37,7 @@ def test_the_process_may_be_killed_at_any_statement(ca: Pebble, announced: list[
             row = Certificate.objects.get(name=name)
             assert (row.status, row.error) == ("active", ""), statement
             assert (row.order_key, row.announced) == (None, True)
-            chain_check(row.chain, name, row.key, timezone.now())
+            check_chain(row.chain, name, row.key, timezone.now())
             assert stored in (None, row.key)
             assert (ca.orders() - orders, ca.issued() - issued) == (1, 1)
             keys.add(row.key)
@@ -67,11 +67,11 @@ def test_an_order_whose_address_was_not_stored_is_found_again(ca: Pebble, announ
 
 def test_a_step_that_lost_its_lease_writes_nothing(ca: Pebble, announced: list[tuple[str, bool]]) -> None:
     services.certificate_request(["lost.example.org"])
-    row = lease_claim(Certificate.objects.get().pk)
+    row = claim_lease(Certificate.objects.get().pk)
     assert row is not None
-    assert lease_claim(row.pk) is None
+    assert claim_lease(row.pk) is None
     services.certificate_remove(["lost.example.org"])
     with pytest.raises(ClaimLost):
-        LEASE.row_write(row, error="late")
+        LEASE.write_row(row, error="late")
     order_to_end()
     assert not Certificate.objects.exists()

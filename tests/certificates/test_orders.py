@@ -16,7 +16,7 @@ from django.utils import timezone
 from certificates import doctor, hooks, orders, services, tokens
 from certificates.ca_account import CERTIFICATES_OFF
 from certificates.errors import RenewalInProgress
-from certificates.keys import chain_check
+from certificates.keys import check_chain
 from certificates.leases import due_ids
 from certificates.models import AcmeAccount, Certificate, OrderAttempt
 from certificates.selectors import certificate_states, served_certificate
@@ -52,7 +52,7 @@ def test_a_requested_name_gets_a_certificate(ca: Pebble, carry_on: Carry, announ
     assert state_of().status == "pending"
     row = carry_on(NAME)
     assert (state_of().status, state_of().expires_at, state_of().error) == ("active", row.expires_at, "")
-    chain_check(row.chain, NAME, row.key, timezone.now())
+    check_chain(row.chain, NAME, row.key, timezone.now())
     assert row.chain.count("BEGIN CERTIFICATE") == 2
     assert announced == [(NAME, True)]
     assert served_certificate(NAME) == row.chain + row.key
@@ -153,7 +153,7 @@ def test_the_ca_is_not_asked_for_a_name_that_does_not_lead_here(
 def test_the_refusal_of_the_ca_is_shown_and_attempts_are_limited(
     ca: Pebble, carry_on: Carry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "token_write", lambda token, content: None)
+    monkeypatch.setattr(tokens, "write_token", lambda token, content: None)
     services.certificate_request([NAME])
     row = carry_on(NAME)
     assert state_of().status == "failed"

@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from certificates import services
-from certificates.keys import chain_check
+from certificates.keys import check_chain
 from certificates.leases import due_ids
 from certificates.models import Certificate, OrderAttempt
 from certificates.steps import certificate_step
@@ -57,7 +57,7 @@ def test_an_order_goes_on_where_the_connection_was_lost(ca: Pebble, announced: l
         order_to_end()
         row = Certificate.objects.get()
         assert (row.status, row.error, row.order_key) == ("active", "", None), statement
-        chain_check(row.chain, name, row.key, timezone.now())
+        check_chain(row.chain, name, row.key, timezone.now())
         assert stored in (None, row.key)
         assert (ca.orders() - orders, ca.issued() - issued) == (1, 1)
         Certificate.objects.all().delete()
@@ -87,7 +87,7 @@ def test_orders_of_two_accounts_survive_the_deaths_of_their_process(
             for owner, name in names.items():
                 row = Certificate.objects.get(name=name)
                 assert (row.status, row.error, row.owner) == ("active", "", owner)
-                chain_check(row.chain, name, row.key, timezone.now())
+                check_chain(row.chain, name, row.key, timezone.now())
                 assert before[name] in (None, row.key)
             assert len(set(Certificate.objects.values_list("key", flat=True))) == 2
             assert (ca.orders() - orders, ca.issued() - issued) == (2, 2)

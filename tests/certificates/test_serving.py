@@ -19,7 +19,7 @@ from certificates.keys import new_key
 from certificates.models import Certificate
 from edge.certificate_sites import getter_secret
 from edge.challenges import challenges_folder
-from edge.domain_files import PORT, DomainFiles, kind_link
+from edge.domain_files import PORT, DomainFiles, link_kind
 from tests.certificates.edge import CustomEdge, nothing
 from tests.certificates.pebble import Pebble
 from tests.certificates.rows import certificate_make, certificate_pem, self_signed
@@ -45,7 +45,7 @@ def ask(connection: ssl.SSLSocket, host: str) -> bytes:
 
 
 def test_a_token_is_served_for_any_host_and_nothing_else_below_its_path(custom_edge: CustomEdge) -> None:
-    tokens.token_write(TOKEN, "content")
+    tokens.write_token(TOKEN, "content")
     folder = challenges_folder(settings.STATE)
     (folder / ".hidden-file-of-forty-characters-00000000").write_text("no")
     (folder / ("d" * 40)).mkdir()
@@ -70,7 +70,7 @@ def test_a_token_is_served_for_any_host_and_nothing_else_below_its_path(custom_e
             assert status in (400, 404), other
             assert b"content" not in body.replace(b'meta name="viewport" content', b""), other
     finally:
-        tokens.token_remove(TOKEN)
+        tokens.remove_token(TOKEN)
         (folder / ".hidden-file-of-forty-characters-00000000").unlink()
         (folder / ("d" * 40)).rmdir()
         (folder.parent / ("outside" * 6)).unlink()
@@ -79,8 +79,8 @@ def test_a_token_is_served_for_any_host_and_nothing_else_below_its_path(custom_e
 def test_no_other_name_becomes_a_file() -> None:
     for token in ("../x", "a/b", "", "x" * 129, "abc", "a" * 19 + "\n"):
         with pytest.raises(ValueError, match="not a token"):
-            tokens.token_write(token, "")
-        tokens.token_remove(token)
+            tokens.write_token(token, "")
+        tokens.remove_token(token)
 
 
 @rows
@@ -109,7 +109,7 @@ def test_a_renewal_cuts_no_open_websocket(custom_edge: CustomEdge) -> None:
     row = certificate_make(name)
     with open_echo() as upstream:
         custom_edge.lead_ports_to(upstream)
-        files.link_set(name, kind_link(PORT))
+        files.link_set(name, link_kind(PORT))
         try:
             with custom_edge.connect(name) as kept:
                 first = WebSocket(kept, name)

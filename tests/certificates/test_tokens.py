@@ -95,5 +95,5 @@ def test_what_no_order_needs_is_removed_after_an_hour(folder: Path) -> None:
     for name, age in {"n" * 43: 7200, "o" * 43: 7200, ".temporary": 7200, "y" * 43: 60, "f" * 43: -90_000}.items():
         (folder / name).write_text("x")
         os.utime(folder / name, (time.time() - age,) * 2)
-    tokens.tokens_prune()
+    tokens.prune_tokens()
     assert sorted(path.name for path in folder.iterdir()) == ["n" * 43, "y" * 43]

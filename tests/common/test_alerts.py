@@ -105,12 +105,12 @@ def series(api: Caller) -> list[Series]:
     Operation.objects.create(workspace=row, kind="start", queue=host.queue, deadline_at=now)
     LedgerCheck.objects.create(differences=0, finished_at=now)
     _certificate(api.account)
-    counters.additions_record(
+    counters.record_additions(
         counted.OPERATIONS_ENDED.of(1, "start", "failed")
         + counted.OPERATION_SECONDS.of(1, "start")
         + counted.OPERATION_RETRIES.of(1, "start")
     )
-    counters.additions_record(counted.CORRECTIONS.of(1, "orphan"))
+    counters.record_additions(counted.CORRECTIONS.of(1, "orphan"))
     return [(name, dict(labels)) for name, labels in samples()]
 
 

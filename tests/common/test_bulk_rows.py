@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from common.bulk_rows import rows_add, rows_insert, rows_read, rows_update
+from common.bulk_rows import add_rows, read_rows, rows_insert, update_rows
 from credits.models import Balance, Entry, EntryKind, Service
 from workspaces.models import LateRecord, NamespaceHour
 
@@ -29,13 +29,13 @@ def test_rows_are_inserted_in_their_order_with_any_text() -> None:
     assert [entry.description for entry in found] == TEXTS
     assert [entry.workspace_id for entry in found] == [f"ws_{number}" for number in range(len(TEXTS))]
     assert {(entry.kind, entry.created_at, entry.key) for entry in found} == {("charge", now, None)}
-    assert rows_read(found.values_list("amount", "balance_after")) == [row[1:3] for row in rows]
+    assert read_rows(found.values_list("amount", "balance_after")) == [row[1:3] for row in rows]
 
 
 def test_sums_are_added_to_rows_and_missing_rows_are_made() -> None:
-    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, [("a", 0, 1, 2, 3, 4, 5, 6), ("b", 0, 1, 1, 1, 1, 1, 1)])
-    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, [("a", 0, 1, 1, 1, 1, 1, 2**40), ("a", 1, *[0] * 6)])
-    stored = rows_read(NamespaceHour.objects.order_by("namespace_id", "start").values_list("namespace_id", *SUMS))
+    add_rows(NamespaceHour, ("namespace_id", "start"), SUMS, [("a", 0, 1, 2, 3, 4, 5, 6), ("b", 0, 1, 1, 1, 1, 1, 1)])
+    add_rows(NamespaceHour, ("namespace_id", "start"), SUMS, [("a", 0, 1, 1, 1, 1, 1, 2**40), ("a", 1, *[0] * 6)])
+    stored = read_rows(NamespaceHour.objects.order_by("namespace_id", "start").values_list("namespace_id", *SUMS))
     assert [tuple(row) for row in stored] == [
         ("a", 2, 3, 4, 5, 6, 6 + 2**40),
         ("a", 0, 0, 0, 0, 0, 0),
@@ -45,14 +45,14 @@ def test_sums_are_added_to_rows_and_missing_rows_are_made() -> None:
 
 def test_rows_are_updated_by_their_keys() -> None:
     one, two = make_balance(), Balance.objects.create(account_id="acc", namespace_id="ns_2", service=Service.AI)
-    rows_update(Balance, ["used", "held"], [(one.pk, 5, 6), (two.pk, -7, 2**40)])
-    assert rows_read(Balance.objects.order_by("pk").values_list("used", "held")) == [(5, 6), (-7, 2**40)]
+    update_rows(Balance, ["used", "held"], [(one.pk, 5, 6), (two.pk, -7, 2**40)])
+    assert read_rows(Balance.objects.order_by("pk").values_list("used", "held")) == [(5, 6), (-7, 2**40)]
 
 
 def test_nothing_is_no_statement() -> None:
     rows_insert(Entry, ("balance_id",), [])
-    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, [])
-    rows_update(Balance, ["used"], [])
+    add_rows(NamespaceHour, ("namespace_id", "start"), SUMS, [])
+    update_rows(Balance, ["used"], [])
     assert not Entry.objects.exists()
 
 

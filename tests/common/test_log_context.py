@@ -17,7 +17,7 @@ from django.test import Client
 
 from common import log_context
 from common.async_threads import in_body_thread, in_pool_thread, in_render_thread
-from common.log_context import LogContextFilter, context_begin, logged_workspace_set, operation_logged
+from common.log_context import LogContextFilter, begin_context, operation_logged, set_logged_workspace
 from common.log_json import JsonLines
 from tests.callers import Caller
 from tests.fakehost import FakeHost
@@ -52,11 +52,11 @@ def lines(form: str) -> Iterator[StringIO]:
     yield stream
     root.removeHandler(made)
     root.setLevel(level)
-    context_begin("")
+    begin_context("")
 
 
 def test_a_line_has_the_ids_of_its_context(lines: StringIO) -> None:
-    context_begin("req_1")
+    begin_context("req_1")
     with operation_logged("op_1", "ws_1"):
         logger.info("inside")
     logger.info("after")
@@ -83,8 +83,8 @@ def test_json_has_a_time_a_level_and_the_message_as_it_is(lines: StringIO) -> No
 
 
 def test_the_next_request_of_a_thread_has_nothing_of_the_one_before(lines: StringIO) -> None:
-    context_begin("req_1")
-    logged_workspace_set("ws_1")
+    begin_context("req_1")
+    set_logged_workspace("ws_1")
     Client().get("/no-such-route", headers={"X-Request-ID": "req_2"})
     logger.info("of the second")
     assert "req_2" in lines.getvalue()
@@ -99,9 +99,9 @@ def print_task() -> None:
 @pytest.mark.parametrize("form", ["json"])
 def test_a_task_has_the_id_of_the_request_that_sent_it(lines: StringIO) -> None:
     sent: dict[str, Any] = {}
-    context_begin("req_1")
+    begin_context("req_1")
     log_context.task_headers(sent)
-    context_begin("req_of_another_task")
+    begin_context("req_of_another_task")
     print_task.apply(headers=sent)
     print_task.apply()
     first, second = (json.loads(line) for line in lines.getvalue().splitlines())
@@ -130,13 +130,13 @@ def written(lines: StringIO) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("in_thread", [in_pool_thread, in_body_thread, in_render_thread])
 def test_what_a_request_does_in_a_thread_of_a_pool_names_it(lines: StringIO, in_thread: Any) -> None:
     async def serve(request_id: str) -> None:
-        context_begin(request_id)
-        logged_workspace_set(f"ws_of_{request_id}")
+        begin_context(request_id)
+        set_logged_workspace(f"ws_of_{request_id}")
         await in_thread(logger.info, "in the thread")
 
     async def serve_all() -> None:
         await asyncio.gather(serve("req_1"), serve("req_2"))
-        context_begin("")
+        begin_context("")
         await in_thread(logger.info, "of none")
 
     asyncio.run(serve_all())

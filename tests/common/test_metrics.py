@@ -159,7 +159,7 @@ def test_operations_are_counted_by_kind_and_outcome_when_they_end(api: Caller, v
 def test_buckets_of_a_histogram_are_cumulative() -> None:
     before = samples()
     for seconds in (0.1, 3, 3, 10_000):
-        counters.additions_record(counted.OPERATION_SECONDS.of(seconds, "stop"))
+        counters.record_additions(counted.OPERATION_SECONDS.of(seconds, "stop"))
     now = samples()
 
     def grown(le: str) -> float:
@@ -199,7 +199,7 @@ def no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_redis")
 def test_without_redis_the_rest_is_shown_and_nothing_is_counted() -> None:
-    counters.additions_record(counted.OPERATIONS_ENDED.of(1, "create", "succeeded"))
+    counters.record_additions(counted.OPERATIONS_ENDED.of(1, "create", "succeeded"))
     found = samples()
     assert found[("mvm_redis_up", frozenset())] == 0
     assert ("mvm_charge_lag_seconds", frozenset()) in found

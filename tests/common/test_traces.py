@@ -57,7 +57,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setattr(settings, "MIDDLEWARE", middleware)
 
     yield turn_on
-    traces.sending_end()
+    traces.end_sending()
 
 
 class Broker:
@@ -91,7 +91,7 @@ def test_a_request_its_operation_and_its_steps_are_one_trace(
     body = {"wait_ready": False, "name": TOKEN, "env": {"SECRET": TOKEN}}
     made = api.send("POST", "/workspace", body).json()["workspace"]["id"]
     broker.deliver()
-    traces.sending_end()
+    traces.end_sending()
     request, task = collector.named("POST /workspace"), collector.named(f"task {RUN_TASK}")
     operation = collector.named("operation create")
     assert (task.parent_span_id, operation.parent_span_id) == (request.span_id, task.span_id)
@@ -113,7 +113,7 @@ def test_what_failed_is_named_by_its_code_and_without_its_sentence(
     vmhost.driver.fail_next("start", InvalidMachineState(f"The backend says {TOKEN}."))
     api.send("POST", "/workspace", {"wait_ready": False})
     broker.deliver()
-    traces.sending_end()
+    traces.end_sending()
     operation = collector.named("operation create")
     assert operation.status.code == operation.status.STATUS_CODE_ERROR
     assert attributes_of(operation)["error.type"] == InvalidMachineState.code
@@ -127,7 +127,7 @@ def test_a_span_has_the_pattern_of_a_route_and_nothing_of_the_request(
     headers = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "X-Request-ID": TOKEN, "Authorization": f"Bearer {TOKEN}"}
     Client().get(f"/no/such/{TOKEN}?q={TOKEN}", headers=headers, REMOTE_ADDR="203.0.113.9")
     Client().generic(TOKEN, "/healthz")
-    traces.sending_end()
+    traces.end_sending()
     assert [span.name for span in collector.spans] == ["GET", "_OTHER /healthz"]
     text = str(collector.spans)
     assert TOKEN not in text
@@ -149,7 +149,7 @@ def test_requests_of_one_event_loop_have_traces_of_their_own(collector: Collecto
         await asyncio.gather(*(middleware(RequestFactory().get(f"/{name}")) for name in "ab"))
 
     asyncio.run(ask_all())
-    traces.sending_end()
+    traces.end_sending()
     requests = [span for span in collector.spans if span.name == "GET"]
     inside = {span.name: span for span in collector.spans if span.name != "GET"}
     assert len({span.trace_id for span in requests}) == 2
@@ -164,7 +164,7 @@ def fail_task() -> None:
 def test_a_task_that_fails_is_a_failed_span(collector: Collector, use: Callable[..., None]) -> None:
     use(collector.url)
     fail_task.apply()
-    traces.sending_end()
+    traces.end_sending()
     assert attributes_of(collector.named("task tests.traces.fail"))["error.type"] == "task_failed"
     assert TOKEN not in str(collector.spans)
 
@@ -176,7 +176,7 @@ def test_a_task_without_a_trace_begins_one_and_the_next_has_nothing_of_it(
     fail_task.apply()
     assert traces.current_ids() == ("", "")
     fail_task.apply()
-    traces.sending_end()
+    traces.end_sending()
     first, second = collector.spans
     assert first.trace_id != second.trace_id
 
@@ -192,7 +192,7 @@ def test_log_lines_have_the_ids_of_their_span(collector: Collector, use: Callabl
     with traces.span("work"):
         own.warning("inside")
     own.warning("after")
-    traces.sending_end()
+    traces.end_sending()
     inside, after = map(json.loads, stream.getvalue().splitlines())
     span = collector.named("work")
     assert (inside["trace_id"], inside["span_id"]) == (span.trace_id.hex(), span.span_id.hex())
@@ -218,7 +218,7 @@ def test_a_collector_that_is_away_or_slow_keeps_no_caller_and_is_one_line_in_the
         with traces.span("work"):
             pass
     wait_until(lambda: bool(mentions(caplog)))
-    traces.sending_end()
+    traces.end_sending()
     assert len(mentions(caplog)) == 1
 
 
@@ -246,7 +246,7 @@ def test_a_collector_that_comes_back_gets_spans_again(
     collector.status = 200
     with traces.span("sent"):
         pass
-    traces.sending_end()
+    traces.end_sending()
     assert [span.name for span in collector.spans] == ["sent"]
     assert "again" in mentions(caplog)[-1]
 
@@ -258,7 +258,7 @@ def test_a_share_of_none_sends_nothing(collector: Collector, use: Callable[..., 
         traces.task_headers(headers)
         # A process that goes on with it sends nothing, either.
         assert headers["traceparent"].endswith("-00")
-    traces.sending_end()
+    traces.end_sending()
     assert collector.spans == []
 
 
@@ -270,11 +270,11 @@ def test_spans_of_a_forked_process_are_sent_by_itself(collector: Collector, use:
     if not child:
         with traces.span("of the child"):
             pass
-        traces.sending_end()
+        traces.end_sending()
         os._exit(0)
     os.waitpid(child, 0)
     assert [span.name for span in collector.spans] == ["of the child"]
-    traces.sending_end()
+    traces.end_sending()
     assert sorted(span.name for span in collector.spans) == ["of the child", "of the parent"]
 
 
@@ -289,7 +289,7 @@ def test_a_child_that_is_forked_while_a_thread_begins_a_span_does_not_wait_for_i
             signal.alarm(10)
             with traces.span("of the child"):
                 pass
-            traces.sending_end()
+            traces.end_sending()
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert [span.name for span in collector.spans] == ["of the child"]

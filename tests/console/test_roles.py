@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Account, Plan
-from console.roles import roles_sync
+from console.roles import sync_roles
 from staff.action_admin import StaffActionsMixin
 from tests.callers import Caller
 from tests.staff.pages import action_url
@@ -69,7 +69,7 @@ def sees(role: str) -> set[str]:
 def member(role: str | None) -> Client:
     user = get_user_model().objects.create_user("member", is_staff=True)
     if role:
-        roles_sync()
+        sync_roles()
         user.groups.add(Group.objects.get(name=role))
     client = Client()
     client.force_login(user)
@@ -198,18 +198,18 @@ def test_an_administrator_makes_no_superuser_and_changes_none() -> None:
 
 
 def test_roles_are_made_by_migrate_and_again_as_they_were() -> None:
-    roles_sync()
+    sync_roles()
     before = permissions_by_group()
     assert set(ROLES) <= set(before)
     Group.objects.get(name="Support").permissions.clear()
     Group.objects.create(name="Mine")
-    roles_sync()
+    sync_roles()
     assert permissions_by_group() == {**before, "Mine": set()}
 
 
 def test_the_migration_makes_the_roles_before_django_makes_permissions() -> None:
     """As in a fresh database, which has no permission while it is migrated; and it is repeated without harm."""
-    roles_sync()
+    sync_roles()
     wanted, present = {name: labels_of(name) for name in ROLES}, set(labels(Permission.objects.all()))
     Group.objects.all().delete()
     Permission.objects.all().delete()

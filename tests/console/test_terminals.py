@@ -20,7 +20,7 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import account_switch
 from common.errors import Forbidden, Unauthorized
-from console.roles import roles_sync
+from console.roles import sync_roles
 from namespaces.models import Namespace
 from sandboxes import grants, services
 from sandboxes.models import SandboxEvent, StaffToken
@@ -113,7 +113,7 @@ def test_a_reason_is_required(staff: Client, workspace: Workspace) -> None:
 
 @pytest.mark.parametrize("role", ["Support", "Operator", "Billing", "Administrator", "Change alone"])
 def test_a_permission_of_its_own_opens_it(role: str, workspace: Workspace) -> None:
-    roles_sync()
+    sync_roles()
     one = get_user_model().objects.create_user("member", is_staff=True)
     if role == "Change alone":
         changes = ["view_workspace", "change_workspace", "delete_workspace", "add_streamtoken"]

@@ -15,7 +15,7 @@ from accounts.services import account_lock
 from credits import ledger
 from credits.amounts import stored_amount
 from credits.entries import Purpose
-from credits.metered_charges import MeteredCharge, charges_write
+from credits.metered_charges import MeteredCharge, write_charges
 from credits.models import Balance, Entry, Service
 from namespaces.models import Namespace, Status
 from tests.callers import Caller
@@ -44,7 +44,7 @@ def charge_metered(*charged: tuple[Namespace, str]) -> None:
     charges = [
         MeteredCharge(each.account_id, each.pk, "ws_1", stored_amount(Decimal(amount))) for each, amount in charged
     ]
-    charges_write(charges, Service.SANDBOX, timezone.now())
+    write_charges(charges, Service.SANDBOX, timezone.now())
 
 
 def test_what_a_charge_passes_is_published_in_order(api: Caller, default: Namespace) -> None:

@@ -11,7 +11,7 @@ from django.conf import settings
 from dnslib import QTYPE, RR, TXT, DNSRecord
 
 import outbound.names
-from domains.check import DomainCheck, domain_check, reason_not_here
+from domains.check import DomainCheck, check_domain, reason_not_here
 from domains.names import LONGEST, NameRefused, custom_name
 from tests.domains.zone import EDGE, EDGE_ADDRESS, Zone
 
@@ -19,7 +19,7 @@ NAME, TARGET = "www.example.com", "pg_2222222222222222"
 
 
 def checked(**options: Any) -> DomainCheck:
-    return domain_check(NAME, TARGET, **options)
+    return check_domain(NAME, TARGET, **options)
 
 
 def test_a_cname_and_the_txt_record_verify_a_domain(zone: Zone) -> None:
@@ -70,32 +70,32 @@ def test_only_the_exact_value_is_a_proof(zone: Zone, text: str) -> None:
 def test_an_apex_has_the_addresses_of_the_edge_and_no_others(zone: Zone, addresses: list[str], ok: bool) -> None:
     zone.set("example.com", A=addresses)
     zone.prove("example.com", TARGET)
-    found = domain_check("example.com", TARGET)
+    found = check_domain("example.com", TARGET)
     assert (found.verified, found.cname.actual) == (ok, ", ".join(addresses))
 
 
 def test_ipv6_addresses_are_compared_in_any_spelling(zone: Zone, env: Any) -> None:
     env(edge_addresses=(EDGE_ADDRESS, "2001:db8::7"))
     zone.set("example.com", A=EDGE_ADDRESS, AAAA="2001:0db8:0:0::0007")
-    assert domain_check("example.com", TARGET).cname.ok
+    assert check_domain("example.com", TARGET).cname.ok
 
 
 def test_the_addresses_of_the_edge_are_looked_up_where_none_are_set(zone: Zone, env: Any) -> None:
     env(edge_addresses=())
     zone.set("example.com", A="192.0.2.50")
-    assert not domain_check("example.com", TARGET).cname.ok
+    assert not check_domain("example.com", TARGET).cname.ok
     zone.set(EDGE, A="192.0.2.50")
-    assert domain_check("example.com", TARGET).cname.ok
+    assert check_domain("example.com", TARGET).cname.ok
 
 
 def test_www_is_looked_up_where_it_is_wanted(zone: Zone) -> None:
     zone.set("example.com", A=EDGE_ADDRESS)
     zone.prove("example.com", TARGET)
-    assert domain_check("example.com", TARGET).verified
-    found = domain_check("example.com", TARGET, include_www=True)
+    assert check_domain("example.com", TARGET).verified
+    found = check_domain("example.com", TARGET, include_www=True)
     assert (found.verified, len(found.errors)) == (False, 1)
     zone.set("www.example.com", CNAME="example.com.", A=EDGE_ADDRESS)
-    assert domain_check("example.com", TARGET, include_www=True).verified
+    assert check_domain("example.com", TARGET, include_www=True).verified
 
 
 def test_a_chain_of_cnames_leads_to_the_edge(zone: Zone) -> None:
@@ -214,6 +214,6 @@ def test_the_longest_name_that_is_accepted_can_be_proven(zone: Zone) -> None:
     assert len(custom_name(longest)) == LONGEST
     zone.point(longest)
     zone.prove(longest, "pg_1")
-    assert domain_check(longest, "pg_1").verified
+    assert check_domain(longest, "pg_1").verified
     with pytest.raises(NameRefused, match="longer than"):
         custom_name(f"a{longest}")

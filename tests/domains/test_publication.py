@@ -137,7 +137,7 @@ def _full_disk(*args: Any) -> bool:
 def test_marks_of_certificates_are_made_and_removed(files: DomainFiles) -> None:
     mark = files.root / "tls/example.com"
     for present in (True, True, False, False):
-        publication.certificate_mark("example.com", present)
+        publication.mark_certificate("example.com", present)
         assert mark.exists() is present
 
 
@@ -146,7 +146,7 @@ def test_reconcile_makes_marks_what_the_certificates_say(files: DomainFiles) -> 
     certificate_make("served.example.com")
     certificate_make("expired.example.com", status="expired")
     for name in ("expired.example.com", "unknown.example.com"):
-        files.tls_set(name, present=True)
+        files.set_tls(name, present=True)
     (files.root / "tls/UPPER").touch()
     assert len(publication.names_reconcile()) == 3
     assert files.tls_names() == {"served.example.com", "UPPER"}
@@ -157,7 +157,7 @@ def test_reconcile_makes_marks_what_the_certificates_say(files: DomainFiles) -> 
     "name", ["..", "a", "A.example.com", "a/../b.com", "a.com/", "", "a\n.com", "x" * 300 + ".com"]
 )
 def test_no_other_file_is_reached_by_a_name(files: DomainFiles, name: str, tmp_path: Path) -> None:
-    for change in (lambda: files.link_set(name, "x"), lambda: files.tls_set(name, present=True)):
+    for change in (lambda: files.link_set(name, "x"), lambda: files.set_tls(name, present=True)):
         with pytest.raises(ValueError, match="no domain"):
             change()
 

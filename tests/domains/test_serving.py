@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from edge.domain_files import DomainFiles, kind_link, page_link
+from edge.domain_files import DomainFiles, link_kind, link_page
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
 from supervise.instance import load_instance
@@ -54,14 +54,14 @@ def names(shared_names: Names) -> Names:
     files = shared_names.files
     for name in files.links():
         files.link_set(name, None)
-        files.tls_set(name, present=False)
+        files.set_tls(name, present=False)
     if not shared_names.plain.deployed:
         shared_names.plain.deploy("shop", FILES | {"app-B1xYz9aQ.js": TEXT + b"old"})
         shared_names.plain.deploy("shop", FILES)
-    files.link_set(PAGE, page_link("pg_shop"))
-    files.link_set("apex.example.net", page_link("pg_shop"))
-    files.link_set("www.apex.example.net", kind_link("www"))
-    files.link_set(APP, kind_link("port"))
+    files.link_set(PAGE, link_page("pg_shop"))
+    files.link_set("apex.example.net", link_page("pg_shop"))
+    files.link_set("www.apex.example.net", link_kind("www"))
+    files.link_set(APP, link_kind("port"))
     return shared_names
 
 
@@ -89,7 +89,7 @@ def test_connecting_and_disconnecting_take_effect_at_once(names: Names) -> None:
     for number in range(5):
         name = f"n{number}.example.org"
         assert names.custom.ask(name).status == 404
-        names.files.link_set(name, page_link("pg_shop"))
+        names.files.link_set(name, link_page("pg_shop"))
         assert names.custom.ask(name).body == FILES["index.html"]
         names.files.link_set(name, None)
         assert (names.custom.ask(name).status, names.custom.ask(name).body.count(PLAIN_404)) == (404, 1)
@@ -107,10 +107,10 @@ def test_an_unknown_host_is_an_unknown_page(names: Names) -> None:
 
 
 def test_a_name_of_a_page_that_is_gone_or_has_no_release_is_unknown(names: Names) -> None:
-    names.files.link_set("gone.example.org", page_link("pg_gone"))
+    names.files.link_set("gone.example.org", link_page("pg_gone"))
     assert names.custom.ask("gone.example.org").status == 404
     (names.plain.store.paths.page("pg_empty")).mkdir(exist_ok=True)
-    names.files.link_set("empty.example.org", page_link("pg_empty"))
+    names.files.link_set("empty.example.org", link_page("pg_empty"))
     assert names.custom.ask("empty.example.org").status == 404
     assert names.plain.ask("empty.example.org").status == 404
 
@@ -126,7 +126,7 @@ def test_www_leads_to_the_name_and_the_name_to_itself(names: Names) -> None:
 
 
 def test_plain_http_leads_to_https_once_there_is_a_certificate(names: Names) -> None:
-    names.files.tls_set(PAGE, present=True)
+    names.files.set_tls(PAGE, present=True)
     for edge in (names.plain, names.custom):
         for method in ("GET", "POST", "HEAD"):
             moved = edge.ask(f"{PAGE}:81", "/a?b", method)
@@ -134,7 +134,7 @@ def test_plain_http_leads_to_https_once_there_is_a_certificate(names: Names) -> 
         assert edge.ask("apex.example.net").status == 200
         moved = edge.ask("www.apex.example.net")
         assert moved.headers["location"] == "//apex.example.net/"
-    names.files.tls_set(PAGE, present=False)
+    names.files.set_tls(PAGE, present=False)
     assert names.custom.ask(PAGE).status == 200
 
 
@@ -203,7 +203,7 @@ def test_links_of_names_lead_nowhere_else(names: Names) -> None:
 def test_the_platforms_own_name_is_never_a_custom_domain(names: Names) -> None:
     """Also where a row has it, as after a change of the settings."""
     own = names.world.base.removeprefix("http://").partition(":")[0]
-    names.files.link_set(own, page_link("pg_shop"))
+    names.files.link_set(own, link_page("pg_shop"))
     names.world.platform.answers["api"] = (404, {})
     assert names.plain.ask(own).body == b"the platform's own answer"
 
@@ -212,7 +212,7 @@ def test_rules_of_a_page_are_asked_with_its_custom_domain(names: Names) -> None:
     release_make(names.plain.store, "pg_ruled", 1, archive_of({"index.html": b"x", "_redirects": b"/a /b"}))
     names.plain.store.release_publish("pg_ruled", 1)
     names.plain.store.name_add("pg_ruled", PageName.slug("pages.localhost", "ruled"))
-    names.files.link_set("ruled.example.org", page_link("pg_ruled"))
+    names.files.link_set("ruled.example.org", link_page("pg_ruled"))
     names.world.platform.answers["api"] = (302, {"Location": "/b"})
     moved = names.custom.ask("ruled.example.org", "/a")
     assert (moved.status, moved.headers["location"]) == (302, "/b")

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 import domains.check
 from certificates.models import Certificate
-from domains.check import domain_check
+from domains.check import check_domain
 from domains.models import CustomDomain, DomainName, TargetKind
 from domains.services import Target, domain_connect
 from pages.models import PageEvent
@@ -130,14 +130,14 @@ def test_what_the_dns_said_before_another_proof_does_not_count(
     checks = []
 
     def slow(name: str, target_id: str, **options: Any) -> Any:
-        found = domain_check(name, target_id, **options)
+        found = check_domain(name, target_id, **options)
         checks.append(target_id)
         if len(checks) == 1:
             zone.prove(NAME, mine.pk)
             domain_connect(target=Target(TargetKind.PAGE, mine.pk, mine.account), name=name, actor="t")
         return found
 
-    monkeypatch.setattr(domains.check, "domain_check", slow)
+    monkeypatch.setattr(domains.check, "check_domain", slow)
     assert_error(connect(stranger, theirs), 400, "domain_not_verified")
     assert (holder(), checks) == (mine.pk, [theirs.pk, mine.pk, theirs.pk])
 

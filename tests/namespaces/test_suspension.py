@@ -72,9 +72,9 @@ def test_what_starts_while_the_namespace_is_suspended_is_stopped_by_the_sweep(
 ) -> None:
     row = make_workspace(api.account, namespace=team, status=Status.STARTING)
     assert api.post("/namespaces/team/suspend").json()["stoppedWorkspaces"] == 0
-    assert namespace_members.suspended_members_stop() == 0
+    assert namespace_members.stop_suspended_members() == 0
     Workspace.objects.filter(pk=row.pk).update(status=Status.RUNNING, host=Host.objects.get())
-    assert namespace_members.suspended_members_stop() == 1
+    assert namespace_members.stop_suspended_members() == 1
     assert status(row.pk) in ("stopping", "stopped")
 
 
@@ -84,9 +84,9 @@ def test_what_runs_where_a_quota_stops_it_is_stopped_by_the_sweep(
     key = create(api)
     vmhost.settle()
     Namespace.objects.filter(pk=team.pk).update(suspended_by_quota=True, status="suspended")
-    assert namespace_members.suspended_members_stop() == 0
+    assert namespace_members.stop_suspended_members() == 0
     Namespace.objects.filter(pk=team.pk).update(quota_stops_workspaces=True)
-    assert namespace_members.suspended_members_stop() == 1
+    assert namespace_members.stop_suspended_members() == 1
     vmhost.settle()
     assert status(key) == "stopped"
 
@@ -195,7 +195,7 @@ def test_a_host_that_does_not_answer_keeps_no_other_machine_from_being_stopped(
     for _ in range(2):
         make_workspace(api.account, namespace=team, host=lost)
     Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=True, status="suspended")
-    assert namespace_members.suspended_members_stop() == 1
+    assert namespace_members.stop_suspended_members() == 1
     assert status(here.pk) in ("stopping", "stopped")
 
 
@@ -213,7 +213,7 @@ def test_the_sweep_stops_nothing_more_once_the_suspension_has_ended(
         return done
 
     with connection.execute_wrapper(activate_after_the_first):
-        assert namespace_members.suspended_members_stop() == 1
+        assert namespace_members.stop_suspended_members() == 1
     assert sum(status(row.pk) == "running" for row in rows) == 1
 
 

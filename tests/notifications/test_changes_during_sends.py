@@ -105,7 +105,7 @@ def test_a_clock_that_is_set_costs_no_device_a_second_notification(
         waiting = in_thread(pool, sender)
         wait_until(lambda: browsers.requests["slow"] >= 3)
         monkeypatch.setattr("django.utils.timezone.now", lambda: now() + timedelta(hours=hours))
-        queue.overdue_sends_end()
+        queue.end_overdue_sends()
         with pushing(threads=4):
             answer = waiting.result()
             wait_until(lambda: not queue.live_sends().exists())
@@ -119,7 +119,7 @@ def test_a_database_that_is_away_in_the_middle_of_a_send_costs_no_device(
 ) -> None:
     monkeypatch.setattr("notifications.sends.running.CHUNK", 8)
     away = threading.Event()
-    for name in ("sends_claim", "devices_hand_out", "progress_write", "send_end"):
+    for name in ("claim_sends", "devices_hand_out", "write_progress", "send_end"):
         monkeypatch.setattr(queue, name, unless(away, getattr(queue, name)))
     for number in range(DEVICES):
         web_device(sender.account, f"d{number}", browsers.subscriber(f"d{number}", "slow"))

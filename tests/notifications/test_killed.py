@@ -15,7 +15,7 @@ from notifications.content import Content
 from notifications.models import Send, SendState
 from notifications.sends import queue
 from notifications.sends.dispatcher import PushDispatcher
-from notifications.sends.queue import overdue_sends_end, send_create
+from notifications.sends.queue import end_overdue_sends, send_create
 from notifications.sends.results import DEADLINE
 from notifications.tokens import SendTokenHolder
 from tests.killed_process import killed_process
@@ -85,13 +85,13 @@ def test_a_process_that_stops_leaves_what_it_has_not_begun(
 def test_without_the_process_a_send_ends_by_itself(sender: Sender) -> None:
     fcm_device(sender.account, "phone")
     send = begun_send(sender)
-    assert overdue_sends_end() == 0
+    assert end_overdue_sends() == 0
     Send.objects.update(created_at=timezone.now() - queue.OVERDUE - timedelta(seconds=1))
-    assert [overdue_sends_end(), overdue_sends_end()] == [1, 0]
+    assert [end_overdue_sends(), end_overdue_sends()] == [1, 0]
     send.refresh_from_db()
     assert (send.state, send.content, send.failed) == (SendState.ENDED, None, 1)
     Send.objects.update(ended_at=timezone.now() - queue.KEPT - timedelta(seconds=1))
-    assert queue.ended_sends_prune() == 1
+    assert queue.prune_ended_sends() == 1
 
 
 def test_a_send_of_before_the_clock_was_set_back_ends(sender: Sender) -> None:
@@ -99,18 +99,18 @@ def test_a_send_of_before_the_clock_was_set_back_ends(sender: Sender) -> None:
     begun_send(sender)
     future = timezone.now() + timedelta(days=1)
     Send.objects.update(created_at=future, state=SendState.RUNNING, claim="x", lease_until=future)
-    assert overdue_sends_end() == 1
+    assert end_overdue_sends() == 1
 
 
 def test_two_processes_never_have_one_send(sender: Sender) -> None:
     for number in range(3):
         fcm_device(sender.account, f"phone{number}")
     send = begun_send(sender)
-    (first,) = queue.sends_claim("first", {}, 10)
-    assert queue.sends_claim("second", {}, 10) == []
+    (first,) = queue.claim_sends("first", {}, 10)
+    assert queue.claim_sends("second", {}, 10) == []
     assert len(queue.devices_hand_out(first, 2)) == 2
     Send.objects.update(lease_until=timezone.now())
-    (second,) = queue.sends_claim("second", {}, 10)
+    (second,) = queue.claim_sends("second", {}, 10)
     with pytest.raises(ClaimLost):
         queue.devices_hand_out(first, 2)
     assert len(queue.devices_hand_out(second, 2)) == 1

@@ -41,4 +41,4 @@ def enable() -> None:
 
 
 def delete() -> None:
-    publication.files_remove(services.page_delete(page=Page.objects.get(), actor="test"))
+    publication.remove_files(services.page_delete(page=Page.objects.get(), actor="test"))

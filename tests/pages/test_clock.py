@@ -89,10 +89,10 @@ def test_retained_chunks_stay_where_the_clock_is_set_forward(tmp_path: Path, set
         release_make(store, "pg_1", number, archive_of(files))
         store.release_publish("pg_1", number)
     set_clock(48 * HOUR)
-    assert not store.retained_expire("pg_1", store.clock.now())
-    assert not PageStore(tmp_path).retained_expire("pg_1", PageStore(tmp_path).clock.now())
+    assert not store.expire_retained("pg_1", store.clock.now())
+    assert not PageStore(tmp_path).expire_retained("pg_1", PageStore(tmp_path).clock.now())
     assert (store.paths.page("pg_1") / "retained/app-B1xYz9aQ.js").read_bytes() == b"old"
-    assert store.retained_expire("pg_1", store.clock.now() + 25 * HOUR)
+    assert store.expire_retained("pg_1", store.clock.now() + 25 * HOUR)
 
 
 def test_chunks_that_a_clock_ahead_retained_stay_a_day_and_no_longer(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_chunks_that_a_clock_ahead_retained_stay_a_day_and_no_longer(tmp_path: P
         release_make(store, "pg_1", number, archive_of(files))
         store.release_publish("pg_1", number)
     now = store.clock.now() - 365 * 24 * HOUR
-    assert not store.retained_expire("pg_1", now)
-    assert not store.retained_expire("pg_1", now + 23 * HOUR)
-    assert store.retained_expire("pg_1", now + 25 * HOUR)
+    assert not store.expire_retained("pg_1", now)
+    assert not store.expire_retained("pg_1", now + 23 * HOUR)
+    assert store.expire_retained("pg_1", now + 25 * HOUR)
 
 
 def test_processes_agree_on_the_time_and_another_boot_begins_with_the_hosts(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pages.releases import compress
-from pages.releases.compress import CompressLimits, copies_make, is_compressed
+from pages.releases.compress import CompressLimits, is_compressed, make_copies
 from tests.pages.stores import TEXT
 
 
@@ -24,7 +24,7 @@ def folder_of(tmp_path: Path, files: dict[str, bytes]) -> list[tuple[str, int]]:
 
 def test_copies_are_made_by_several_processes(tmp_path: Path) -> None:
     jobs = folder_of(tmp_path, {f"{number}.js": TEXT + b"%d" % number for number in range(20)})
-    made = copies_make(tmp_path, jobs, CompressLimits(processes=3))
+    made = make_copies(tmp_path, jobs, CompressLimits(processes=3))
     assert set(made) == {name for name, _ in jobs}
     for name, copies in made.items():
         assert copies == {
@@ -34,7 +34,7 @@ def test_copies_are_made_by_several_processes(tmp_path: Path) -> None:
 
 def test_a_deadline_leaves_whole_copies_or_none(tmp_path: Path) -> None:
     jobs = folder_of(tmp_path, {f"{number}.js": os.urandom(1 << 19).hex().encode() for number in range(20)})
-    made = copies_make(tmp_path, jobs, CompressLimits(seconds=0.3))
+    made = make_copies(tmp_path, jobs, CompressLimits(seconds=0.3))
     assert len(made) < 20
     copies = {path.name for path in tmp_path.iterdir()} - {name for name, _ in jobs}
     assert copies == {f"{name}.{encoding}" for name, encodings in made.items() for encoding in encodings}
@@ -42,13 +42,13 @@ def test_a_deadline_leaves_whole_copies_or_none(tmp_path: Path) -> None:
 
 def test_without_memory_a_file_has_no_copies(tmp_path: Path) -> None:
     jobs = folder_of(tmp_path, {"a.js": TEXT * 20000})
-    assert copies_make(tmp_path, jobs, CompressLimits(processes=1, memory_bytes=24 << 20)) == {}
+    assert make_copies(tmp_path, jobs, CompressLimits(processes=1, memory_bytes=24 << 20)) == {}
     assert [path.name for path in tmp_path.iterdir()] == ["a.js"]
 
 
 def test_a_name_without_room_for_the_ending_of_a_copy_keeps_no_other_file_from_its_own(tmp_path: Path) -> None:
     jobs = folder_of(tmp_path, {f"{'n' * (255 - 3 - short)}.js": TEXT for short in range(6)})
-    made = copies_make(tmp_path, [job for job in jobs if is_compressed(*job)], CompressLimits(processes=1))
+    made = make_copies(tmp_path, [job for job in jobs if is_compressed(*job)], CompressLimits(processes=1))
     assert {len(name) for name in made} == {251, 250}
 
 

@@ -44,7 +44,7 @@ def test_the_slug_of_a_failed_creation_is_free_for_the_next_one(site: Site) -> N
 def test_the_sweep_frees_it_for_another_account(site: Site, stranger: Caller) -> None:
     abandoned(stranger)
     assert_error(site.create(slug="abc"), 409, "slug_taken")
-    assert [creations.failed_creations_discard(), creations.failed_creations_discard()] == [1, 0]
+    assert [creations.discard_failed_creations(), creations.discard_failed_creations()] == [1, 0]
     assert site.create(slug="abc").status_code == 201
 
 
@@ -59,7 +59,7 @@ def test_what_a_request_may_still_read_or_an_owner_was_answered_with_stays(api: 
     Page.objects.filter(pk=served.pk).update(release=1)
     queued = abandoned(api, slug="queued")
     PageDeploy.objects.filter(page=queued).update(state=DeployState.QUEUED, finished_at=None)
-    assert creations.failed_creations_discard() == 0
+    assert creations.discard_failed_creations() == 0
     assert Page.objects.count() == 5
 
 
@@ -76,7 +76,7 @@ def test_a_worker_that_fails_a_creation_of_a_dead_api_leaves_nothing(
     assert_error(site.create(slug="abc"), 409, "slug_taken")
     monkeypatch.setattr(creations, "READ_WITHIN", timedelta(0))
     if by_sweep:
-        assert creations.failed_creations_discard() == 1
+        assert creations.discard_failed_creations() == 1
         assert not Page.objects.exists()
     assert site.create(slug="abc").status_code == 202
     vmhost.held_tasks.clear()
@@ -100,13 +100,13 @@ def test_a_deploy_whose_page_is_deleted_while_it_is_activated_is_not_charged(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.create(slug="abc")
-    apply = steps.publication.publication_apply
+    apply = steps.publication.apply_publication
 
     def apply_and_delete(page_id: str) -> None:
         apply(page_id)
         services.page_delete(page=Page.objects.get(pk=page_id), actor="its owner")
 
-    monkeypatch.setattr(steps.publication, "publication_apply", apply_and_delete)
+    monkeypatch.setattr(steps.publication, "apply_publication", apply_and_delete)
     assert_error(site.deploy("abc"), 404, "not_found")
     assert Entry.objects.count() == 1
     assert "Traceback" not in caplog.text

@@ -179,8 +179,8 @@ def test_how_long_chunks_of_the_release_before_are_served_is_a_setting(
         page = Page.objects.get(slug=slug)
         retained, now = store.paths.page(page.pk) / "retained" / chunk.name, store.clock.now()
         assert retained.exists() == (seconds > 0)
-        assert not store.retained_expire(page.pk, now + seconds - 60)
-        assert store.retained_expire(page.pk, now + seconds + 60) == (seconds > 0)
+        assert not store.expire_retained(page.pk, now + seconds - 60)
+        assert store.expire_retained(page.pk, now + seconds + 60) == (seconds > 0)
         assert not retained.exists()
 
 

@@ -12,7 +12,7 @@ from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
 import pytest
 from django.conf import settings
 
-from edge.domain_files import DomainFiles, page_link
+from edge.domain_files import DomainFiles, link_page
 from pages import edge_rules
 from pages.edge_rules import PageRulesPath
 from pages.releases.store import PageStore
@@ -102,7 +102,7 @@ def edge() -> Iterator[Edge]:
 
 def test_rules_hold_under_a_custom_domain(edge: Edge) -> None:
     files = DomainFiles(Path(settings.STATE))
-    files.link_set("www.example.com", page_link("pg_ruled"))
+    files.link_set("www.example.com", link_page("pg_ruled"))
     for host in ("www.example.com", "www.example.com."):
         found = edge.ask(host)
         assert (found.status, found.body, found.headers["x-frame-options"]) == (200, b"home", "DENY")

@@ -109,7 +109,7 @@ def test_a_release_that_cannot_be_made_live_is_when_there_is_room(
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"deploy_wait_seconds": 0.5}))
     site.write(index_html="two")
     with monkeypatch.context() as patched:
-        full_before(patched, PageStore, "current_switch", disk.fill_names)
+        full_before(patched, PageStore, "switch_current", disk.fill_names)
         assert site.deploy("abc").status_code == 202
         vmhost.settle()
     assert (served("abc"), Page.objects.get().release) == ("one", 2)

@@ -61,7 +61,7 @@ class Rows:
     def known_names(self) -> Mapping[PageName, str]:
         return {name: page_id for page_id, page in self.pages.items() for name in page.names}
 
-    def kept_bytes_write(self, page_id: str, size: int) -> None:
+    def write_kept_bytes(self, page_id: str, size: int) -> None:
         pass
 
 
@@ -164,8 +164,8 @@ def test_a_switch_that_is_killed_ends_as_the_rows_say(new_store: Callable[[int],
         assert served(store) in (OLD, LIVE_NEW)
         assert served(reconciled(store, known)) == (OLD if live == 1 else LIVE_NEW)
         store.release_publish("pg_1", 2)
-        store.releases_trim("pg_1", {2})
-        store.retained_expire("pg_1", NOW * 2)
+        store.trim_releases("pg_1", {2})
+        store.expire_retained("pg_1", NOW * 2)
         left = tree(reconciled(store, KnownPage(frozenset({2}), 2, frozenset({SLUG}))))
         assert not {path for path in left if "B1xYz9aQ" in path or path.endswith(".new")}
 
@@ -184,7 +184,7 @@ def test_a_rename_that_is_killed_leaves_one_of_the_names(new_store: Callable[[in
 
 def test_a_trim_that_is_killed_ends_with_the_releases_of_the_rows(new_store: Callable[[int], PageStore]) -> None:
     def trim(store: PageStore) -> None:
-        store.releases_trim("pg_1", {2})
+        store.trim_releases("pg_1", {2})
 
     def with_live_second(number: int) -> PageStore:
         store = _with_two(new_store(number))
@@ -209,7 +209,7 @@ def test_expiry_that_is_killed_is_done_by_the_next(new_store: Callable[[int], Pa
         return store
 
     known = KnownPage(frozenset({1, 2}), 2, frozenset({SLUG}))
-    for store in killed_stores(switched, lambda store: store.retained_expire("pg_1", NOW * 2)):
+    for store in killed_stores(switched, lambda store: store.expire_retained("pg_1", NOW * 2)):
         files_reconcile(store, Rows({"pg_1": known}), NOW * 2)
         assert list((store.paths.page("pg_1") / "retained").iterdir()) == []
 

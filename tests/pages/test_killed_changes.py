@@ -110,7 +110,7 @@ def test_pages_that_cannot_be_published_keep_no_others_from_it(api: Caller, monk
         if page_id in pages[:4]:
             raise StoreError("damaged")
 
-    monkeypatch.setattr(publication, "publication_apply", apply)
+    monkeypatch.setattr(publication, "apply_publication", apply)
     assert publication.publications_continue() == 3
     assert tried == pages
     monkeypatch.setattr(publication, "CONTINUE_SECONDS", 0.0)

@@ -120,7 +120,7 @@ def test_a_lost_claim_writes_nothing(api: Caller) -> None:
     with pytest.raises(ClaimLost):
         queue.finish_deploy(deploy, DeployState.SUCCEEDED)
     with pytest.raises(ClaimLost):
-        queue.lease_renew(deploy)
+        queue.renew_lease(deploy)
     assert not queue.requeue_deploy(deploy, because="a test")
     assert PageDeploy.objects.get().state == DeployState.RUNNING
 
@@ -172,7 +172,7 @@ def test_old_deploys_are_removed(api: Caller) -> None:
     now = timezone.now()
     make_deploy(api.account, state=DeployState.FAILED, finished_at=now - timedelta(days=2))
     kept = make_deploy(api.account, state=DeployState.FAILED, finished_at=now)
-    assert sweep.deploys_prune() == 1
+    assert sweep.prune_deploys() == 1
     assert PageDeploy.objects.get() == kept
 
 
@@ -182,7 +182,7 @@ def test_a_new_worker_takes_over_at_once_what_its_predecessor_left(
     deploy = make_deploy(api.account)
     assert claimed(deploy)
     monkeypatch.setattr(connection, "close", lambda: None)
-    assert succession.predecessor_settle() == 1
+    assert succession.settle_predecessor() == 1
     deploy.refresh_from_db()
     assert (deploy.state, deploy.attempt) == (DeployState.QUEUED, 1)
 
@@ -192,7 +192,7 @@ def test_a_second_worker_leaves_the_deploys_of_the_first(api: Caller, store: Pag
     fd = os.open(store.root / succession.LOCK, os.O_RDWR | os.O_CREAT)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        assert succession.predecessor_settle() == 0
+        assert succession.settle_predecessor() == 0
     finally:
         os.close(fd)
     assert PageDeploy.objects.get().state == DeployState.RUNNING

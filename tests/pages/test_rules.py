@@ -14,14 +14,14 @@ from pages.releases.rule_matching import RuleMatcher
 from pages.releases.rules import (
     LinesRefused,
     Rules,
-    headers_parse,
-    redirects_parse,
+    parse_headers,
+    parse_redirects,
 )
 
 
 def redirects(text: str) -> Rules:
     refused = LinesRefused()
-    rules = Rules(redirects=redirects_parse(text, refused))
+    rules = Rules(redirects=parse_redirects(text, refused))
     assert refused.lines == []
     return rules
 
@@ -76,7 +76,7 @@ def test_the_first_rule_that_fits_counts() -> None:
 )  # fmt: skip
 def test_other_lines_are_listed(line: str) -> None:
     refused = LinesRefused()
-    assert redirects_parse(f"/ok /fine\n{line}\n", refused) == redirects_parse("/ok /fine", LinesRefused())
+    assert parse_redirects(f"/ok /fine\n{line}\n", refused) == parse_redirects("/ok /fine", LinesRefused())
     assert [number for number, _ in refused.lines] == [2]
 
 
@@ -105,7 +105,7 @@ HEADERS = """
 )  # fmt: skip
 def test_headers(path: str, expected: dict[str, str]) -> None:
     refused = LinesRefused()
-    assert RuleMatcher(Rules(headers=headers_parse(HEADERS, refused))).headers_of(path) == expected
+    assert RuleMatcher(Rules(headers=parse_headers(HEADERS, refused))).headers_of(path) == expected
     assert refused.lines == []
 
 
@@ -119,27 +119,27 @@ def test_headers(path: str, expected: dict[str, str]) -> None:
 )  # fmt: skip
 def test_other_lines_of_headers_are_listed(line: str) -> None:
     refused = LinesRefused()
-    assert headers_parse(f"/a\n  B: c\n{line}\n", refused) == headers_parse("/a\n  B: c", LinesRefused())
+    assert parse_headers(f"/a\n  B: c\n{line}\n", refused) == parse_headers("/a\n  B: c", LinesRefused())
     assert [number for number, _ in refused.lines] == [3]
 
 
 def test_headers_below_a_path_that_is_refused_are_listed_too() -> None:
     refused = LinesRefused()
-    assert headers_parse("/a\n  B: c\nwrong\n  D: e\n", refused) == headers_parse("/a\n  B: c", LinesRefused())
+    assert parse_headers("/a\n  B: c\nwrong\n  D: e\n", refused) == parse_headers("/a\n  B: c", LinesRefused())
     assert [number for number, _ in refused.lines] == [3, 4]
 
 
 def test_rules_are_limited() -> None:
     refused = LinesRefused()
-    assert len(redirects_parse("".join(f"/{n} /x\n" for n in range(3000)), refused)) == 2000
-    assert len(redirects_parse("".join(f"/{n}/* /x\n" for n in range(300)), refused)) == 100
-    assert len(headers_parse("".join(f"/{n}\n  A: b\n" for n in range(200)), refused)) == 100
+    assert len(parse_redirects("".join(f"/{n} /x\n" for n in range(3000)), refused)) == 2000
+    assert len(parse_redirects("".join(f"/{n}/* /x\n" for n in range(300)), refused)) == 100
+    assert len(parse_headers("".join(f"/{n}\n  A: b\n" for n in range(200)), refused)) == 100
     assert len(refused.lines) == 1000 + 200 + 200
 
 
 def test_headers_of_all_rules_together_are_limited() -> None:
     refused = LinesRefused()
-    rules = Rules(headers=headers_parse("/*\n" + f"  X-A: {'v' * 1000}\n" * 100, refused))
+    rules = Rules(headers=parse_headers("/*\n" + f"  X-A: {'v' * 1000}\n" * 100, refused))
     sent = RuleMatcher(rules).headers_of("/")
     assert 15_000 < sum(map(len, sent.values())) < 17_000
     assert {reason for _, reason in refused.lines} == {"too many headers"}
@@ -147,7 +147,7 @@ def test_headers_of_all_rules_together_are_limited() -> None:
 
 def test_rules_cost_little_for_a_path_of_any_length() -> None:
     text = "".join(f"/a*b{'c' * 100}{number}\n  A: b\n" for number in range(100))
-    matcher = RuleMatcher(Rules(headers=headers_parse(text, LinesRefused())))
+    matcher = RuleMatcher(Rules(headers=parse_headers(text, LinesRefused())))
     begun = time.process_time()
     assert matcher.headers_of("/" + "ab" * 200_000) == {}
     assert time.process_time() - begun < 1
@@ -167,8 +167,8 @@ def test_many_placeholders_cost_less_than_patterns_do() -> None:
     before, after = ("/".join(f":{letter}{number}" for number in range(150)) for letter in "ab")
     text = "".join(f"/*/{before}/q/{after}{number:02}\n  A: b\n" for number in range(100))
     rules = Rules(
-        headers_parse(text, LinesRefused()),
-        redirects_parse("".join(f"/{number}/{before}/q/{after}/* /x\n" for number in range(100)), LinesRefused()),
+        parse_headers(text, LinesRefused()),
+        parse_redirects("".join(f"/{number}/{before}/q/{after}/* /x\n" for number in range(100)), LinesRefused()),
     )
     assert (len(rules.headers), len(rules.redirects)) == (100, 100)
     names = re.compile(r":([a-z]\d+)")
@@ -202,13 +202,13 @@ def test_many_placeholders_cost_less_than_patterns_do() -> None:
     ],
 )
 def test_a_star_in_the_middle_of_a_path(rule: str, path: str, fits: bool) -> None:
-    matcher = RuleMatcher(Rules(headers=headers_parse(f"{rule}\n  A: b\n", LinesRefused())))
+    matcher = RuleMatcher(Rules(headers=parse_headers(f"{rule}\n  A: b\n", LinesRefused())))
     assert matcher.headers_of(path) == ({"A": "b"} if fits else {})
 
 
 @given(st.text(alphabet=st.sampled_from("/:*ab #.!?\\\n\t =0123%@é"), max_size=80), st.text(max_size=20))
 def test_no_text_raises_and_no_local_target_leaves_the_site(text: str, path: str) -> None:
-    rules = Rules(headers_parse(text, LinesRefused()), redirects_parse(text, LinesRefused()))
+    rules = Rules(parse_headers(text, LinesRefused()), parse_redirects(text, LinesRefused()))
     RuleMatcher(rules).headers_of(f"/{path}")
     found = RuleMatcher(rules).redirect_of(f"/{path}")
     if found and not found[0].startswith("http"):

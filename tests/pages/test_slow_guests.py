@@ -239,13 +239,13 @@ def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
 def test_heartbeats_hold_no_connection_between_them(
     vmhost: Any, site: Site, store: PageStore, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renew, of_the_threads = queue.lease_renew, []
+    renew, of_the_threads = queue.renew_lease, []
 
     def renewed(deploy: PageDeploy) -> None:
         of_the_threads.append(connections["default"])
         renew(deploy)
 
-    monkeypatch.setattr(queue, "lease_renew", renewed)
+    monkeypatch.setattr(queue, "renew_lease", renewed)
     monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.5)
     begin_deploy(site, store)
     wait_until(lambda: of_the_threads and of_the_threads[-1].connection is None)

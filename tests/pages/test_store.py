@@ -19,7 +19,7 @@ from pages.releases.disk_use import BLOCK, block_bytes, names_bytes
 from pages.releases.errors import ExportDamaged, NameTaken, StoreError
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
-from pages.releases.manifest import manifest_read
+from pages.releases.manifest import read_manifest
 from pages.releases.store import PageStore, ReleaseFiles
 from pages.releases.store_paths import PageName
 from tests.pages.archives import archive_of
@@ -61,7 +61,7 @@ def test_copies_of_text_are_made_where_they_save_a_tenth(store: PageStore) -> No
     assert sorted(path.rpartition(".")[0] for path in copies) == sorted(expected)
     for path, data in copies.items():
         assert data == found[path.rpartition(".")[0]]
-    files = manifest_read(store.paths.release("pg_1", 1))
+    files = read_manifest(store.paths.release("pg_1", 1))
     assert {path: bool(file.copies) for path, file in files.items()} == {
         path: path in expected for path in (*SITE, "noise.js", "page.HTML")
     }
@@ -120,16 +120,16 @@ def test_chunks_of_the_last_release_are_retained_for_a_day(store: PageStore) -> 
     names = {str(path.relative_to(retained)) for path in retained.rglob("*") if path.is_file()}
     assert names == {f"a/app-B1xYz9aQ.js{ending}" for ending in ("", ".br", ".zst", ".gz")}
     until = (store.paths.page("pg_1") / "retained.json").stat().st_mtime
-    assert not store.retained_expire("pg_1", until + 86400 - 60)
+    assert not store.expire_retained("pg_1", until + 86400 - 60)
     assert (retained / "a/app-B1xYz9aQ.js").read_bytes() == TEXT
-    assert store.retained_expire("pg_1", until + 86400 + 60)
+    assert store.expire_retained("pg_1", until + 86400 + 60)
     assert list(retained.rglob("*")) == []
 
 
 def test_a_retained_chunk_outlives_its_release(store: PageStore) -> None:
     for number in range(1, 4):
         deploy(store, number, {"index.html": b"%d" % number, f"app-B1xYz9a{number}.js": b"%d" % number})
-    assert store.releases_trim("pg_1", {3}) == [1, 2]
+    assert store.trim_releases("pg_1", {3}) == [1, 2]
     retained = store.paths.page("pg_1") / "retained"
     assert sorted(path.name for path in retained.iterdir()) == ["app-B1xYz9a1.js", "app-B1xYz9a2.js"]
     assert (retained / "app-B1xYz9a1.js").read_bytes() == b"1"
@@ -149,9 +149,9 @@ def test_the_live_release_is_never_removed(store: PageStore) -> None:
     for number in range(1, 6):
         deploy(store, number, {"index.html": b"%d" % number})
     store.release_publish("pg_1", 2)
-    assert store.releases_trim("pg_1", {4, 5}) == [1, 3]
+    assert store.trim_releases("pg_1", {4, 5}) == [1, 3]
     assert store.release_numbers("pg_1") == [2, 4, 5]
-    assert store.releases_trim("pg_1", set()) == []
+    assert store.trim_releases("pg_1", set()) == []
     assert live_files(store, "pg_1") == {"index.html": b"2"}
 
 
@@ -159,7 +159,7 @@ def test_a_trim_removes_no_newer_release_than_those_it_knows(store: PageStore) -
     """The process that trims may have been paused while another made the next release."""
     for number in range(1, 5):
         release_make(store, "pg_1", number, archive_of({"index.html": b"%d" % number}))
-    assert store.releases_trim("pg_1", {1, 3}) == [2]
+    assert store.trim_releases("pg_1", {1, 3}) == [2]
     assert store.release_numbers("pg_1") == [1, 3, 4]
 
 

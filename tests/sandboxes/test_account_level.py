@@ -99,7 +99,7 @@ def test_a_namespace_that_is_deleted_takes_its_sandboxes_along(api: Caller, vmho
     from workspaces import namespace_members
 
     api.delete("/namespaces/" + Namespace.objects.get(slug="team").pk, {"deleteWorkspaces": True})
-    namespace_members.members_delete(Namespace.objects.get(slug="team"))
+    namespace_members.delete_members(Namespace.objects.get(slug="team"))
     vmhost.settle()
     assert_error(api.get(f"/sandbox/{made['id']}"), 404, "not_found")
     assert not Sandbox.objects.exists()

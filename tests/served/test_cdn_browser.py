@@ -74,13 +74,13 @@ from cdn.facts import FileFacts
 from cdn.services import processing
 from cdn.delivery import file_url
 from cdn.models import File
-from cdn.storage import original_key, part_path, file_store
+from cdn.storage import original_key, part_path, store_file
 from cdn.types import file_type
 file = File.objects.get(pk=sys.argv[1])
 if file.status == "processing":
     found = file_type(sys.argv[2])
     claim = processing.processing_claim(file.pk)
-    file_store().save(part_path(file.pk), original_key(file.pk, file.sha256))
+    store_file().save(part_path(file.pk), original_key(file.pk, file.sha256))
     facts = FileFacts(found.kind, found.content_type, found.extension, file.size, file.sha256)
     file = processing.processing_publish(claim, facts, [])
 print(json.dumps([file.status, file_url(file)]))

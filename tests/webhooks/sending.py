@@ -14,7 +14,7 @@ from accounts.models import Account
 from common.outbound_targets import outbound_targets
 from tests.webhooks.outbox import subscribe
 from tests.webhooks.receiver import Receiver
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 from webhooks.models import Delivery, Subscription
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
@@ -44,7 +44,7 @@ def publish(account: Account, count: int = 1, **data: Any) -> list[str]:
     """Events for all subscriptions of the account; the ids of the deliveries, in the order of the events."""
     before = set(Delivery.objects.values_list("pk", flat=True))
     with transaction.atomic():
-        events_publish([NewEvent(account.pk, "", "", "vm.stopped", {"number": n, **data}) for n in range(count)])
+        publish_events([NewEvent(account.pk, "", "", "vm.stopped", {"number": n, **data}) for n in range(count)])
     made = Delivery.objects.exclude(pk__in=before).order_by("event_id", "pk")
     return list(made.values_list("pk", flat=True))
 

@@ -24,7 +24,7 @@ from tests.staff.pages import confirm
 from tests.webhooks.outbox import subscribe
 from tests.webhooks.receiver import until
 from tests.world import assert_error
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 from webhooks.models import Delivery, Event, Subscription
 
 pytestmark = [
@@ -56,7 +56,7 @@ def waits_for_a_lock(number: int = 1) -> bool:
 
 
 def publish(account: Account) -> None:
-    events_publish([NewEvent(account.pk, "", "", "vm.stopped")])
+    publish_events([NewEvent(account.pk, "", "", "vm.stopped")])
 
 
 @contextmanager

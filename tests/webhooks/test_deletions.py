@@ -18,7 +18,7 @@ from namespaces.models import Namespace, NamespaceActivity
 from tests.callers import Caller
 from tests.webhooks.outbox import subscribe
 from webhooks import subscriptions
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 from webhooks.models import Attempt, AuditEntry, Delivery, DeliveryStatus, Event, Subscription
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +37,7 @@ def publish(api: Caller) -> Callable[..., None]:
 
     def make(count: int = 1, namespace_id: str = "") -> None:
         with transaction.atomic():
-            events_publish([NewEvent(api.account.pk, namespace_id, "", "vm.stopped") for _ in range(count)])
+            publish_events([NewEvent(api.account.pk, namespace_id, "", "vm.stopped") for _ in range(count)])
         for row in Delivery.objects.filter(attempts=0):
             Attempt.objects.create(
                 subscription_id=row.subscription_id,

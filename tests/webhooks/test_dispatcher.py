@@ -14,7 +14,7 @@ from tests.callers import Caller
 from tests.webhooks.receiver import Received, Receiver, Reply, until
 from tests.webhooks.sending import make_subscription, publish
 from webhooks import claims, dispatcher, process, tasks
-from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
+from webhooks.attempts import ClaimedDelivery, Outcome, make_attempt
 from webhooks.dispatcher import WebhookDispatcher
 from webhooks.models import Delivery, DeliveryStatus
 from webhooks.sharing import InFlight
@@ -58,12 +58,12 @@ def test_a_notification_wakes_it(
     monkeypatch.setattr(process.PROCESS, "_dispatcher", made)
     until(lambda: not made._woken.is_set())
     publish(api.account, 12)
-    tasks.deliveries_send()
+    tasks.send_deliveries()
     until(lambda: are_delivered(12))
 
 
 def test_a_notification_in_another_process_does_nothing() -> None:
-    tasks.deliveries_send()
+    tasks.send_deliveries()
 
 
 def test_it_goes_on_when_the_database_is_back(
@@ -72,14 +72,14 @@ def test_it_goes_on_when_the_database_is_back(
     monkeypatch.setattr(WebhookDispatcher, "LOOK_SECONDS", 0.05)
     make_subscription(api.account, receiver.url)
     publish(api.account, 3)
-    record, failures = dispatcher.outcomes_record, [OperationalError("the disk is full")] * 3
+    record, failures = dispatcher.record_outcomes, [OperationalError("the disk is full")] * 3
 
     def failing(outcomes: object) -> object:
         if failures:
             raise failures.pop()
         return record(outcomes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dispatcher, "outcomes_record", failing)
+    monkeypatch.setattr(dispatcher, "record_outcomes", failing)
     monkeypatch.setattr(dispatcher, "is_database_unavailable", lambda exc: isinstance(exc, OperationalError))
     running()
     until(lambda: are_delivered(3))
@@ -116,7 +116,7 @@ def test_receivers_that_answer_just_in_time_leave_threads_to_others(
 
     def slow(delivery: ClaimedDelivery) -> Outcome:
         if delivery.account_id == api.account.pk:
-            return attempt_make(delivery)
+            return make_attempt(delivery)
         begun = timezone.now()
         release.wait(20) if first.is_set() else first.wait(0.3)
         return Outcome(delivery, begun, 300, 200)
@@ -153,7 +153,7 @@ def test_receivers_that_hang_after_they_have_proven_themselves_leave_threads_to_
     def attempt(delivery: ClaimedDelivery) -> Outcome:
         if delivery.account_id != api.account.pk:
             release.wait(60)
-        return attempt_make(delivery)
+        return make_attempt(delivery)
 
     made = running(attempt=attempt)
     try:
@@ -210,7 +210,7 @@ def test_a_stop_does_not_wait_longer_than_it_may(
 
     def hang(delivery: ClaimedDelivery) -> object:
         release.wait(20)
-        return attempt_make(delivery)
+        return make_attempt(delivery)
 
     make_subscription(api.account, receiver.url)
     publish(api.account)
@@ -230,7 +230,7 @@ def test_processes_that_claim_at_once_never_claim_one_row_nor_too_many(api: Call
 
     def claim() -> list[ClaimedDelivery]:
         due, _off = claims.due_subscriptions(timezone.now())
-        return claims.deliveries_claim(due, InFlight(64))
+        return claims.claim_deliveries(due, InFlight(64))
 
     def claim_together(_: int) -> list[ClaimedDelivery]:
         start.wait()

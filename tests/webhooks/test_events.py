@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from common.redis import redis_client, redis_key
 from tests.callers import Caller
 from tests.webhooks.outbox import subscribe
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 from webhooks.models import Delivery, DeliveryStatus, Event
 from webhooks.wakeups import HOOKS_WAKEUP
 
@@ -45,13 +45,13 @@ def new_event(caller: Caller, type: str = "vm.stopped", **fields: object) -> New
 
 def publish(*events: NewEvent) -> int:
     with transaction.atomic():
-        return events_publish(events)
+        return publish_events(events)
 
 
 def publish_and_undo(event: NewEvent, then: Callable[[], None] = lambda: None) -> None:
     """In a transaction that is rolled back a moment after `then`."""
     with suppress(Undo), transaction.atomic():
-        assert events_publish([event]) == 1
+        assert publish_events([event]) == 1
         then()
         time.sleep(0.1)
         raise Undo
@@ -100,7 +100,7 @@ def test_an_unknown_event_is_refused(api: Caller) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_without_a_transaction_nothing_is_published(api: Caller) -> None:
     with pytest.raises(RuntimeError):
-        events_publish([new_event(api)])
+        publish_events([new_event(api)])
 
 
 def test_what_is_rolled_back_is_not_published(api: Caller) -> None:
@@ -126,7 +126,7 @@ def test_publishing_costs_the_same_for_one_subscription_and_for_ten(
 ) -> None:
     events = [new_event(api, key=str(number) if keyed else None) for number in range(5)]
     with transaction.atomic(), django_assert_num_queries(1):
-        events_publish(events)
+        publish_events(events)
     for count in (1, 9):
         for _ in range(count):
             subscribe(api.account)
@@ -134,7 +134,7 @@ def test_publishing_costs_the_same_for_one_subscription_and_for_ten(
         Delivery.objects.all().delete()
         # Subscriptions, events, deliveries; with keys, which of the events are new.
         with transaction.atomic(), django_assert_num_queries(4 if keyed else 3):
-            assert events_publish(events) == 5
+            assert publish_events(events) == 5
 
 
 def test_data_of_any_size_is_stored_once(api: Caller) -> None:

@@ -28,7 +28,7 @@ def test_a_claim_is_taken_once(api: Caller, receiver: Receiver) -> None:
 def claim() -> list[ClaimedDelivery]:
     """What a process claims that has nothing in flight."""
     due, _ = claims.due_subscriptions(timezone.now())
-    return claims.deliveries_claim(due, InFlight(32))
+    return claims.claim_deliveries(due, InFlight(32))
 
 
 def test_what_a_dead_process_had_claimed_is_sent_when_its_leases_end(
@@ -86,7 +86,7 @@ def test_an_outcome_that_is_written_twice_counts_once(api: Caller, receiver: Rec
     publish(api.account)
     (one,) = claim()
     ended = Outcome(one, timezone.now(), 5, 500)
-    assert [outcomes.outcomes_record([ended]) for _ in range(2)] == [(1, []), (0, [])]
+    assert [outcomes.record_outcomes([ended]) for _ in range(2)] == [(1, []), (0, [])]
     assert Delivery.objects.get().attempts == Attempt.objects.count() == 1
 
 
@@ -107,7 +107,7 @@ def test_the_result_of_a_delivery_that_is_gone_is_dropped(api: Caller, receiver:
     publish(api.account)
     (one,) = claim()
     Delivery.objects.all().delete()
-    assert outcomes.outcomes_record([Outcome(one, timezone.now(), 5, 200)]) == (0, [])
+    assert outcomes.record_outcomes([Outcome(one, timezone.now(), 5, 200)]) == (0, [])
 
 
 def test_an_attempt_of_a_subscription_that_was_switched_off_since_ends_the_delivery(
@@ -127,14 +127,14 @@ def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_wr
 ) -> None:
     make_subscription(api.account, receiver.url)
     bad, *good = publish(api.account, 4)
-    record = outcomes.outcomes_record
+    record = outcomes.record_outcomes
 
     def refusing(some: list[Outcome]) -> outcomes.Recorded:
         if bad in {each.delivery.id for each in some}:
             raise ValueError("not a value of this column")
         return record(some)
 
-    monkeypatch.setattr("webhooks.dispatcher.outcomes_record", refusing)
+    monkeypatch.setattr("webhooks.dispatcher.record_outcomes", refusing)
     hooks.run_pass()
     hooks.await_ends()
     hooks.run_pass()

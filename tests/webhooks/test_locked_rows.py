@@ -14,7 +14,7 @@ from config.database import database
 from tests.callers import Caller
 from tests.webhooks.receiver import Receiver, Sending
 from tests.webhooks.sending import make_subscription, publish, state
-from webhooks.disabling import deliveries_disable
+from webhooks.disabling import disable_deliveries
 from webhooks.models import Attempt, Delivery, DeliveryStatus, Subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,8 +102,8 @@ def test_a_delivery_that_is_locked_keeps_no_other_from_being_disabled(
     first, second = publish(api.account, 2)
     Subscription.objects.update(active=False)
     with locked(Delivery, first):
-        assert deliveries_disable(hook.pk) == 1
-    assert deliveries_disable(hook.pk) == 1
+        assert disable_deliveries(hook.pk) == 1
+    assert disable_deliveries(hook.pk) == 1
     assert {state(key)[0] for key in (first, second)} == {DeliveryStatus.DISABLED}
 
 

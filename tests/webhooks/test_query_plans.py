@@ -64,7 +64,7 @@ def test_each_query_of_a_pass_goes_by_an_index(api: Caller) -> None:
     def one_pass() -> None:
         assert claims.is_anything_due(now)
         due, _ = claims.due_subscriptions(now)
-        assert len(claims.deliveries_claim(due, InFlight(32))) == 4
+        assert len(claims.claim_deliveries(due, InFlight(32))) == 4
 
     statements = asked(one_pass)
     assert len(statements) == 5

@@ -44,7 +44,7 @@ class Clock:
 def killed_after_its_claim(hooks: Sending) -> None:
     """The process ends between its claim and its requests."""
     due, _ = claims.due_subscriptions(timezone.now())
-    claims.deliveries_claim(due, InFlight(32))
+    claims.claim_deliveries(due, InFlight(32))
 
 
 def killed_before_it_writes(hooks: Sending) -> None:

@@ -33,9 +33,9 @@ def test_events_are_kept_for_thirty_days_with_all_that_belongs_to_them(api: Call
     end(publish(api.account, 3))
     pass_time(timedelta(days=29))
     end(publish(api.account, 2))
-    assert retention.old_events_remove() == 0
+    assert retention.remove_old_events() == 0
     pass_time(timedelta(days=1, minutes=1))
-    assert retention.old_events_remove() == 3
+    assert retention.remove_old_events() == 3
     assert (Event.objects.count(), Delivery.objects.count(), Attempt.objects.count()) == (2, 4, 4)
 
 
@@ -44,10 +44,10 @@ def test_what_is_pending_stays_until_it_has_ended(api: Caller) -> None:
     first, second = publish(api.account, 2)
     end([first])
     pass_time(timedelta(days=31))
-    assert retention.old_events_remove() == 1
+    assert retention.remove_old_events() == 1
     assert Delivery.objects.get().pk == second
     end([second])
-    assert retention.old_events_remove() == 1
+    assert retention.remove_old_events() == 1
     assert not Event.objects.exists()
 
 
@@ -57,5 +57,5 @@ def test_more_than_one_batch_is_removed_and_a_run_has_a_limit(api: Caller, monke
     make_subscription(api.account, NOWHERE)
     end(publish(api.account, 9))
     pass_time(timedelta(days=31))
-    assert [retention.old_events_remove() for _ in range(3)] == [6, 3, 0]
+    assert [retention.remove_old_events() for _ in range(3)] == [6, 3, 0]
     assert not Attempt.objects.exists()

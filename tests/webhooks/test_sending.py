@@ -233,6 +233,6 @@ def test_very_many_pending_are_disabled_a_batch_at_a_time(
     subscription.refresh_from_db()
     assert not subscription.active
     assert Delivery.objects.filter(status=DeliveryStatus.PENDING).exists()
-    while disabling.switched_off_settle():
+    while disabling.settle_switched_off():
         pass
     assert set(Delivery.objects.values_list("status", flat=True)) == {"disabled"}

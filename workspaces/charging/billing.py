@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from common.times import from_epoch, iso
 from credits.amounts import MAX_CREDITS, as_number
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, publish_events
 from workspaces.charging.cycles import cycle_seal
-from workspaces.charging.position import position_lock, position_read
+from workspaces.charging.position import lock_position, read_position
 from workspaces.models import BillingCycle, CycleUsage, Workspace
 from workspaces.models.usage import units_of
 
@@ -50,14 +50,14 @@ def _cycles_over() -> list[BillingCycle]:
     """Those that have ended, and those that were left before their end, by a clock that was ahead."""
     unclosed = list(BillingCycle.objects.filter(closed_at=None).order_by("pk"))
     # After the cycles: one that is not current now, and was there before, never is again.
-    current, now = position_read().cycle_id, timezone.now().timestamp()
+    current, now = read_position().cycle_id, timezone.now().timestamp()
     return [cycle for cycle in unclosed if cycle.end <= now or cycle.pk != current]
 
 
 @transaction.atomic
 def _seal(cycle: BillingCycle) -> None:
     """Waits for a pass of charging that adds to it."""
-    cycle_seal(position_lock(), cycle)
+    cycle_seal(lock_position(), cycle)
 
 
 @transaction.atomic
@@ -71,7 +71,7 @@ def _report_batch(sealed: BillingCycle) -> int | None:
         cycle.closed_at = timezone.now()
         cycle.save(update_fields=["closed_at"])
         return None
-    events_publish([_event(cycle, row, name) for row, name in _named(rows)])
+    publish_events([_event(cycle, row, name) for row, name in _named(rows)])
     cycle.reported_id = rows[-1].metered_id
     cycle.workspaces = F("workspaces") + len(rows)
     # Of all accounts: one that used very much must not keep the others from being reported.

@@ -18,11 +18,11 @@ from django.utils import timezone
 from common.exact_sums import exact_sum
 from common.snapshots import read_snapshot
 from credits.amounts import stored_amount
-from credits.check_runs import check_begin, check_begin_nightly, check_end, checked_balances_write
+from credits.check_runs import check_begin, check_begin_nightly, check_end, write_checked_balances
 from credits.ledger_check import CHUNK, Counts, balance_drifts, new_balance_drifts
 from credits.models import LedgerCheck
 from workspaces.charging.check_position import check_position_next, check_position_read, check_window
-from workspaces.charging.position import position_read
+from workspaces.charging.position import read_position
 from workspaces.charging.sums_check import CheckWindow, charge_drifts, shown_credits, sum_drifts
 from workspaces.models import BillingCycle, CheckPosition, CycleUsage, MeterRecord
 
@@ -94,13 +94,13 @@ def ledger_check_new(check: LedgerCheck) -> bool:
 @transaction.atomic
 def _write_position(position: CheckPosition, counts: Counts) -> None:
     """Balances and records as they were in one snapshot."""
-    checked_balances_write(counts.checked)
+    write_checked_balances(counts.checked)
     position.save()
 
 
 def all_drifts(counts: Counts) -> Iterator[str]:
     """A sentence for each difference; to be read inside of a snapshot."""
-    counts.metered_after = position_read().first_cycle_entry_id
+    counts.metered_after = read_position().first_cycle_entry_id
     return chain(
         balance_drifts(counts, charge_drifts), sum_drifts(counts), _cycle_drifts(counts, None), _position_drifts()
     )
@@ -116,7 +116,7 @@ def _position_drifts() -> Iterator[str]:
     """Numbers of records only grow: where they ran backwards (a sequence that was not restored with its table), what
     has a number before the position is never charged.
     """
-    position = position_read().record_id
+    position = read_position().record_id
     newest = MeterRecord.objects.aggregate(last=Max("id"))["last"] or 0
     if position > newest:
         yield f"records are charged up to {position}, and the newest one is {newest}: those in between never will be"

@@ -9,7 +9,7 @@ from django.db.models import Max, Min, QuerySet
 
 from common.exact_sums import exact_sum
 from credits.amounts import MAX_CREDITS, amount_of_stored
-from workspaces.charging.position import position_read
+from workspaces.charging.position import read_position
 from workspaces.charging.records import HOUR, MICRO
 from workspaces.charging.sums_check import CheckWindow
 from workspaces.models import BillingCycle, ChargePosition, CheckPosition, CycleUsage, LateRecord, MeterRecord
@@ -26,7 +26,7 @@ def check_window(since: CheckPosition) -> CheckWindow | None:
     """What is to be compared after it. None where that cannot be said: something new counts in an hour that was over,
     as after a clock that was far ahead.
     """
-    position = position_read()
+    position = read_position()
     earliest = _first_hour(since.record_id, position)
     if position.record_id < since.record_id or earliest < since.begin:
         return None
@@ -35,7 +35,7 @@ def check_window(since: CheckPosition) -> CheckWindow | None:
 
 def check_position_next(since: CheckPosition | None) -> CheckPosition | None:
     """Return where this check ends, or None if no column holds what is open."""
-    position = position_read()
+    position = read_position()
     begin = position.counted_from // MICRO // HOUR * HOUR
     after = since.hour_record_id if since and since.begin <= begin else position.first_record_id
     unclosed = BillingCycle.objects.filter(closed_at=None).aggregate(first=Min("pk"))["first"]

@@ -13,25 +13,25 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from common.times import EPOCH
-from workspaces.charging.position import position_lock, position_read
+from workspaces.charging.position import lock_position, read_position
 
 FINISHED = timedelta(minutes=10)
 # A pass whose commit takes longer is a failure of the database, and the report is answered with 503.
 WAIT_SECONDS = 15
 
 
-def finished_await(end: int) -> None:
+def await_finished(end: int) -> None:
     """Before reading sums up to `end` (microseconds): where that is ten minutes ago, wait until they are final.
 
     One query where passes go on; else the position's lock, for which this waits while a pass is about to commit. Raises
     OperationalError after some seconds.
     """
-    if end > _microseconds(timezone.now() - FINISHED) or end <= position_read().counted_from:
+    if end > _microseconds(timezone.now() - FINISHED) or end <= read_position().counted_from:
         return
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
-        position_lock()
+        lock_position()
 
 
 def _microseconds(moment: datetime) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from common.bulk_rows import Row, rows_add, rows_insert
+from common.bulk_rows import Row, add_rows, rows_insert
 from common.times import EPOCH
 from workspaces.charging.cycles import SET_BACK
 from workspaces.charging.records import HOUR, MICRO, MINUTE, SUMS, RecordSums, Sums
@@ -35,15 +35,15 @@ def counted_from(position: ChargePosition, now: datetime) -> int:
     return position.counted_from if 0 < back <= SET_BACK * MICRO else earliest
 
 
-def sums_write(sums: RecordSums, cycle: int) -> None:
+def write_sums(sums: RecordSums, cycle: int) -> None:
     """Add a batch to the sums of its hours, minutes and ticks, and of the cycle. One statement for each table."""
     rows_insert(LateRecord, ("record_id", "namespace_id", "counted_at"), sums.late)
     used = {(cycle, metered): each for metered, each in sums.workspaces().items()}
-    rows_add(WorkspaceHour, ("metered_id", "start"), SUMS, _rows(sums.hours))
-    rows_add(NamespaceTick, ("namespace_id", "tick"), SUMS, _rows(sums.ticks))
-    rows_add(NamespaceMinute, ("namespace_id", "start"), SUMS, _rows(sums.namespace_sums(MINUTE)))
-    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, _rows(sums.namespace_sums(HOUR)))
-    rows_add(CycleUsage, ("cycle_id", "metered_id"), SUMS, _rows(used))
+    add_rows(WorkspaceHour, ("metered_id", "start"), SUMS, _rows(sums.hours))
+    add_rows(NamespaceTick, ("namespace_id", "tick"), SUMS, _rows(sums.ticks))
+    add_rows(NamespaceMinute, ("namespace_id", "start"), SUMS, _rows(sums.namespace_sums(MINUTE)))
+    add_rows(NamespaceHour, ("namespace_id", "start"), SUMS, _rows(sums.namespace_sums(HOUR)))
+    add_rows(CycleUsage, ("cycle_id", "metered_id"), SUMS, _rows(used))
 
 
 def _rows(sums: Mapping[Any, Sums]) -> list[Row]:

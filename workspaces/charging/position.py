@@ -7,7 +7,7 @@ from workspaces.models import ChargePosition
 ONLY = 1  # its key
 
 
-def position_lock() -> ChargePosition:
+def lock_position() -> ChargePosition:
     """The row, locked to the end of the transaction; made where there is none."""
     locked = ChargePosition.objects.select_for_update().filter(pk=ONLY)
     found = locked.first()
@@ -17,6 +17,6 @@ def position_lock() -> ChargePosition:
     return found
 
 
-def position_read() -> ChargePosition:
+def read_position() -> ChargePosition:
     """The row as it is now, not locked."""
     return ChargePosition.objects.filter(pk=ONLY).first() or ChargePosition()

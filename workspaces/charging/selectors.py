@@ -13,10 +13,10 @@ from decimal import Decimal
 
 from django.db.models import QuerySet
 
-from common.bulk_rows import rows_read
+from common.bulk_rows import read_rows
 from credits.amounts import amount_of_stored
 from credits.services import Units
-from workspaces.charging.finished import finished_await
+from workspaces.charging.finished import await_finished
 from workspaces.charging.records import DAY, HOUR, MICRO, MINUTE, SUMS, Sums, add_sums
 from workspaces.models import NamespaceHour, NamespaceMinute, NamespaceTick
 from workspaces.models.usage import units_of
@@ -50,7 +50,7 @@ def usage_units(namespace_id: str, begin: int, end: int, *, by_day: bool) -> tup
 
     Raises OperationalError where a pass of charging may still change a range that should be over (`finished`).
     """
-    finished_await(end)
+    await_finished(end)
     size = DAY if by_day else HOUR
     buckets: dict[int, UnitSums] = {}
     total = UnitSums(begin // MICRO)
@@ -92,11 +92,11 @@ def _stored(rows: QuerySet[NamespaceHour] | QuerySet[NamespaceMinute], span: Spa
     if span[0] == span[1]:
         return
     found = rows.filter(start__gte=span[0], start__lt=span[1])
-    for start, *sums in rows_read(found.values_list("start", *SUMS)):
+    for start, *sums in read_rows(found.values_list("start", *SUMS)):
         yield start, sums
 
 
 def _ticks(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, Sums]]:
     found = NamespaceTick.objects.filter(namespace_id=namespace_id, tick__gte=begin, tick__lt=end)
-    for tick, *sums in rows_read(found.values_list("tick", *SUMS)):
+    for tick, *sums in read_rows(found.values_list("tick", *SUMS)):
         yield tick // MICRO, sums

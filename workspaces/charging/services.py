@@ -14,13 +14,13 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from common.bulk_rows import rows_read
-from credits.metered_charges import charges_write
+from common.bulk_rows import read_rows
+from credits.metered_charges import write_charges
 from credits.models import Service
 from credits.prices import PriceTable
 from workspaces.charging.cycles import CYCLE, current_cycle
-from workspaces.charging.hours import counted_from, sums_write
-from workspaces.charging.position import position_lock
+from workspaces.charging.hours import counted_from, write_sums
+from workspaces.charging.position import lock_position
 from workspaces.charging.record_writers import RECORD_WRITERS
 from workspaces.charging.records import COLUMNS, sum_records
 from workspaces.models import MeterRecord
@@ -72,17 +72,17 @@ def _safe_end() -> int:
 @transaction.atomic
 def _charge_batch(end: int) -> int:
     """One transaction; of two passes at once the second waits, and then finds the first's position."""
-    position = position_lock()
+    position = lock_position()
     now, begun = timezone.now(), time.monotonic()
     records = MeterRecord.objects.filter(id__gt=position.record_id, id__lte=end).order_by("id")
-    rows = rows_read(records.values_list(*COLUMNS)[:BATCH])
+    rows = read_rows(records.values_list(*COLUMNS)[:BATCH])
     if not rows:
         return 0
     position.record_id = rows[-1][0]
     position.counted_from = counted_from(position, now)
     sums = sum_records(rows, PriceTable.load(), position.counted_from)
-    charges_write(sums.charges(), Service.SANDBOX, now)
-    sums_write(sums, current_cycle(position, now))
+    write_charges(sums.charges(), Service.SANDBOX, now)
+    write_sums(sums, current_cycle(position, now))
     position.save(update_fields=["record_id", "counted_from", *CYCLE])
     if time.monotonic() - begun > MAX_SECONDS:
         raise _TooSlow

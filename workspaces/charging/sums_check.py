@@ -20,7 +20,7 @@ from credits.amounts import amount_of_stored, stored_amount
 from credits.ledger_check import CHUNK, Counts
 from credits.models import Balance, Service
 from credits.prices import PriceTable
-from workspaces.charging.position import position_read
+from workspaces.charging.position import read_position
 from workspaces.charging.records import HOUR, MICRO, MINUTE, SUMS, Sums, add_sums
 from workspaces.models import (
     LateRecord,
@@ -90,7 +90,7 @@ def _owners(window: CheckWindow | None) -> Iterable[Owner]:
     if window is None:
         return Metered.objects.order_by("namespace_id", "pk").values_list(*columns).iterator(chunk_size=CHUNK)
     # In two steps: a database that joins them may read all owners there are.
-    records = MeterRecord.objects.filter(id__gt=window.hour_record_id, id__lte=position_read().record_id).order_by()
+    records = MeterRecord.objects.filter(id__gt=window.hour_record_id, id__lte=read_position().record_id).order_by()
     ids = sorted(records.values_list("metered_id", flat=True).distinct())
     some = (ids[first : first + CHUNK] for first in range(0, len(ids), CHUNK))
     return sorted(chain.from_iterable(Metered.objects.filter(pk__in=part).values_list(*columns) for part in some))
@@ -101,7 +101,7 @@ class _SumCheck:
 
     def __init__(self, counts: Counts, window: CheckWindow | None) -> None:
         self.counts, self.window = counts, window
-        self.prices, self.position = PriceTable.load(), position_read()
+        self.prices, self.position = PriceTable.load(), read_position()
         self.costs = defaultdict[tuple[str, str], int](int)
 
     def workspace_drifts(self, names: Mapping[int, str], namespace_id: str, hours: dict[int, Sums]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from django.db import transaction
 
 from common.database_errors import is_database_unavailable
 from common.log_context import operation_logged
-from common.traces import outcome_set, span
+from common.traces import set_outcome, span
 from common.work.leases import ClaimLost, new_claim
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
@@ -178,7 +178,7 @@ def fail_operation(context: Context, kind: Procedure, code: str, message: str) -
     if not context.operation.is_live:
         logger.warning("error after the end of %s: %s", context.operation.pk, message)
         return
-    outcome_set(error_type=code)
+    set_outcome(error_type=code)
     # Raises ClaimLost: an operation that was ended elsewhere may have a successor, whose machine must not be ended.
     queue.is_cancelled(context.operation)
     try:

@@ -129,7 +129,7 @@ class HostRuntime:
         Raises HostNameHeld.
         """
         if claims := self.claims:
-            queue.leases_renew(claims)
+            queue.renew_leases(claims)
         try:
             self.driver.state(PROBE_ID)  # raises where the hypervisor is lost; the capacity would not
             capacity = self.driver.capacity()

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from common import counters
 from common.log_context import operation_logged
-from common.work.leases import ClaimLost, Lease, new_claim, owned_rows, row_release
+from common.work.leases import ClaimLost, Lease, new_claim, owned_rows, release_row
 from common.work.wakeups import task_send
 from workspaces import counted
 from workspaces.errors import OperationInProgress
@@ -102,7 +102,7 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
         return None
     queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=timezone.now())
     columns: dict[str, Any] = {"state": OperationState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
-    if not LEASE.rows_take(queued, token, **columns):
+    if not LEASE.take_rows(queued, token, **columns):
         return None
     operation.refresh_from_db()
     return operation
@@ -114,14 +114,14 @@ def _others_live(operation: Operation) -> bool:
     )
 
 
-def leases_renew(claims: Iterable[str]) -> None:
+def renew_leases(claims: Iterable[str]) -> None:
     """The claim owner is alive: one update for all its claims."""
     Operation.objects.filter(_RUNNING, claim__in=list(claims)).update(lease_until=LEASE.end())
 
 
 def record_step(operation: Operation, name: str) -> None:
     """Record which step comes next. Raises ClaimLost."""
-    LEASE.row_write(operation, _RUNNING, step=name)
+    LEASE.write_row(operation, _RUNNING, step=name)
 
 
 def record_facts(operation: Operation, **facts: Any) -> None:
@@ -144,7 +144,7 @@ def is_cancelled(operation: Operation) -> bool:
 def finish_operation(operation: Operation, state: OperationState, *, code: str = "", message: str = "") -> None:
     """End a claimed operation, in the transaction of its workspace's transition. Raises ClaimLost; roll back then."""
     now = timezone.now()
-    changed = row_release(
+    changed = release_row(
         operation,
         _RUNNING,
         state=state,
@@ -173,7 +173,7 @@ def _count_on_commit(operation: Operation) -> None:
     additions = counted.OPERATIONS_ENDED.of(1, operation.kind, operation.state) + counted.OPERATION_SECONDS.of(
         seconds, operation.kind
     )
-    transaction.on_commit(lambda: counters.additions_record(additions))
+    transaction.on_commit(lambda: counters.record_additions(additions))
 
 
 def announce_on_commit(operation: Operation) -> None:
@@ -208,10 +208,10 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
     The host's heartbeat thread notifies of a delayed attempt, to within a few seconds.
     """
     notified_at = timezone.now() + timedelta(seconds=after) - (NOTIFY_AGAIN_AFTER if after else timedelta())
-    changed = row_release(operation, _RUNNING, state=OperationState.QUEUED, notified_at=notified_at)
+    changed = release_row(operation, _RUNNING, state=OperationState.QUEUED, notified_at=notified_at)
     if changed:
         logger.warning("%s %s is retried: %s", operation.kind, operation.pk, because)
-        transaction.on_commit(lambda: counters.additions_record(counted.OPERATION_RETRIES.of(1, operation.kind)))
+        transaction.on_commit(lambda: counters.record_additions(counted.OPERATION_RETRIES.of(1, operation.kind)))
         if not after:
             transaction.on_commit(lambda: notify_host(operation))
     return changed
@@ -220,7 +220,7 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
 def take_over_operation(operation: Operation) -> Operation | None:
     """Claim a live operation in order to fail it: past its deadline or out of attempts. None where it has changed."""
     unchanged = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim)
-    if not LEASE.rows_take(unchanged, new_claim(), state=OperationState.RUNNING):
+    if not LEASE.take_rows(unchanged, new_claim(), state=OperationState.RUNNING):
         return None
     operation.refresh_from_db()
     return operation

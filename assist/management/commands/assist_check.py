@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from assist.check import model_check
+from assist.check import check_model
 from assist.errors import GenerationFailed
 
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found = model_check()
+            found = check_model()
         except GenerationFailed as exc:
             raise CommandError(exc.message) from exc
         counted = "counted by length, as the server reports none" if found.is_counted_by_length else "as reported"

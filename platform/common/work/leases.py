@@ -106,15 +106,15 @@ class Lease:
         """When a lease ends that is taken or renewed by this statement."""
         return Now() + self.length
 
-    def rows_claim(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
+    def claim_rows(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
         """Claim those of `rows` that are free. Returns how many; which ones, a query by `claim` says."""
-        return self.rows_take(rows.filter(self.free()), claim, epoch=epoch, **columns)
+        return self.take_rows(rows.filter(self.free()), claim, epoch=epoch, **columns)
 
-    def rows_take(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
+    def take_rows(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
         """Claim all of `rows`, whose filters say that no process works on them. Returns how many."""
         return rows.update(claim=claim, claim_epoch=epoch, lease_until=self.end(), **columns)
 
-    def row_write(self, row: Row, among: Q = Q(), **columns: Any) -> None:  # noqa: B008 - it is never changed
+    def write_row(self, row: Row, among: Q = Q(), **columns: Any) -> None:  # noqa: B008 - it is never changed
         """Write columns of an owned row, if it is `among` these, and renew its lease. Raises ClaimLost."""
         if not owned_rows(row).filter(among).update(**columns, lease_until=self.end()):
             raise ClaimLost(row.pk)
@@ -122,7 +122,7 @@ class Lease:
             setattr(row, name, value)
 
 
-def row_release(row: LeasedRow, among: Q = Q(), **columns: Any) -> bool:  # noqa: B008
+def release_row(row: LeasedRow, among: Q = Q(), **columns: Any) -> bool:  # noqa: B008
     """Give the claim of an owned row back, with these columns; `lease_until` may be the end of a pause. Returns False
     where it is lost; nothing is written.
     """

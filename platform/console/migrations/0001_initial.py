@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 def roles_make(apps, schema_editor):
     """Permissions are made after the last migration of all: those that roles have are made here, as Django does it."""
-    from console.roles import roles_fill
+    from console.roles import fill_roles
 
     using = schema_editor.connection.alias
     for config in list(apps.get_app_configs()):
@@ -12,7 +12,7 @@ def roles_make(apps, schema_editor):
         config.models_module = True
         create_permissions(config, verbosity=0, using=using, apps=apps)
         config.models_module = None
-    roles_fill(apps.get_model("auth", "Group"), apps.get_model("auth", "Permission"))
+    fill_roles(apps.get_model("auth", "Group"), apps.get_model("auth", "Permission"))
 
 
 class Migration(migrations.Migration):

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from common.work.clock import has_come, is_to_come, moment_has_come
-from common.work.leases import ClaimLost, CountedLeasedRow, Lease, new_claim, owned_rows, row_release
+from common.work.leases import ClaimLost, CountedLeasedRow, Lease, new_claim, owned_rows, release_row
 from tests.threads import run_at_once
 
 LEASE = Lease(timedelta(seconds=30))
@@ -39,7 +39,7 @@ def job(transactional_db: None) -> Iterator[Job]:
 
 def claimed(**columns: object) -> Job | None:
     token = new_claim()
-    return Job.objects.get() if LEASE.rows_claim(Job.objects.all(), token, **columns) else None
+    return Job.objects.get() if LEASE.claim_rows(Job.objects.all(), token, **columns) else None
 
 
 def lease_ends(**span: float) -> None:
@@ -64,14 +64,14 @@ def test_an_owner_that_lost_its_claim_changes_nothing(job: Job) -> None:
     first = claimed()
     assert first is not None
     lease_ends(seconds=-1)
-    LEASE.row_write(first, state="late")  # no other claimed it: it is still its own
+    LEASE.write_row(first, state="late")  # no other claimed it: it is still its own
     lease_ends(seconds=-1)
     second = claimed()
     assert second is not None
     with pytest.raises(ClaimLost):
-        LEASE.row_write(first, state="lost")
-    assert not row_release(first, state="lost")
-    LEASE.row_write(second, state="mine")
+        LEASE.write_row(first, state="lost")
+    assert not release_row(first, state="lost")
+    LEASE.write_row(second, state="mine")
     assert (Job.objects.get().state, second.state) == ("mine", "mine")
 
 
@@ -79,20 +79,20 @@ def test_a_write_is_guarded_by_what_else_must_be_true(job: Job) -> None:
     owner = claimed()
     assert owner is not None
     with pytest.raises(ClaimLost):
-        LEASE.row_write(owner, Q(state="other"), state="lost")
-    LEASE.row_write(owner, Q(state="due"), state="done")
+        LEASE.write_row(owner, Q(state="other"), state="lost")
+    LEASE.write_row(owner, Q(state="due"), state="done")
     assert Job.objects.get().state == "done"
 
 
 def test_what_was_given_back_is_free_and_has_no_owner(job: Job) -> None:
     owner = claimed()
     assert owner is not None
-    assert row_release(owner, state="again")
+    assert release_row(owner, state="again")
     assert not owned_rows(owner).exists()
     found = Job.objects.get()
     assert (found.claim, found.lease_until, found.state) == ("", None, "again")
     with pytest.raises(ClaimLost):
-        LEASE.row_write(found, state="of no owner")
+        LEASE.write_row(found, state="of no owner")
     assert claimed() is not None
 
 
@@ -101,12 +101,12 @@ def test_a_higher_epoch_ends_all_claims_of_a_host(job: Job) -> None:
     assert owner is not None
     Job.objects.filter(claim_epoch__lt=4).update(claim_epoch=4)
     with pytest.raises(ClaimLost):
-        LEASE.row_write(owner)
+        LEASE.write_row(owner)
 
 
 def test_of_many_claims_at_once_one_is_taken(job: Job) -> None:
     def take(_: int) -> None:
-        if not LEASE.rows_claim(Job.objects.all(), new_claim()):
+        if not LEASE.claim_rows(Job.objects.all(), new_claim()):
             raise ClaimLost
 
     outcomes = run_at_once(8, take)

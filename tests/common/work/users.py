@@ -16,7 +16,7 @@ from cdn.states import FileStatus
 from certificates import services as certificates
 from certificates.dispatcher import CertificateDispatcher
 from certificates.leases import LEASE as CERTIFICATE_LEASE
-from certificates.leases import lease_claim
+from certificates.leases import claim_lease
 from certificates.models import Certificate
 from common.ids import new_id
 from common.work.leases import ClaimLost, LeasedRow, new_claim
@@ -38,7 +38,7 @@ from tests.workspaces.rows import make_host, make_workspace
 from webhooks import claims
 from webhooks.attempts import Outcome
 from webhooks.models import Attempt, Delivery, DeliveryStatus
-from webhooks.outcomes import outcomes_record
+from webhooks.outcomes import record_outcomes
 from webhooks.sharing import InFlight
 from workspaces.crud.services import workspace_delete
 from workspaces.host.operation_shares import OperationShares
@@ -92,11 +92,11 @@ class Deliveries(WorkUser):
 
     def row_claim(self, key: str) -> Any:
         due, _ = claims.due_subscriptions(timezone.now())
-        found = claims.deliveries_claim(due, InFlight(32))
+        found = claims.claim_deliveries(due, InFlight(32))
         return next((each for each in found if each.id == key), None)
 
     def owner_write(self, owner: Any) -> None:
-        if not outcomes_record([Outcome(owner, timezone.now(), 1, 500)]).written:
+        if not record_outcomes([Outcome(owner, timezone.now(), 1, 500)]).written:
             raise ClaimLost
 
     def is_done(self, key: str) -> bool:
@@ -105,7 +105,7 @@ class Deliveries(WorkUser):
 
     def first_accounts(self) -> set[str]:
         due, _ = claims.due_subscriptions(timezone.now())
-        return {each.account_id for each in claims.deliveries_claim(due, InFlight(PLACES))}
+        return {each.account_id for each in claims.claim_deliveries(due, InFlight(PLACES))}
 
     def others_end(self) -> None:
         Delivery.objects.update(status=DeliveryStatus.FAILED, next_attempt_at=None, claim="", lease_until=None)
@@ -120,10 +120,10 @@ class Sends(WorkUser):
         return str(sends.send_create(holder=SendTokenHolder(token), content=Content("t", "b", {})).pk)
 
     def row_claim(self, key: str) -> Any:
-        return next((each for each in sends.sends_claim(new_claim(), {}, 100) if each.pk == key), None)
+        return next((each for each in sends.claim_sends(new_claim(), {}, 100) if each.pk == key), None)
 
     def owner_write(self, owner: Any) -> None:
-        sends.progress_write(owner, Tally.of(0, []))
+        sends.write_progress(owner, Tally.of(0, []))
 
     def is_done(self, key: str) -> bool:
         """Without credentials of a provider every device fails, and each is counted once."""
@@ -160,10 +160,10 @@ class Certificates(WorkUser):
         return str(Certificate.objects.get(name=name).pk)
 
     def row_claim(self, key: str) -> Any:
-        return lease_claim(key)
+        return claim_lease(key)
 
     def owner_write(self, owner: Any) -> None:
-        CERTIFICATE_LEASE.row_write(owner, error="written")
+        CERTIFICATE_LEASE.write_row(owner, error="written")
 
     def is_done(self, key: str) -> bool:
         return not Certificate.objects.filter(pk=key).exists()

@@ -60,7 +60,7 @@ def reconcile_machines(runtime: HostRuntime) -> int:
         if key not in busy:
             repaired += _reconcile_row(runtime, row, inventory)
     orphans = _remove_orphans(runtime, inventory, set(rows) | busy)
-    counters.additions_record(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
+    counters.record_additions(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
     return repaired + orphans
 
 
