@@ -121,8 +121,8 @@ fuzz-money: setup-test ## random histories of money beside a model, a million st
 fuzz-api: setup-test ## cases of the API's description, valid and not: make fuzz-api CASES=100000 SEED=7
 	scripts/fuzz_api.sh $(ARGS)
 
-examples: setup-test ## send the examples of the API's description and write what is answered
-	@env -u STATE -u PORT WRITE_EXAMPLES=1 $(PYTHON) -m pytest tests/api_cases/test_examples.py
+examples: setup-test ## send the examples of the API's description and write what is answered: make examples ARGS="-k webhooks"
+	@env -u STATE -u PORT WRITE_EXAMPLES=1 $(PYTHON) -m pytest tests/api_cases/test_examples.py $(ARGS)
 
 chaos: setup-test ## kill and stop everything under load and check what must hold: make chaos ARGS="--minutes 30 --seed 7"
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.chaos $(ARGS)

@@ -15,14 +15,15 @@ from kombu.exceptions import OperationalError
 
 from common import log_context
 from common import redis as clients
+from config.app_list import app_modules
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake.driver import FakeDriver
 from vmbackend.fake.images import FakeImageStore
-from workspaces import tasks  # noqa: F401 registers the tasks
 from workspaces.host import process
 from workspaces.host.runtime import HostRuntime
 
 NAME = "local"
+app_modules("tasks")  # registers the tasks
 
 
 class Died(BaseException):

@@ -22,6 +22,7 @@ RECIPE = ROOT / "docs" / "adding-a-resource.md"
 # A file's name on a line of its own, and the blocks under it.
 BLOCK = re.compile(r"^`(?P<file>[\w./-]+)`$|^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 APP = "widgets"
+OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-m", "not vm and not host")
 # What was compiled is kept, without files that are being written: copies have the times of the originals.
 LEFT_OUT = (".git", ".venv", "var", "*.pyc.*", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 
@@ -80,7 +81,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = made / file
         if kind == "diff":
             apply_diff(path, text)
-        elif kind == "python":
+        elif kind in ("python", "json"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         elif kind == "sh":
@@ -109,10 +110,14 @@ def test_it_keeps_the_layers(tree: Path) -> None:
     assert " 0 broken" in run(tree, tool("lint-imports"), "--no-cache", "--no-logo")
 
 
+def test_its_operations_have_examples(tree: Path) -> None:
+    run(tree, sys.executable, "-m", "pytest", *OPTIONS, "-k", f"every or {APP}", "tests/api_cases/test_examples.py")
+
+
 def test_it_passes_the_route_walk_and_its_own_tests(tree: Path) -> None:
     walk = ["tests/test_registration.py", "tests/test_routes.py", "tests/test_requests.py", "tests/test_layout.py"]
-    walk += ["tests/accounts/test_admin.py", "tests/test_names.py"]
-    chosen = f"{APP} or Widget or entry or left_out or share or migrations or openapi or system_checks or test_names"
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not vm and not host", "-k", chosen]
-    output = run(tree, sys.executable, "-m", "pytest", *options, f"tests/{APP}", *walk)
+    walk += ["tests/accounts/test_admin.py", "tests/test_names.py", "tests/console/test_roles.py"]
+    chosen = f"{APP} or Widget or entry or left_out or share or migrations or openapi or system_checks"
+    chosen += " or test_names or role"
+    output = run(tree, sys.executable, "-m", "pytest", *OPTIONS, "-k", chosen, f"tests/{APP}", *walk)
     assert " passed" in output
