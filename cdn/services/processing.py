@@ -63,10 +63,13 @@ class ClaimedFile:
 
 def processing_claim(file_id: str) -> ClaimedFile | None:
     """None where another process has it, or nothing is to be done any more."""
-    free = Q(claim="") | LEASE.free()
+    free, claim = Q(claim="") | LEASE.free(), new_claim()
     rows = File.objects.filter(_PROCESSING & free, pk=file_id, deadline_at__gt=timezone.now())
-    taken = LEASE.take_rows(rows, new_claim(), attempt=F("attempt") + 1)
-    return _claimed(File.objects.get(pk=file_id)) if taken else None
+    if not LEASE.take_rows(rows, claim, attempt=F("attempt") + 1):
+        return None
+    # By the claim: it may be lost, or the file deleted, before the row is read.
+    file = File.objects.filter(pk=file_id, claim=claim).first()
+    return None if file is None else _claimed(file)
 
 
 def _claimed(file: File) -> ClaimedFile:

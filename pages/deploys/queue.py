@@ -70,23 +70,25 @@ def claim_next() -> PageDeploy | None:
 
 
 def claim_deploy(deploy_id: str) -> PageDeploy | None:
-    """Claim a queued deploy; None where it is not available, or others of its account or of all have every place."""
-    deploy = PageDeploy.objects.select_related("page__account").filter(pk=deploy_id, state=DeployState.QUEUED).first()
+    """Claim a queued deploy; None where it is not available, or others of its account or of all have every place; or
+    where the claim was lost before its row was read.
+    """
+    deploys, claim = PageDeploy.objects.select_related("page__account").filter(pk=deploy_id), new_claim()
+    deploy = deploys.filter(state=DeployState.QUEUED).first()
     if deploy is None:
         return None
     with transaction.atomic():
         # So that of two claims of an account at once not both take its last place.
         account_lock(deploy.page.account)
-        if not places.has_place(deploy.page.account_id) or not _claim(deploy):
+        if not places.has_place(deploy.page.account_id) or not _claim(deploy, claim):
             return None
-    deploy.refresh_from_db()
-    return deploy
+    return deploys.filter(claim=claim).first()
 
 
-def _claim(deploy: PageDeploy) -> bool:
+def _claim(deploy: PageDeploy, claim: str) -> bool:
     available = places.available_deploys().filter(pk=deploy.pk)
     columns: dict[str, Any] = {"state": DeployState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
-    return bool(LEASE.take_rows(available, new_claim(), **columns))
+    return bool(LEASE.take_rows(available, claim, **columns))
 
 
 def renew_lease(deploy: PageDeploy) -> None:
@@ -144,6 +146,7 @@ def take_over_deploy(deploy: PageDeploy) -> PageDeploy | None:
     made its release.
     """
     unchanged = PageDeploy.objects.filter(pk=deploy.pk, state=deploy.state, claim=deploy.claim, release=None)
-    if not LEASE.take_rows(unchanged, new_claim(), state=DeployState.RUNNING):
+    claim = new_claim()
+    if not LEASE.take_rows(unchanged, claim, state=DeployState.RUNNING):
         return None
-    return PageDeploy.objects.get(pk=deploy.pk)
+    return PageDeploy.objects.filter(pk=deploy.pk, claim=claim).first()

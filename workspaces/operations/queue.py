@@ -91,7 +91,8 @@ def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | N
 
 
 def claim_operation(operation_id: str, token: str) -> Operation | None:
-    """Claim a queued operation under a token that its process holds already; None where it is not available.
+    """Claim a queued operation under a token that its process holds already; None where it is not available, or where
+    the claim was lost before its row was read.
 
     A delete is available only once nothing else is in flight on its workspace: it follows what it cancelled.
     """
@@ -104,8 +105,7 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
     columns: dict[str, Any] = {"state": OperationState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
     if not LEASE.take_rows(queued, token, **columns):
         return None
-    operation.refresh_from_db()
-    return operation
+    return Operation.objects.filter(pk=operation_id, claim=token).first()
 
 
 def _others_live(operation: Operation) -> bool:
@@ -220,10 +220,10 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
 def take_over_operation(operation: Operation) -> Operation | None:
     """Claim a live operation in order to fail it: past its deadline or out of attempts. None where it has changed."""
     unchanged = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim)
-    if not LEASE.take_rows(unchanged, new_claim(), state=OperationState.RUNNING):
+    claim = new_claim()
+    if not LEASE.take_rows(unchanged, claim, state=OperationState.RUNNING):
         return None
-    operation.refresh_from_db()
-    return operation
+    return Operation.objects.filter(pk=operation.pk, claim=claim).first()
 
 
 def mark_unnotified(queue: str, before: datetime) -> list[Operation]:

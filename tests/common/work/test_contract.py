@@ -18,6 +18,7 @@ from common import redis as clients
 from common.database_errors import is_database_unavailable
 from common.work import wakeups
 from common.work.leases import ClaimLost
+from tests.between_queries import done_after
 from tests.callers import Caller
 from tests.common.work.users import LONG, PLACES, USERS, WorkUser
 from tests.killed_process import database_url, killed_process
@@ -71,6 +72,23 @@ def test_an_owner_that_lost_its_lease_while_it_worked_writes_nothing(user: WorkU
         user.owner_write(first)
     assert user.model._default_manager.filter(pk=key).values().get() == before
     user.owner_write(second)
+
+
+@users
+def test_an_owner_that_was_slow_to_read_its_row_does_not_take_the_claim_of_a_later_one(
+    user: WorkUser, api: Caller
+) -> None:
+    key = user.row_make(api.account)
+    later: list[Any] = []
+
+    def claim_later() -> None:
+        lease_ends(user)
+        user.dead_settle()
+        later.append(user.row_claim(key))
+
+    with done_after("UPDATE", claim_later):
+        assert user.row_claim(key) is None
+    user.owner_write(later[0])
 
 
 @users
