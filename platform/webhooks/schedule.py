@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from django.conf import settings
@@ -16,6 +16,8 @@ ATTEMPTS = 2 + len(_LATER_WAITS)
 # of three days.
 JITTER = 0.2
 LONGEST_RETRY_AFTER = _HOUR
+# More than any of these.
+LONGEST_WAIT = timedelta(seconds=max(_LATER_WAITS) * (1 + JITTER) + _HOUR)
 _MOST_DIGITS = 12
 
 

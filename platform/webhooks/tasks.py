@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from webhooks import direct, disabling, process, retention, subscriptions
+from webhooks import claims, direct, disabling, process, retention, subscriptions
 
 
 @shared_task
 def send_deliveries() -> None:
     """On the queue of `hooks`: something is due."""
     process.PROCESS.wake()
+
+
+@shared_task
+def waits_limit() -> int:
+    """Celery beat: deliveries whose times were written before the clock was set back."""
+    return claims.waits_limit()
 
 
 @shared_task

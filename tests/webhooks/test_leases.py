@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.utils import timezone
@@ -9,7 +11,7 @@ from django.utils import timezone
 from tests.callers import Caller
 from tests.webhooks.receiver import Receiver, Sending, pass_time, replies
 from tests.webhooks.sending import make_subscription, publish, state
-from webhooks import claims, outcomes
+from webhooks import claims, outcomes, tasks
 from webhooks.attempts import ClaimedDelivery, Outcome
 from webhooks.models import DELIVERY_LEASE, Attempt, Delivery, Event, Subscription
 from webhooks.sharing import InFlight
@@ -44,6 +46,20 @@ def test_what_a_dead_process_had_claimed_is_sent_when_its_leases_end(
     assert sorted(receiver.event_ids()) == sorted(Event.objects.values_list("pk", flat=True))
     assert {state(key) for key in keys} == {("delivered", 1, 204)}
     assert len(lost) == 4
+
+
+def test_what_waits_since_before_the_clock_was_set_back_is_sent(
+    api: Caller, receiver: Receiver, hooks: Sending
+) -> None:
+    make_subscription(api.account, receiver.url)
+    late, soon = publish(api.account, 2)
+    next_attempts = {late: timedelta(days=365), soon: timedelta(hours=24 * 1.2)}
+    for key, wait in next_attempts.items():
+        Delivery.objects.filter(pk=key).update(next_attempt_at=timezone.now() + wait)
+    tasks.waits_limit()
+    hooks.settle()
+    assert state(late) == ("delivered", 1, 204)
+    assert state(soon) == ("pending", 0, None), "as the last attempt waits"
 
 
 def test_a_process_that_dies_before_it_writes_sends_the_event_again(api: Caller, receiver: Receiver) -> None:
