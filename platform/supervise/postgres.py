@@ -84,7 +84,7 @@ def require_fitting_programs(instance: Instance) -> None:
         return
     try:
         version, owner = data_version(data), data.stat().st_uid
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise InstanceError(f"{data} is no data folder of PostgreSQL ({error}); restore a backup.") from error
     if version not in installed:
         raise InstanceError(

@@ -50,8 +50,11 @@ def main(arguments: list[str]) -> None:
 
 
 def data_version(data: Path) -> str:
-    """The major version of a data folder. Raises OSError."""
-    return (data / "PG_VERSION").read_text().strip()
+    """The major version of a data folder. Raises OSError; ValueError where its file was damaged."""
+    version = (data / "PG_VERSION").read_text(errors="replace").strip()
+    if not version.isdecimal():
+        raise ValueError(f"its file PG_VERSION has {version!r}")
+    return version
 
 
 def program_of(version: str, name: str) -> Path:

@@ -104,6 +104,13 @@ def test_a_data_folder_of_another_version_is_a_sentence_before_anything_starts(
     assert not server_processes(data_folder(instance))
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\x00\xff", b"../..\n"])
+def test_a_data_folder_whose_version_was_damaged_is_a_sentence(instance: Instance, content: bytes) -> None:
+    (data_folder(instance) / "PG_VERSION").write_bytes(content)
+    with pytest.raises(InstanceError, match=r"is no data folder of PostgreSQL .*restore a backup"):
+        prepare_instance(instance, instance.settings({}))
+
+
 def test_a_host_without_postgresql_is_a_sentence(
     instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
