@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, Q, Window
 from django.db.models.functions import Now, RowNumber
@@ -225,8 +226,15 @@ def _claims_by_account() -> dict[str, int]:
 
 def processing_expire() -> int:
     """Reject files past their deadline, a batch at a time. Returns how many."""
+    _deadlines_limit()
     late = File.objects.filter(status=FileStatus.PROCESSING, deadline_at__lte=timezone.now())
     return sum(_expire(file_id) for file_id in list(late.values_list("pk", flat=True)[:BATCH]))
+
+
+def _deadlines_limit() -> None:
+    """One that is later than any that is given now was written before the clock was set back (`common.work.clock`)."""
+    latest = timezone.now() + timedelta(seconds=settings.ENV.cdn_processing_seconds)
+    File.objects.filter(_PROCESSING, deadline_at__gt=latest).update(deadline_at=latest)
 
 
 @transaction.atomic

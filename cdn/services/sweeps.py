@@ -37,8 +37,22 @@ CLOSED_FOR = timedelta(days=1)
 
 def permits_expire() -> int:
     """Reject the files whose uploads did not end in time; bytes and credits are given back. Returns how many."""
+    _times_limit()
     due = Permit.objects.filter(state__in=UPLOADABLE, expires_at__lte=timezone.now()).order_by("expires_at")
     return sum(_expire(file_id) for file_id in list(due.values_list("pk", flat=True)[:BATCH]))
+
+
+def _times_limit() -> None:
+    """Times that are later than any that is given now were written before the clock was set back. They are limited to
+    their length in place of counting as come (`common.work.clock`): an upload that goes on would be lost.
+    """
+    now, env = timezone.now(), settings.ENV
+    open_until = now + timedelta(seconds=env.cdn_permit_seconds)
+    upload_until = now + timedelta(seconds=env.cdn_upload_seconds)
+    rows = Permit.objects.filter(state__in=UPLOADABLE)
+    rows.filter(upload_until=None, expires_at__gt=open_until).update(expires_at=open_until)
+    begun = rows.filter(upload_until__isnull=False, expires_at__gt=upload_until)
+    begun.update(expires_at=upload_until, upload_until=upload_until)
 
 
 @transaction.atomic

@@ -101,7 +101,9 @@ def _require_policy(permit: Permit) -> None:
 def _lease(permit: Permit, start: int, owner: str) -> UploadGrant:
     now = timezone.now()
     until = permit.upload_until or now + timedelta(seconds=settings.ENV.cdn_upload_seconds)
-    free = Q(state=PermitState.OPEN) | Q(state=PermitState.RECEIVING, lease_until__lte=now)
+    # One that ends later than any does was taken before the clock was set back.
+    is_over = Q(lease_until__lte=now) | Q(lease_until__gt=now + 2 * timedelta(seconds=settings.ENV.cdn_lease_seconds))
+    free = Q(state=PermitState.OPEN) | (Q(state=PermitState.RECEIVING) & is_over)
     # The offset as it was read: another request may have come and gone since.
     mine = Permit.objects.filter(free, pk=permit.pk, expires_at__gt=now, received_bytes=permit.received_bytes)
     taken = mine.update(

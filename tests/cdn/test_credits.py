@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from django.conf import settings
+from django.utils import timezone
 
 from cdn.models import File, Permit
-from cdn.services import processing, sweeps
+from cdn.services import processing, sweeps, uploads
 from credits import ledger
 from credits.models import Balance, Entry, Hold, Service
 from namespaces.models import Namespace
@@ -47,6 +53,44 @@ def test_what_is_held_is_settled_with_what_it_took(api: Caller, default: Namespa
     publish(upload(issued, GB // 2), variant_facts("v", GB // 10))
     assert (balance().held, balance().used) == (0, Decimal("0.06"))
     assert Entry.objects.get().description == f"CDN: {issued.file.pk}"
+
+
+YEAR = timedelta(days=365)
+
+
+@contextmanager
+def clock(ahead: timedelta) -> Iterator[None]:
+    real = timezone.now
+    with patch.object(timezone, "now", lambda: real() + ahead):
+        yield
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_permit_from_before_the_clock_was_set_back_has_its_length(
+    api: Caller, default: Namespace, is_begun: bool
+) -> None:
+    with clock(YEAR):
+        issued = make_permit(api.account, default, size=GB)
+        if is_begun:
+            uploads.upload_begin(issued.token, length=None, offset=None, owner="lost")
+    assert sweeps.permits_expire() == 0
+    seconds = settings.ENV.cdn_upload_seconds if is_begun else settings.ENV.cdn_permit_seconds
+    if is_begun:  # the process with the lease is gone: another request goes on
+        uploads.upload_begin(issued.token, length=None, offset=None, owner="next")
+    with clock(timedelta(seconds=seconds + 1)):
+        assert sweeps.permits_expire() == 1
+    assert (balance().held, balance().used) == (0, 0)
+
+
+def test_a_file_that_was_received_before_the_clock_was_set_back_has_its_deadline(
+    api: Caller, default: Namespace
+) -> None:
+    with clock(YEAR):
+        upload(make_permit(api.account, default, size=GB))
+    assert processing.processing_expire() == 0
+    with clock(timedelta(seconds=settings.ENV.cdn_processing_seconds + 1)):
+        assert processing.processing_expire() == 1
+    assert (balance().held, balance().used) == (0, 0)
 
 
 def test_a_permit_that_expires_gives_its_credits_back(api: Caller, default: Namespace) -> None:
