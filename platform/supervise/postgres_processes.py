@@ -14,6 +14,8 @@ from supervise.orphans import MARKER, STATE, end_matching, environment_of
 
 SOCKET = ".s.PGSQL.5432"
 _PID_FILE = "postmaster.pid"
+# Of that file, counted from 0: how far the server is. pg_ctl waits for it, too.
+_STATUS_LINE = 7
 _POLL_SECONDS = 0.05
 
 
@@ -25,16 +27,26 @@ def server_processes(data: Path) -> set[int]:
 def is_ready(data: Path) -> bool:
     """Whether a server of this data folder takes connections. A file that a killed one left counts for nothing."""
     pid, lines = _main_process(data)
-    # The line in which the server says how far it is; the one that pg_ctl waits for, too.
-    return pid is not None and len(lines) > 7 and lines[7].strip() == "ready"
+    return pid is not None and len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
 
 
 def wait_until_ready(data: Path, seconds: float) -> bool:
     """Returns whether a server of this data folder takes connections, after so many seconds at most."""
     deadline = time.monotonic() + seconds
     while not (ready := is_ready(data)) and time.monotonic() < deadline:
+        hasten_end(data)
         time.sleep(_POLL_SECONDS)
     return ready
+
+
+def hasten_end(data: Path) -> None:
+    """End a server that was told to wait for the end of its connections, by a fast shutdown.
+
+    So does SIGTERM, whoever sent it: pools would keep it for an hour, in which it takes no new connection.
+    """
+    main, lines = _main_process(data)
+    if main is not None and len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "stopping":
+        end_matching(lambda pid: pid == main and is_server_of(pid, data), signal.SIGINT, 0)
 
 
 def serves_command(data: Path) -> bool:

@@ -22,7 +22,7 @@ from supervise.postgres import (
     server_command,
     write_server_configuration,
 )
-from supervise.postgres_processes import is_ready, server_processes
+from supervise.postgres_processes import hasten_end, is_ready, server_processes
 
 # A server that was killed under load reads what it has not written yet from its log: up to max_wal_size.
 READY_SECONDS = 600.0
@@ -72,6 +72,7 @@ def _started_where_none_runs(instance: Instance, settings: Env) -> subprocess.Po
                 if not server_processes(data):
                     raise InstanceError(f"PostgreSQL ended with {server.returncode}: {_last_line(instance)}")
                 server = None  # another one was there first
+            hasten_end(data)
             if time.monotonic() > deadline:
                 raise InstanceError(f"PostgreSQL does not answer after {READY_SECONDS:.0f} s; see {_log(instance)}.")
             time.sleep(_POLL_SECONDS)

@@ -22,7 +22,7 @@ from supervise.configuration import process_environment
 from supervise.instance import ROOT, Instance, InstanceError, load_instance
 from supervise.orphans import environment_of
 from supervise.postgres import data_folder, make_data_folder
-from supervise.postgres_processes import end_server, is_ready, server_processes
+from supervise.postgres_processes import end_server, is_ready, server_processes, wait_until_ready
 from supervise.postgres_server import running_server
 from supervise.prepare import prepare_instance
 from supervise.processes import processes
@@ -102,6 +102,15 @@ def test_a_data_folder_of_another_version_is_a_sentence_before_anything_starts(
     with pytest.raises(InstanceError, match=r"is of PostgreSQL 9, and this host has [\d, ]+: install postgresql-9, or"):
         prepare_instance(instance, instance.settings({}))
     assert not server_processes(data_folder(instance))
+
+
+def test_a_server_that_waits_for_its_connections_to_end_is_not_waited_for(instance: Instance) -> None:
+    data, settings = data_folder(instance), instance.settings({})
+    with running_server(instance, settings), psycopg.connect(settings.database_url):
+        os.kill(main_process(instance), signal.SIGTERM)
+        wait_until(lambda: not is_ready(data))
+        assert not wait_until_ready(data, 10.0)
+        assert not server_processes(data)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00\xff", b"../..\n"])
