@@ -1,4 +1,6 @@
-"""Staff: API keys, what counted on which day, calls that are under way, and audit entries. A key is shown once."""
+"""Admin of code assistance for staff: API keys, the counts of each day, calls in progress, audit entries. A key is
+shown once.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class ApiKeyAdmin(DeletedByActionMixin, ServiceModelAdmin):
         return (*self.readonly_fields, "account") if obj else self.readonly_fields
 
     def save_by_service(self, request: HttpRequest, obj: ApiKey, *, change: bool) -> None:
-        """Keys of a namespace are made through the API, where the namespace is looked up."""
+        """Rename a key, or make one for the whole account: keys of a namespace are made through the API, which looks it
+        up.
+        """
         actor = staff_label(request)
         if change:
             services.api_key_rename(api_key=obj, name=obj.name, actor=actor)

@@ -20,9 +20,9 @@ class AssistConfig(AppConfig):
 
 
 def _sender_of_assist_body(request: HttpRequest) -> str | None:
-    """Return the account of the API key that a request to these routes carries. Raises InvalidApiKey, TooManyFailures.
+    """Return the account of the API key that a request to these routes carries. Raise InvalidApiKey, TooManyFailures.
 
-    The key's module comes with the first of them: it is not for processes that serve no request.
+    The module of keys is imported with the first such request: processes that serve no requests do without it.
     """
     from assist.error_form import PREFIX
 

@@ -1,4 +1,4 @@
-"""API keys of requests: `Authorization: Bearer key_...`, and nothing else that a request carries."""
+"""Authentication by API keys: `Authorization: Bearer key_...`, and nothing else that a request carries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from common.wrong_secrets import count_wrong_secret
 
 
 def require_key(request: HttpRequest) -> ApiKey:
-    """The key with its account and plan. Raises InvalidApiKey, TooManyFailures."""
+    """Return the key with its account and plan. Raise InvalidApiKey, TooManyFailures."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     secret = secret.strip()
     is_key = scheme.lower() == "bearer" and secret.startswith(PREFIX)
@@ -32,7 +32,9 @@ def require_key(request: HttpRequest) -> ApiKey:
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """For the OpenAPI document: the views read the key themselves, in the thread that also reads the rest."""
+    """Authentication in the OpenAPI document only: the views read the key themselves, in the thread that also reads the
+    rest.
+    """
 
     def authenticate(self, request: Request) -> None:
         return None

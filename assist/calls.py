@@ -1,8 +1,8 @@
-"""What a call costs, from the moment it counts to its end: the only writer of `Call`.
+"""Costs of a call, from the moment it counts to its end: the only writer of `Call`.
 
-`call_begin` counts it and holds its highest price, in one transaction with the row. Exactly one of `call_finish`,
-`call_keep_partial` and `call_give_back` then ends it: each begins by deleting the row, so that whatever comes second
-changes nothing. A process that died leaves the row, and `expire_calls` gives it back.
+`call_begin` counts a call and holds its highest price, in one transaction with the row. Exactly one of `call_finish`,
+`call_keep_partial` and `call_give_back` then ends it: each begins by deleting the row, so that a second one changes
+nothing. A process that died leaves the row, and `expire_calls` gives it back.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from webhooks.events import NewEvent, publish_events
 
 logger = logging.getLogger(__name__)
 
-# Beyond the longest wait and the longest call: after it the process is gone, or has lost the call.
+# Time beyond the longest wait and the longest call: after it the process is gone, or has lost the call.
 SLACK = timedelta(seconds=30)
-# A time that is later than any call could have written it was written before the clock was set back.
+# No call writes an expiry later than this. A later one was written before the clock was set back.
 LONGEST = timedelta(hours=2)
 EXPIRE_BATCH = 200
 PER_TOKENS = 1000
@@ -46,7 +46,9 @@ PER_TOKENS = 1000
 
 @dataclass(frozen=True, slots=True)
 class BegunCall:
-    """A call that counts. `price`: of one call, and of 1,000 tokens, by the rates of its beginning; `held`: at most."""
+    """A call that counts. `price`: of one call and of 1,000 tokens, by the rates of its beginning. `held`: the highest
+    cost.
+    """
 
     call: Call
     namespace: Namespace
@@ -55,13 +57,13 @@ class BegunCall:
     held: Decimal
 
     def cost(self, tokens: int) -> Decimal:
-        """Never more than what was held, whatever a server reports."""
+        """Return the price of `tokens`, but never more than what was held, whatever a server reports."""
         return min(_cost(self.price, tokens), self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What is announced of a call that has its answer. `receiver`: where its request wanted that, too."""
+    """Event that announces a call with its answer. `receiver` is set if the request named a receiver of its own."""
 
     event: str
     data: dict[str, Any]
@@ -71,7 +73,7 @@ class Finished:
 @refusals_announced()
 @transaction.atomic
 def call_begin(*, key: ApiKey, namespace: Namespace, tokens: int) -> BegunCall:
-    """Count a call and hold what `tokens` cost. Raises DayQuotaExceeded, QuotaExceeded; nothing is counted then."""
+    """Count a call and hold the price of `tokens`. Raise DayQuotaExceeded or QuotaExceeded; nothing is counted then."""
     env = settings.ENV
     require_credits(namespace, Service.AI)
     now = timezone.now()
@@ -87,9 +89,11 @@ def call_begin(*, key: ApiKey, namespace: Namespace, tokens: int) -> BegunCall:
 
 @transaction.atomic
 def call_finish(*, begun: BegunCall, spent: Spent, finished: Finished) -> bool:
-    """Charge what it really cost, and announce it. False where the call was given back before: it is free then."""
+    """Charge what the call really cost, and announce it. Return False if the call was given back before: it is free
+    then.
+    """
     if not _end(begun.call):
-        logger.error("the call %s took longer than it may; it was given back", begun.call.pk)
+        logger.error("the call %s took longer than allowed; it was given back", begun.call.pk)
         return False
     _settle(begun, spent)
     _announce(begun, finished)
@@ -98,8 +102,10 @@ def call_finish(*, begun: BegunCall, spent: Spent, finished: Finished) -> bool:
 
 @transaction.atomic
 def call_keep_partial(*, begun: BegunCall, spent: Spent) -> bool:
-    """The client left once the model was asked: the call counts, and costs its prompt and what came. False where it was
-    given back.
+    """Charge a call whose client left after the model was asked: it counts, and costs its prompt and the part that
+    came.
+
+    Return False if the call was given back before.
     """
     if not _end(begun.call):
         return False
@@ -109,7 +115,9 @@ def call_keep_partial(*, begun: BegunCall, spent: Spent) -> bool:
 
 @transaction.atomic
 def call_give_back(call: Call, namespace: Namespace | None = None) -> bool:
-    """A call without an answer: neither the day nor the credits know of it. False where it had ended. Idempotent."""
+    """Take back a call without an answer, from the day's count and from the held credits. Return False if the call had
+    ended. Idempotent.
+    """
     if not _end(call):
         return False
     call_uncount(call.account_id, call.day)
@@ -119,14 +127,14 @@ def call_give_back(call: Call, namespace: Namespace | None = None) -> bool:
 
 
 def expire_calls() -> int:
-    """Give back the calls of processes that died, a batch at a time. Returns how many."""
+    """Give back the calls of processes that died, a batch at a time. Return how many."""
     now = timezone.now()
     lost = Call.objects.filter(Q(expires_at__lte=now) | Q(expires_at__gt=now + LONGEST)).order_by("expires_at")
     return sum(call_give_back(call) for call in list(lost[:EXPIRE_BATCH]))
 
 
 def _end(call: Call) -> bool:
-    """Of several that end a call only one does."""
+    """Delete the row of a call. Return whether this process ended the call: of several that try, only one does."""
     return Call.objects.filter(pk=call.pk).delete()[0] == 1
 
 

@@ -18,7 +18,9 @@ QUESTION = {"prompt": "a function that adds two numbers", "language": "python"}
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """`error` is empty where the answer had the schema. `questions`: one, or two where the first was not valid."""
+    """Result of a check. `error` is empty if the answer fits the schema. `questions`: one, or two if the first answer
+    was not valid.
+    """
 
     seconds: float
     tokens: int
@@ -28,7 +30,9 @@ class CheckResult:
 
 
 def check_model() -> CheckResult:
-    """Nothing counts and nothing is charged. Raises GenerationFailed where no model is configured."""
+    """Ask the model one question, which neither counts nor costs anything. Raise GenerationFailed if no model is
+    configured.
+    """
     return asyncio.run(_ask(configured_endpoint()))
 
 

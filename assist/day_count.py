@@ -1,5 +1,5 @@
-"""How many calls of an account count on a UTC day: one row, changed by single statements, so that of any number at once
-no more succeed than are left. Redis is not asked.
+"""Count of an account's calls on a UTC day: one row, changed by single statements, so that of any number of calls at
+once no more succeed than are left. Redis is not asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assist.errors import DayQuotaExceeded
 from assist.models import DayCount
 from assist.rate_headers import DayState, today
 
-# Longer than any clock is set back, and few rows: one for each account and day with calls.
+# This is longer than any clock is set back. The rows are few: one for each account and day with calls.
 KEPT_FOR = timedelta(days=62)
 _COUNT = f"""
 INSERT INTO {DayCount._meta.db_table} AS counted (account_id, day, used) VALUES (%s, %s, 1)
@@ -25,14 +25,14 @@ RETURNING used
 
 
 def day_state(account: Account) -> DayState:
-    """As it is now. One query."""
+    """Return the account's count of today. One query."""
     day = today()
     used = DayCount.objects.filter(account=account, day=day).values_list("used", flat=True).first()
     return DayState(day, account.plan.assist_calls_per_day, used or 0)
 
 
 def call_count(account: Account) -> DayState:
-    """Count one call, in the caller's transaction. Raises DayQuotaExceeded; nothing is counted then."""
+    """Count one call, in the caller's transaction. Raise DayQuotaExceeded; nothing is counted then."""
     day, limit = today(), account.plan.assist_calls_per_day
     if limit > 0:
         with connection.cursor() as cursor:
@@ -50,5 +50,5 @@ def call_uncount(account_id: str, day: date) -> None:
 
 
 def prune_days() -> int:
-    """Remove the counts of days long ago. Returns how many."""
+    """Remove the counts of days long ago. Return how many."""
     return DayCount.objects.filter(day__lt=timezone.now().date() - KEPT_FOR).delete()[0]

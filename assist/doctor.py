@@ -1,4 +1,4 @@
-"""What `manage.py doctor` says of code assistance: whether the configured model's server answers."""
+"""Check of code assistance for `manage.py doctor`: whether the configured model's server answers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ Line = tuple[str, bool, str, str]
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix. An installation without a model is complete."""
+    """Yield name, whether it is as it should be, message and fix of each check. No model is needed: an installation
+    without one is complete.
+    """
     if not settings.ENV.assist_url and not settings.ENV.assist_model:
-        yield NAME, True, "none is configured: calls answer GENERATION_FAILED", ""
+        yield NAME, True, "no model is configured: calls answer GENERATION_FAILED", ""
         return
     try:
         url = configured_endpoint().url
@@ -31,11 +33,13 @@ def doctor_lines() -> Iterator[Line]:
 
 
 def reachable_line(url: str) -> Line:
-    """By a connection alone: a question may take a minute, or cost something."""
+    """Return the line on the model's server. Only a connection is opened: a question may take a minute, or cost
+    something.
+    """
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
     except OSError as exc:
         return NAME, False, f"{parts.hostname}:{port} cannot be reached ({exc.strerror or exc})", FIX
-    return NAME, True, f"{parts.hostname}:{port} takes connections; `manage.py assist_check` asks it", ""
+    return NAME, True, f"{parts.hostname}:{port} accepts connections; `manage.py assist_check` asks a question", ""

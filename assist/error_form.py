@@ -14,11 +14,11 @@ PREFIX = "/v1/blurs"
 
 
 def assist_error_body(error: DomainError) -> dict[str, Any]:
-    """Nothing else is in it."""
+    """Return the body of an error: code, message and details, and nothing else."""
     return {"error": {"code": code_of(error), "message": error.message, "details": error.details or {}}}
 
 
 def assist_error_response(error: DomainError) -> JsonResponse:
-    """For errors that are made before a view knows whose request it is."""
+    """Return the response to an error that occurs before a view knows whose request it is."""
     headers = {**error.headers, **rate_headers(unknown_caller())}
     return JsonResponse(assist_error_body(error), status=status_of(error), headers=headers)

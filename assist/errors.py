@@ -28,11 +28,11 @@ class RateLimitExceeded(DomainError):
 
 
 class GenerationFailed(DomainError):
-    """The message never holds anything that a model has said, nor a setting's value."""
+    """Failure to generate. The message never holds anything that a model has said, nor a setting's value."""
 
     code = FAILED
     status = 502
-    message = "The model gave no answer that can be used."
+    message = "The model gave no usable answer."
 
 
 class DayQuotaExceeded(DomainError):
@@ -47,7 +47,9 @@ class DayQuotaExceeded(DomainError):
 
 
 def code_of(error: DomainError) -> str:
-    """Its code here. Whatever the caller sent wrong is INVALID_REQUEST, and what went wrong here GENERATION_FAILED."""
+    """Return the code of an error here: INVALID_REQUEST for a mistake of the caller, GENERATION_FAILED for one of the
+    platform.
+    """
     if error.code in (KEY, RATE, REQUEST, FAILED, QUOTA):
         return error.code
     if error.status >= 500:
@@ -56,5 +58,7 @@ def code_of(error: DomainError) -> str:
 
 
 def status_of(error: DomainError) -> int:
-    """As the error has it, but 502 for a fault of the platform, which is what GENERATION_FAILED comes with."""
+    """Return the status of an error: its own, but 502 for an unexpected fault of the platform, as for
+    GENERATION_FAILED.
+    """
     return GenerationFailed.status if error.status == DomainError.status else error.status

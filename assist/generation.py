@@ -1,4 +1,4 @@
-"""From what was sent to a validated answer: two questions to the model at most, within one deadline."""
+"""Generation of a validated answer from a request: at most two questions to the model, within one deadline."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 TRIES = 2
 LENGTH = "length"
-# Of an answer that is not valid, how much the next question repeats.
+# Bytes of an invalid answer that the next question repeats.
 REPEATED_BYTES = 8 * 1024
-# Of the sentence around it.
+# Bytes of the sentence around them.
 CORRECTION_BYTES = 512
-NOT_VALID = "The model's answer does not have the documented fields, also when it was asked again."
+NOT_VALID = "The model's answer does not have the documented fields, even after a second try."
 
 
 @dataclass(slots=True)
 class Question:
-    """What the model is asked next. `plain`: without what a server may not know."""
+    """Next question to the model. `plain` leaves out the fields that a server may not know."""
 
     messages: list[dict[str, str]]
     plain: bool = False
@@ -41,7 +41,9 @@ class Question:
 
 
 def first_question(route: AssistRoute, sent: dict[str, Any]) -> Question:
-    """What users send goes as one JSON object into a message of its own, never into the instruction."""
+    """Return the first question. Users' texts go as one JSON object into a message of their own, never into the
+    instruction.
+    """
     return Question(
         [
             {"role": "system", "content": route.instruction},
@@ -51,14 +53,16 @@ def first_question(route: AssistRoute, sent: dict[str, Any]) -> Question:
 
 
 async def answer_generate(endpoint: Endpoint, route: AssistRoute, question: Question, spent: Spent) -> dict[str, Any]:
-    """The fields of the route's answer. Raises GenerationFailed; `spent` knows what came, also if this is cancelled."""
+    """Return the fields of the route's answer. Raise GenerationFailed. `spent` knows the tokens that came, also if this
+    call is cancelled.
+    """
     try:
         async with asyncio.timeout(endpoint.seconds) as limit:
             return await _asked(endpoint, route, question, spent, limit.when() or 0.0)
     except TimeoutError as exc:
         raise GenerationFailed(f"The model did not answer within {endpoint.seconds:g} seconds.") from exc
     except ModelError as exc:
-        # Its own sentence, as what a server says may hold anything.
+        # The log has our own sentence, because a server's words may hold anything.
         logger.warning("no answer to %s: %s", route.name, exc.sentence)
         raise GenerationFailed(exc.sentence) from exc
 
@@ -90,7 +94,7 @@ def _may_repeat(error: ModelError, endpoint: Endpoint, question: Question) -> bo
 
 
 async def _ask(endpoint: Endpoint, route: AssistRoute, question: Question, spent: Spent, ends_at: float) -> Answer:
-    """A busy server is waited for once, where that is within the deadline."""
+    """Ask. If the server is busy and says when to return within the deadline, wait that long and ask once more."""
     body = endpoint.body(question.messages, name=route.name, schema=route.schema, plain=question.plain)
     answer = spent.begin(question.text)
     try:
@@ -105,7 +109,9 @@ async def _ask(endpoint: Endpoint, route: AssistRoute, question: Question, spent
 
 
 def _correct(question: Question, answer: Answer, reason: str) -> None:
-    """Turns alternate, as the templates of some models want it."""
+    """Add the invalid answer and the reason to the question. Roles alternate, because the templates of some models want
+    it.
+    """
     said = answer.text.encode("utf-8", "ignore")[:REPEATED_BYTES].decode("utf-8", "ignore")
     if not said.strip():
         return

@@ -28,7 +28,7 @@ class ApiKeyViewSet(ViewSet):
 
     @extend_schema(parameters=[PageQuery], responses=bodies.ApiKeyListResponse)
     def list(self, request: ApiRequest) -> Response:
-        """The keys that the credential reaches, newest first, without their secrets."""
+        """List the keys that the credential reaches, newest first, without their secrets."""
         paginator = PagePagination()
         rows = paginator.paginate_queryset(selectors.visible_keys(request.user), request, view=self)
         return respond(bodies.ApiKeyListResponse, api_keys=rows, **paginator.page_fields())
@@ -40,7 +40,8 @@ class ApiKeyViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a key. `key` and `webhook_secret` are in this response only.
 
-        Calls are paid by `namespace`, and the key ends with it; without one by whichever is the default namespace.
+        `namespace` pays for the calls, and the key ends with it. Without `namespace`, the account's default namespace
+        at the time of each call pays.
         """
         data = validated(bodies.ApiKeyRequest, request)
         new = services.api_key_create(
@@ -56,14 +57,17 @@ class ApiKeyViewSet(ViewSet):
 
     @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, api_key_id: str) -> Response:
-        """Delete a key: the next request with it is refused. Calls that are under way are finished."""
+        """Delete a key: the next request with it is refused. Calls that have begun are finished."""
         found = selectors.get_key(request.user, api_key_id)
         services.api_key_delete(api_key=found, actor=request.user.label, origin=request_origin(request._request))
         return respond(MessageResponse, message="The API key was deleted.")
 
 
 def _namespace(request: ApiRequest, slug: str | None) -> Namespace | None:
-    """That of the request or of the credential; None: the default one. Raises what `for_create` raises."""
+    """Return the namespace of the request or of the credential; None means the default namespace.
+
+    Raise what `for_create` raises.
+    """
     if slug is None and request.user.scope is not Scope.NAMESPACE:
         return None
     return for_create(request.user, slug)

@@ -1,5 +1,5 @@
-"""API keys, what an account asked of a day, calls that are under way, audit entries. Written by `assist.services`
-(keys), `assist.day_count` and `assist.calls` only.
+"""API keys, the counts of each day, calls in progress, audit entries. Written by `assist.services` (keys),
+`assist.day_count` and `assist.calls` only.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def new_call_id() -> str:
 
 
 class ApiKey(models.Model):
-    """A key of the code assistance API. `namespace` pays; null: the account's default one, whichever that is.
+    """A key of the code assistance API. `namespace` pays; null: the account's default one at the time of a call.
 
-    `webhook_secret` signs what is sent to the `webhook_url` of a request.
+    `webhook_secret` signs the events that are sent to the `webhook_url` of a request.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_key_id, editable=False)
@@ -47,7 +47,7 @@ class ApiKey(models.Model):
 
 
 class DayCount(models.Model):
-    """How many calls of an account count on one UTC day."""
+    """Number of an account's calls that count on one UTC day."""
 
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+", db_index=False)
     day = models.DateField(db_index=True)
@@ -61,10 +61,10 @@ class DayCount(models.Model):
 
 
 class Call(models.Model):
-    """A call from the moment it counts to its end: then the row is deleted. Of a process that died it remains, and
+    """A call from the moment it counts to its end; then the row is deleted. If its process died the row remains, and
     after `expires_at` its count and its credits are given back.
 
-    `namespace_id` is a plain id, as that of the hold. The id is the key of the hold.
+    `namespace_id` is a plain id, like the hold's. The id is the key of the hold.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_call_id, editable=False)

@@ -1,4 +1,4 @@
-"""How the OpenAPI document describes the answers of code assistance, whose errors have a form of their own."""
+"""Description of code assistance in the OpenAPI document: its errors have a form of their own."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _ERRORS: list[errors.DomainError] = [
     errors.VMUnavailable(),
 ]
 _CODES = {
-    400: f"`{REQUEST}`: broken JSON, a missing field, a wrong type, a `webhook_url` that is never called",
+    400: f"`{REQUEST}`: broken JSON, a missing field, a wrong type, a `webhook_url` that is not allowed",
     401: f"`{KEY}`",
     402: f"`{QUOTA}`: the namespace has no credits left; `details` has its figures",
     403: f"`{REQUEST}`: the namespace of the key is suspended",
     404: f"`{REQUEST}`: no such route",
     405: f"`{REQUEST}`: another method than POST",
-    413: f"`{REQUEST}`: a body above 10 MiB, or what the operator allows",
+    413: f"`{REQUEST}`: a body above 10 MiB, or above the operator's limit",
     415: f"`{REQUEST}`: another Content-Type than application/json",
     429: f"`{RATE}`: too many calls in a minute, wrong keys from one address, or the model has as many questions "
     f"as it can take; `{QUOTA}`: the calls of the day are used up. `Retry-After` says when to try again",
@@ -75,19 +75,21 @@ _HEADERS = {
     "X-RateLimit-Limit": ("integer", "Calls of the account a day."),
     "X-RateLimit-Remaining": ("integer", "How many are left."),
     "X-RateLimit-Reset": ("integer", "When the day ends, in seconds since the epoch."),
-    "RateLimit-Policy": ("string", "The same limits, and that of a minute, as the draft of the IETF has them."),
-    "RateLimit": ("string", "What is left of them."),
+    "RateLimit-Policy": ("string", "The limits of a day and of a minute, in the form of the IETF's draft."),
+    "RateLimit": ("string", "The calls that are left within these limits."),
 }
 
 
 def documented_responses(body: type[Serializer[Any]]) -> dict[int, Any]:
-    """Of a route: its answer and its errors."""
+    """Return the documented responses of a route: its answer and its errors."""
     errors = {status: OpenApiResponse(_REFERENCE, description=f"{what}.") for status, what in _CODES.items()}
     return {200: body, **errors}
 
 
 def describe_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-    """Postprocessing hook: these routes answer no other form of errors, and the headers come with every response."""
+    """Describe the errors and headers of these routes: they answer errors in one form only, and each response has the
+    headers. A postprocessing hook.
+    """
     result["components"]["schemas"]["AssistError"] = ERROR_SCHEMA
     headers = {name: {"description": text, "schema": {"type": kind}} for name, (kind, text) in _HEADERS.items()}
     for path, operations in result["paths"].items():
@@ -109,6 +111,6 @@ def _describe(operation: dict[str, Any], headers: dict[str, Any]) -> None:
 
 
 def _examples(status: int) -> dict[str, Any]:
-    """By code: what the errors look like whose status is this one."""
+    """Return an example, by code, of each error that has this status."""
     found = {code_of(error): {"value": assist_error_body(error)} for error in _ERRORS if status_of(error) == status}
     return dict(sorted(found.items()))

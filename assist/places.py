@@ -1,9 +1,9 @@
-"""How many questions a process asks the model at once, and how many wait for that.
+"""Limits of a process: how many questions it asks the model at once, and how many calls wait for that.
 
-A place is taken at once or not at all: beyond those that may wait a call is refused before anything is counted. Of
-those that wait, the account with the fewest questions under way is next, and of it the oldest. Where all places are
-taken and another account has more of them, the newest that waits of that one is refused instead, so that no account
-keeps others out. Waiting costs a future, and no thread.
+A place is taken at once or not at all: if too many calls wait, a call is refused before anything is counted. The next
+waiting call is of the account with the fewest questions in progress; of that account, it is the oldest. If all places
+are taken and another account has more of them, the newest waiting call of that account is refused instead, so that no
+account keeps others out. Waiting costs a future, and no thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOO_LONG = "The model was busy with other questions for too long; try again late
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Of one call. `admitted`: while it waits for its turn. `is_present`: it counts."""
+    """Place of one call. `admitted` is set while the call waits for its turn. `is_present`: the place counts."""
 
     account_id: str
     is_present: bool = True
@@ -34,7 +34,7 @@ class Place:
 
 
 class Places:
-    """Belongs to one event loop."""
+    """Places of one event loop."""
 
     def __init__(self, concurrency: int, queue: int, queue_seconds: float) -> None:
         self._concurrency = concurrency
@@ -54,7 +54,7 @@ class Places:
 
     @contextmanager
     def reserved(self, account_id: str) -> Iterator[Place]:
-        """A place, waiting or running, until the end. Raises RateLimitExceeded at once where there is none."""
+        """Yield a place, waiting or running, until the end. Raise RateLimitExceeded at once if there is none."""
         if self._present.total() >= self._most and not self._make_room(account_id):
             raise _refusal(FULL)
         place = Place(account_id)
@@ -66,8 +66,8 @@ class Places:
 
     @asynccontextmanager
     async def turn(self, place: Place) -> AsyncIterator[None]:
-        """Wait until the model may be asked. Raises RateLimitExceeded after the longest wait, or refused for another
-        account's call.
+        """Wait until the model may be asked. Raise RateLimitExceeded after the longest wait, or if this call was
+        refused to make room for another account's.
         """
         await self._wait(place)
         try:
@@ -91,7 +91,7 @@ class Places:
             raise
 
     def _withdraw(self, place: Place) -> None:
-        """It may have been admitted, or refused, at the very moment at which it was given up."""
+        """Give a place up. It may have been admitted or refused at that very moment."""
         if place in self._waiting:
             self._waiting.remove(place)
         elif place.is_present:
@@ -137,7 +137,7 @@ def _subtract(counter: Counter[str], key: str) -> None:
 
 
 def model_places() -> Places:
-    """Those of the running loop."""
+    """Return the places of the running loop."""
     loop, env = asyncio.get_running_loop(), settings.ENV
     found = _places.get(loop)
     if found is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it brings REST framework along, which the model's client does without
+if TYPE_CHECKING:  # it imports REST framework, which the model's client does without
     from common.request_counts import RateState
 
 DAY_SECONDS = 86_400
@@ -19,7 +19,7 @@ MINUTE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class DayState:
-    """How many calls of an account counted on a day, and how many may."""
+    """Number of an account's calls that counted on a day, and the limit."""
 
     day: date
     limit: int
@@ -31,13 +31,13 @@ class DayState:
 
     @property
     def ends_at(self) -> int:
-        """00:00 UTC after it, in seconds since the epoch."""
+        """Return the end of the day, 00:00 UTC, in seconds since the epoch."""
         following = self.day + timedelta(days=1)
         return int(datetime(following.year, following.month, following.day, tzinfo=UTC).timestamp())
 
     @property
     def seconds_left(self) -> int:
-        """At least one, whatever the clock says."""
+        """Return the seconds to the end of the day, at least one."""
         return max(1, math.ceil(self.ends_at - time.time()))
 
 
@@ -46,12 +46,14 @@ def today() -> date:
 
 
 def unknown_caller() -> DayState:
-    """Of requests without a valid key: nothing is left to them."""
+    """Return the day of a request without a valid key: nothing is left."""
     return DayState(today(), 0, 0)
 
 
 def rate_headers(day: DayState, minute: RateState | None = None) -> dict[str, str]:
-    """`minute`: None where it was not counted, as Redis is away or the request was refused before."""
+    """Return the headers. `minute` is None if the call was not counted in a minute: Redis does not answer, or the
+    request was refused before.
+    """
     policy = [f'"day";q={day.limit};w={DAY_SECONDS}']
     left = [f'"day";r={day.remaining};t={day.seconds_left}']
     if minute is not None:

@@ -1,4 +1,4 @@
-"""The synchronous parts of a call: who asks and for what, before the model is asked; the account of it, after."""
+"""Synchronous parts of a call: before the model is asked, who asks for what; afterwards the account of the call."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks, as far as it is known. `day` and `minute` are what the headers of the response say.
+    """Sender of a request, as far as it is known. The headers of the response show `day` and `minute`.
 
-    A call that counts learns the state of its day by that; all others look it up (`day_look_up`).
+    A call that counts learns the state of its day from its count; all other calls look it up (`day_look_up`).
     """
 
     key: ApiKey | None = None
@@ -55,8 +55,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A checked request. `webhook_url`: where its event is wanted, whose name is still to be looked up, which gives the
-    `receiver`.
+    """A checked request. `webhook_url`: the address that wants its event. Its name is still to be looked up, which
+    gives the `receiver`.
     """
 
     key: ApiKey
@@ -69,7 +69,7 @@ class Asked:
 
 
 def configured_endpoint() -> Endpoint:
-    """The model of the settings. Raises GenerationFailed, which names the setting that is missing."""
+    """Return the model of the settings. Raise GenerationFailed, which names the missing setting."""
     env = settings.ENV
     for name in ("assist_url", "assist_model"):
         if not getattr(env, name):
@@ -88,13 +88,16 @@ def configured_endpoint() -> Endpoint:
 
 
 def identify_caller(request: HttpRequest, caller: Caller) -> ApiKey:
-    """Raises InvalidApiKey."""
+    """Look up the API key of a request and note it in `caller`. Raise InvalidApiKey."""
     caller.key = key = require_key(request)
     return key
 
 
 def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body: type[Serializer[Any]]) -> Asked:
-    """Raises InvalidApiKey, InvalidJson, ValidationError, RateLimitExceeded, and what `require_open` raises."""
+    """Check a request before the model is asked.
+
+    Raise InvalidApiKey, InvalidJson, ValidationError, RateLimitExceeded, and what `require_open` raises.
+    """
     key = identify_caller(request, caller)
     namespace = _open_namespace(key)
     data = _validated(request, body)
@@ -109,7 +112,7 @@ def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body
 
 
 def _open_namespace(key: ApiKey) -> Namespace:
-    """Raises InvalidApiKey (it is being deleted), NamespaceSuspended, QuotaExceeded."""
+    """Return the namespace that pays. Raise InvalidApiKey (it is being deleted), NamespaceSuspended, QuotaExceeded."""
     namespace = paying_namespace(key)
     if namespace.deleted_at is not None:
         raise InvalidApiKey("The namespace of this API key is being deleted.")
@@ -125,13 +128,17 @@ def _validated(request: HttpRequest, body: type[Serializer[Any]]) -> dict[str, A
 
 
 def _taken_url(data: dict[str, Any], route: AssistRoute) -> str:
-    """Takes what is not for the model out of `data`."""
+    """Remove the fields that are not for the model from `data`. Return the URL that gets this route's event, or an
+    empty text.
+    """
     url, events = data.pop("webhook_url", ""), data.pop("events", None)
     return url if events is None or route.event in events else ""
 
 
 def with_receiver(asked: Asked) -> Asked:
-    """The same with the receiver that it names. May look a name up for a second. Raises ValidationError."""
+    """Return the request with the receiver that its `webhook_url` names. A look-up of the name may take a second. Raise
+    ValidationError.
+    """
     try:
         host = required_host(asked.webhook_url)
     except ValidationError as error:
@@ -140,7 +147,9 @@ def with_receiver(asked: Asked) -> Asked:
 
 
 def _count_minute(account: Account, caller: Caller) -> None:
-    """Open while Redis does not answer: the day's count, which is exact, needs none."""
+    """Count the call in the account's minute. If Redis does not answer, the call is let through: the day's count, which
+    is exact, needs no Redis.
+    """
     limit = settings.ENV.assist_calls_per_minute
     try:
         caller.minute = count_request(f"assist:account:{account.pk}", limit=limit, window_seconds=MINUTE_SECONDS)

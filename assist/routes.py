@@ -1,4 +1,4 @@
-"""The three routes: what each asks the model, and the one schema that its answers have."""
+"""The three routes: the question of each to the model, and the one schema of its answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXT = {"type": "string"}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
-    """All fields are there, and no others."""
+    """Return the schema of an object that has all of these fields and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -23,8 +23,8 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AssistRoute:
-    """`prompt`: a file in `prompts/`, which is never changed: another text is another version. `event`: published when
-    a call has its answer.
+    """A route. `prompt`: a file in `prompts/`, which is never changed: another text is another version. `event`:
+    published when a call has its answer.
     """
 
     name: str

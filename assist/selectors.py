@@ -13,13 +13,13 @@ from namespaces.models import Namespace
 
 
 def visible_keys(actor: Actor) -> QuerySet[ApiKey]:
-    """The keys of the account, or of the namespace that the credential is bound to; newest first."""
+    """Return the keys of the account, or of the namespace that the credential is bound to; newest first."""
     found = ApiKey.objects.filter(account=actor.account).select_related("namespace")
     return found.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else found
 
 
 def get_key(actor: Actor, key_id: str) -> ApiKey:
-    """Raises NotFound."""
+    """Return a key that the actor reaches. Raise NotFound."""
     found = visible_keys(actor).filter(pk=key_id).first()
     if found is None:
         raise NotFound("There is no such API key.")
@@ -27,16 +27,16 @@ def get_key(actor: Actor, key_id: str) -> ApiKey:
 
 
 def key_of_secret(secret: str) -> ApiKey | None:
-    """The key with its account and plan; None for an unknown one, and those of inactive accounts. One query.
+    """Return the key with its account and plan, or None if the secret is unknown or its account is inactive. One query.
 
-    By its hash, so that the time says nothing of how near a guess is.
+    The key is found by its hash, so that the time does not show how near a guess is.
     """
     rows = ApiKey.objects.select_related("account__plan", "namespace").order_by()
     return rows.filter(key_hash__in=keyed_hashes(secret), account__is_active=True).first()
 
 
 def paying_namespace(key: ApiKey) -> Namespace:
-    """That of the key, else the account's default one."""
+    """Return the namespace of the key; if it has none, the account's default namespace."""
     if key.namespace is not None:
         return key.namespace
     return Namespace.objects.get(account=key.account, is_default=True)

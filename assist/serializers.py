@@ -16,19 +16,19 @@ from webhooks.targets import url_problem
 MAX_URL = 2048
 MAX_NAME = 255
 EVENTS_HELP = (
-    "Which of the events of this request are sent to `webhook_url`: `generation.complete` (generate and debug, "
+    "Events of this request to send to `webhook_url`: `generation.complete` (generate and debug, "
     "`data.kind` says which), `optimization.complete`. Default: all."
 )
-URL_HELP = "Is sent the event of this request, signed with the `webhook_secret` of the key. https, to a public host."
+URL_HELP = "Address that gets the event of this request, signed with the key's `webhook_secret`; https, a public host."
 
 
 def _text(*, required: bool = False) -> StrictChar:
-    """What is code keeps its spaces. The body is the bound."""
+    """Return a field for code: spaces are kept. The limit of the body is its only limit."""
     return StrictChar(required=required, allow_blank=not required, trim_whitespace=False)
 
 
 class AssistRequest(s.Serializer[Any]):
-    """What all three have in common."""
+    """Request of one of the three routes."""
 
     webhook_url = StrictChar(required=False, max_length=MAX_URL, help_text=URL_HELP)
     events = BoundedList(
@@ -60,8 +60,8 @@ class AssistDebugRequest(AssistRequest):
 
 
 class AssistMetrics(s.Serializer[Any]):
-    current = s.JSONField(required=False, help_text="What is measured now: a text, a number, or an object of them.")
-    target = s.JSONField(required=False, help_text="What is wanted, likewise.")
+    current = s.JSONField(required=False, help_text="The present measurements: a text, a number, or an object of them.")
+    target = s.JSONField(required=False, help_text="The wanted measurements, in the same form.")
 
 
 class AssistOptimizeRequest(AssistRequest):
@@ -98,7 +98,7 @@ class AssistOptimizeResponse(Success):
 class ApiKeyRequest(s.Serializer[Any]):
     name = StrictChar(required=False, default="", allow_blank=True, max_length=120)
     namespace = StrictChar(
-        required=False, max_length=128, help_text="The slug of the namespace that pays. Default: the default one."
+        required=False, max_length=128, help_text="Slug of the namespace that pays. Default: the default namespace."
     )
 
 
@@ -124,4 +124,4 @@ class ApiKeyListResponse(Success):
 class NewApiKeyResponse(Success):
     api_key = ApiKeyBody()
     key = s.CharField(help_text="Shown once.")
-    webhook_secret = s.CharField(help_text="Signs what is sent to the `webhook_url` of requests. Shown once.")
+    webhook_secret = s.CharField(help_text="Signs the events sent to the `webhook_url` of requests. Shown once.")

@@ -38,10 +38,10 @@ class NewApiKey:
 def api_key_create(
     *, account: Account, name: str, namespace: Namespace | None, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> NewApiKey:
-    """A new key; without a namespace its calls are paid by the account's default one.
+    """Create a key. Without a namespace, the account's default namespace pays for its calls.
 
-    Raises Conflict where the account has as many as it may have, NotFound where the namespace is being deleted; nothing
-    is left then.
+    Raise Conflict if the account has as many keys as it may have, and NotFound if the namespace is being deleted;
+    nothing is left then.
     """
     locked = account_lock(account)
     count = ApiKey.objects.filter(account=locked).count()
@@ -65,7 +65,7 @@ def api_key_create(
 
 @transaction.atomic
 def api_key_rename(*, api_key: ApiKey, name: str, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Change the name. Idempotent. Raises NotFound (deleted concurrently)."""
+    """Change the name. Idempotent. Raise NotFound (deleted concurrently)."""
     if ApiKey.objects.filter(~Q(name=name), pk=api_key.pk).update(name=name):
         record_event(api_key, "renamed", actor=actor, origin=origin)
     elif not ApiKey.objects.filter(pk=api_key.pk).exists():
@@ -74,7 +74,7 @@ def api_key_rename(*, api_key: ApiKey, name: str, actor: str, origin: RequestOri
 
 @transaction.atomic
 def api_key_delete(*, api_key: ApiKey, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Delete a key: the next request with it is refused. Raises NotFound (deleted concurrently)."""
+    """Delete a key: the next request with it is refused. Raise NotFound (deleted concurrently)."""
     if not ApiKey.objects.filter(pk=api_key.pk).delete()[0]:
         raise NotFound("There is no such API key.")
     record_event(api_key, "deleted", actor=actor, origin=origin)

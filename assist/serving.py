@@ -21,14 +21,14 @@ from common.request_id import current_request_id
 
 
 class ClientLeft(GenerationFailed):
-    """No client gets this response."""
+    """End of a call whose client left: no client gets this response."""
 
     message = "The client left before the answer came."
 
 
 class ServedCall:
-    """`carry_out` runs to its end whatever becomes of the request (`run_to_end`), as it keeps the account. `leave` says
-    that the client went away: the model's call ends, and the place is free.
+    """One call. `carry_out` runs to its end whatever becomes of the request (`run_to_end`), as it keeps the account.
+    `leave` says that the client went away: the model's call ends, and the place is free.
     """
 
     def __init__(self, endpoint: Endpoint, route: AssistRoute, asked: Asked, caller: Caller) -> None:
@@ -46,8 +46,8 @@ class ServedCall:
             self._generating.cancel()
 
     async def carry_out(self) -> dict[str, Any]:
-        """The fields of the answer. Raises RateLimitExceeded, DayQuotaExceeded, QuotaExceeded, GenerationFailed; but
-        nothing once the client has left, as asyncio would log it.
+        """Return the fields of the answer. Raise RateLimitExceeded, DayQuotaExceeded, QuotaExceeded or
+        GenerationFailed. Once the client has left nothing is raised, because asyncio would log it.
         """
         try:
             return await self._carry_out()
@@ -106,7 +106,9 @@ class ServedCall:
         await in_query_thread(call_finish, begun=begun, spent=self._spent, finished=finished)
 
     async def _give_up(self, begun: BegunCall) -> None:
-        """A client that left once the model was asked has used it; else nothing counts."""
+        """End a call without an answer. If its client left after the model was asked, it counts; else it is
+        given back.
+        """
         if self._has_left and self._spent.was_asked:
             await in_query_thread(call_keep_partial, begun=begun, spent=self._spent)
             return

@@ -1,4 +1,4 @@
-"""What a call uses of the model: as its server reports it, or counted by length."""
+"""Tokens that a call uses: as the model's server reports them, or estimated from the length of the texts."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from dataclasses import dataclass, field
 
 from assist.model.reading import Answer
 
-# Of text and code in Latin letters; what others need more is the price of a server that does not count.
+# This holds for text and code in Latin letters. Other scripts need more; a server that does not count loses the rest.
 BYTES_PER_TOKEN = 4
-# What a model's template puts around messages.
+# Tokens that a model's template puts around messages.
 TEMPLATE_TOKENS = 256
 
 
 @dataclass(slots=True)
 class Spent:
-    """The questions of one call. An answer is followed while it comes, so that this holds wherever the call ends: a
-    question costs its prompt once the model was asked.
+    """Questions of one call, with their tokens. An answer is followed while it comes, so that this is right at whatever
+    point the call ends: a question costs its prompt once the model was asked.
     """
 
     questions: list[tuple[int, Answer]] = field(default_factory=list)
 
     def begin(self, question: str) -> Answer:
-        """Another question was sent; its answer, still empty."""
+        """Note another question that is sent. Return its answer, which is still empty."""
         answer = Answer()
         self.questions.append((len(question.encode()), answer))
         return answer
 
     @property
     def was_asked(self) -> bool:
-        """Whether the model was asked anything."""
+        """Return whether the model was asked anything."""
         return any(answer.has_cost for _, answer in self.questions)
 
     @property
@@ -47,6 +47,6 @@ def _tokens(sent: int, answer: Answer) -> int:
 
 
 def most_tokens(question: str, repeated_bytes: int, output_tokens: int) -> int:
-    """What a call with a second try can use at most: a token is a byte at least."""
+    """Return how many tokens a call with a second try can use at most: a token is at least one byte."""
     sent = len(question.encode()) + TEMPLATE_TOKENS
     return 2 * (sent + output_tokens) + repeated_bytes

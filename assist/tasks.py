@@ -9,11 +9,11 @@ from assist import calls, day_count
 
 @shared_task
 def expire_calls() -> int:
-    """Celery beat: give back the calls of processes that died."""
+    """Give back the calls of processes that died. Called by Celery beat."""
     return calls.expire_calls()
 
 
 @shared_task
 def prune_rows() -> int:
-    """Celery beat: remove old counts."""
+    """Remove old counts. Called by Celery beat."""
     return day_count.prune_days()

@@ -1,4 +1,4 @@
-"""The threads for the database work of calls, which is short; while a model is asked none is held."""
+"""Threads for the database work of calls, which is short. No thread is held while a model is asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from common.async_threads import in_context
 P = ParamSpec("P")
 T = TypeVar("T")
 _queries = ThreadPoolExecutor(8, thread_name_prefix="assist")
-# They wait for name servers of users, a second at most each; calls that name no receiver do not wait for them.
+# Each waits at most a second for users' name servers. Calls that name no receiver do not wait for these threads.
 _names = ThreadPoolExecutor(8, thread_name_prefix="assist-names")
 
 
@@ -33,5 +33,5 @@ async def in_query_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 
 async def in_name_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what looks a name up. It has no connection of the database."""
+    """Run a function that looks up a name. It has no connection to the database."""
     return await asyncio.get_running_loop().run_in_executor(_names, partial(work, *args, **kwargs))

@@ -1,4 +1,4 @@
-"""From a model's text to the documented fields: parsed, cut down to them, validated. Nothing is coerced."""
+"""Validation of a model's text: it is parsed, reduced to the documented fields, and validated. Nothing is coerced."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 
 import jsonschema
 
-# Models put JSON into Markdown where no format holds them to it.
+# Models put JSON into Markdown if no format forces them to write JSON alone.
 _FENCE = "```"
 _LANGUAGES = ("", "json")
-# Validating very many would hold the event loop up.
+# Validating very many items would hold up the event loop.
 MAX_ITEMS = 100
 
 
 class InvalidAnswer(Exception):
-    """`reason` is for the model's next try; it holds names of the schema and nothing that the model has said."""
+    """Answer that is not valid. `reason` is for the model's next try; it holds names of the schema and nothing that the
+    model has said.
+    """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -24,7 +26,7 @@ class InvalidAnswer(Exception):
 
 
 def answer_fields(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the schema, with the types it says. Raises InvalidAnswer."""
+    """Return the fields of the schema, each with the type that the schema says. Raise InvalidAnswer."""
     value = _known_fields(_parsed(text), schema)
     found = next(iter(jsonschema.Draft202012Validator(schema).iter_errors(value)), None)
     if found is not None:
@@ -36,15 +38,17 @@ def answer_fields(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 def _parsed(text: str) -> Any:
     try:
         value = json.loads(_without_fence(text.strip()), parse_constant=_refuse_constant)
-        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is no text
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is not text
     except (ValueError, RecursionError):
         raise InvalidAnswer("the answer is not one JSON object") from None
     return value
 
 
 def _without_fence(text: str) -> str:
-    """What is between the fence's lines. Each character is looked at once: what a model writes here any user can ask
-    it for, and a regular expression that tries again would hold the event loop up for minutes.
+    """Return the text between the lines of the fence.
+
+    Each character is looked at once. Any user can make the model write any text, and a regular expression that
+    backtracks over it would hold up the event loop for minutes.
     """
     first, _, rest = text.partition("\n")
     if not first.startswith(_FENCE) or first[len(_FENCE) :].strip().lower() not in _LANGUAGES:
@@ -57,7 +61,9 @@ def _refuse_constant(name: str) -> None:
 
 
 def _known_fields(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Without the fields that the schema does not have; what has the wrong type stays for the validation."""
+    """Return the value without the fields that are not in the schema. Values of a wrong type stay for the
+    validation.
+    """
     if isinstance(value, dict) and "properties" in schema:
         known = schema["properties"]
         return {name: _known_fields(value[name], known[name]) for name in known if name in value}

@@ -29,13 +29,13 @@ from common.responses import as_domain_error
 
 
 class BlursViewSet(AsyncViewSet):
-    """Asks the configured model. An API key alone says who asks."""
+    """Routes that ask the configured model. An API key alone says who asks."""
 
     authentication_classes = [ApiKeyAuthentication]
     permission_classes = []
 
     async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """What DRF would do in the request's thread is done with the rest of the request."""
+        """Set an empty caller. DRF would authenticate in the request's thread; here it is done with the rest."""
         self.caller = Caller()
 
     def handle_exception(self, exc: Exception) -> JsonResponse:  # type: ignore[override]  # Django's, rendered
@@ -82,12 +82,12 @@ class BlursViewSet(AsyncViewSet):
         return getattr(self, "post", self._refuse) if known else self._refuse
 
     async def _refuse(self, request: Request, **kwargs: Any) -> JsonResponse:
-        """Whose limits the headers show is looked up first."""
+        """Raise MethodNotAllowed, after looking up the caller whose limits the headers show."""
         await self._identify()
         raise MethodNotAllowed(str(request.method))
 
     async def _refuse_body(self) -> None:
-        """Raise why the body was refused, where it was: also to those whose key is not valid."""
+        """Raise the reason why the body was refused, if it was: also to callers whose key is not valid."""
         error = refused_body(self.http_request)
         if error is not None:
             with suppress(InvalidApiKey):
@@ -95,7 +95,7 @@ class BlursViewSet(AsyncViewSet):
             raise error
 
     async def _identify(self) -> None:
-        """Whose limits the headers show. Raises InvalidApiKey."""
+        """Look up the caller, whose limits the headers show. Raise InvalidApiKey."""
         await in_query_thread(identify_caller, self.http_request, self.caller)
         await in_query_thread(self.caller.day_look_up)
 
@@ -106,7 +106,7 @@ class UnknownPathViewSet(BlursViewSet):
     schema = None
 
     async def unknown(self, request: Request) -> JsonResponse:
-        """404, or 401 to those without a key."""
+        """Answer 404, or 401 to a request without a valid key."""
         await self._identify()
         raise NotFound("There is no such route.")
 
@@ -115,7 +115,7 @@ class UnknownPathViewSet(BlursViewSet):
 
 
 async def _served(call: ServedCall) -> dict[str, Any]:
-    """To its end, or to that of the client."""
+    """Carry out the call to its end. If the client leaves, tell the call."""
     try:
         return await run_to_end(call.carry_out())
     except asyncio.CancelledError:

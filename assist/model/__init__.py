@@ -1,1 +1,1 @@
-"""The client of a model that speaks chat completions. Without rows."""
+"""Client of a model that speaks chat completions. It has no rows."""

@@ -1,5 +1,5 @@
-"""One question to the model, over httpx. The caller bounds the time; a question that is cancelled ends its connection,
-by which servers learn that the answer is not wanted any more.
+"""One question to the model, over httpx. The caller limits the time. A question that is cancelled ends its connection,
+which tells the server that the answer is no longer wanted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from assist.model.reading import Answer, AnswerReader
 from webhooks.schedule import retry_after_seconds
 
 OK = 200
-# Of the steps of a request that the client's transport reports: the last byte of the question is sent.
+# The step, as the client's transport reports it, at which the last byte of the question is sent.
 SENT = ".send_request_body.complete"
 
 
 async def ask_model(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> None:
-    """Ask, and fill `answer` while it comes, so that what came is known wherever this ends: also where the caller gives
-    up before the first byte of the answer, once the question was sent. Raises ModelError; a server that fails before
-    its answer begins was not asked.
+    """Ask, and fill `answer` while the model's answer comes. So the caller knows what came, however this call ends:
+    also if it gives up after the question was sent and before the first byte of the answer.
+
+    Raise ModelError. A server that fails before its answer begins counts as not asked.
     """
     try:
         await _exchange(endpoint, body, answer)
@@ -65,9 +66,9 @@ async def _read(response: httpx.Response, answer: Answer) -> None:
 
 
 def _client(endpoint: Endpoint) -> httpx.AsyncClient:
-    """Of the running loop, for all calls: making one reads the certificates of the system.
+    """Return the running loop's client. All calls share it, because making a client reads the system's certificates.
 
-    No connection is kept: one that the server closes at the moment of the next question would cost that question.
+    No connection is kept: if the server closed it at the moment of the next question, that question would fail.
     """
     loop = asyncio.get_running_loop()
     found = _clients.get(loop)
@@ -76,7 +77,7 @@ def _client(endpoint: Endpoint) -> httpx.AsyncClient:
             timeout=httpx.Timeout(None, connect=endpoint.connect_seconds),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             follow_redirects=False,
-            # Neither proxies nor .netrc of the environment: settings alone say what is asked.
+            # Neither proxies nor .netrc of the environment: settings alone choose the server.
             trust_env=False,
         )
     return found

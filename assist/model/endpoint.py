@@ -1,4 +1,4 @@
-"""Where the model is, and how it is asked."""
+"""Address of the model, and how it is asked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ JSON_SCHEMA, JSON_OBJECT, NO_FORMAT = "json_schema", "json_object", "none"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`seconds`: of a whole call, second try included. `format`: which `response_format` is sent at first."""
+    """Address and settings of the model. `seconds`: of a whole call, second try included. `format`: the
+    `response_format` that is sent first.
+    """
 
     url: str
     model: str
@@ -26,14 +28,16 @@ class Endpoint:
         return f"{self.url}/chat/completions"
 
     def headers(self) -> dict[str, str]:
-        # Nothing compressed: a few bytes of that may become any number.
+        # No compression: a few compressed bytes may become any number.
         fixed = {"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"}
         return {**fixed, "Authorization": f"Bearer {self.key}"} if self.key else fixed
 
     def body(
         self, messages: list[dict[str, str]], *, name: str, schema: Mapping[str, Any], plain: bool
     ) -> dict[str, Any]:
-        """`plain`: only what every server takes, after one that refused the rest."""
+        """Return the body of a question. `plain` leaves out all but the fields that every server takes; it is for a
+        server that refused the rest.
+        """
         asked: dict[str, Any] = {
             "model": self.model,
             "messages": messages,

@@ -1,12 +1,12 @@
-"""Why there is no answer. A `sentence` is for callers: nothing that the model or its server has said is in it, nor the
-address, the model's name or the key.
+"""Reasons why there is no answer. A `sentence` is for callers: it holds nothing that the model or its server has said,
+nor the address, the model's name or the key.
 """
 
 from __future__ import annotations
 
 
 class ModelError(Exception):
-    """`may_repeat`: the same question may be answered if it is asked once more."""
+    """Failure of a question. `may_repeat`: the same question may be answered if it is asked once more."""
 
     may_repeat = False
 
@@ -16,21 +16,21 @@ class ModelError(Exception):
 
 
 class ModelUnreachable(ModelError):
-    """Nothing was sent, or no answer began."""
+    """Failure before an answer: nothing was sent, or no answer began."""
 
 
 class AnswerBroken(ModelError):
-    """The connection ended, or what came is no chat completion."""
+    """Broken answer: the connection ended, or the bytes are not a chat completion."""
 
     may_repeat = True
 
 
 class AnswerTooLong(ModelError):
-    """More bytes than an answer may have."""
+    """Answer with more bytes than an answer may have."""
 
 
 class ServerRefused(ModelError):
-    """The server responded with another status than 200. `retry_after` in seconds, where it named one."""
+    """Response with another status than 200. `retry_after` is in seconds, if the server named a time."""
 
     def __init__(self, status: int, retry_after: float | None) -> None:
         self.status, self.retry_after = status, retry_after
@@ -42,7 +42,9 @@ class ServerRefused(ModelError):
 
     @property
     def may_be_the_format(self) -> bool:
-        """Servers answer 400, 422 or 500 to a `response_format` that they do not know."""
+        """Return whether the server may have refused the `response_format`: servers that do not know it answer 400, 422
+        or 500.
+        """
         return self.status not in (401, 403, 404, 429, 503)
 
 

@@ -15,11 +15,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class EventTooLarge(Exception):
-    """An event, or a line of one, has more than MAX_EVENT_BYTES."""
+    """Event, or line of an event, with more than MAX_EVENT_BYTES."""
 
 
 class EventReader:
-    """Fed with the bytes of a stream. Raises EventTooLarge."""
+    """Reader that is fed with the bytes of a stream. Raises EventTooLarge."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -29,9 +29,9 @@ class EventReader:
         self._is_after_cr = False
 
     def feed(self, received: bytes) -> Iterator[bytes]:
-        """The data of each event that ends within these bytes."""
+        """Yield the data of each event that ends within these bytes."""
         if self._is_after_cr and received.startswith(b"\n"):
-            received = received[1:]  # of a CRLF that came in two pieces
+            received = received[1:]  # the LF of a CRLF that came in two pieces
         if received:
             self._is_after_cr = received.endswith(b"\r")
         *ended, rest = _LINE_END.split(received)
@@ -43,7 +43,7 @@ class EventReader:
             raise EventTooLarge
 
     def end(self) -> Iterator[bytes]:
-        """The data of what the end of the stream cut off."""
+        """Yield the data of an event that the end of the stream cut off."""
         yield from self._read_line(bytes(self._line))
         yield from self._read_line(b"")
 
@@ -56,7 +56,7 @@ class EventReader:
             self._data, self._size = [], 0
             return
         name, _, value = line.partition(b":")
-        if name == b"data":  # else a comment, or a field that says nothing here
+        if name == b"data":  # other lines are comments, or fields without a use here
             self._data.append(value.removeprefix(b" "))
             self._size += len(value)
         if self._size > MAX_EVENT_BYTES:

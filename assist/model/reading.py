@@ -11,7 +11,7 @@ from assist.model.errors import AnswerBroken, AnswerTooLong
 from assist.model.events import MAX_EVENT_BYTES, EventReader, EventTooLarge
 
 MAX_ANSWER_BYTES = 256 * 1024
-# An event for each token is some hundred bytes long, so what carries an answer is much larger than it.
+# An event for each token is some hundred bytes long, so a transfer is much larger than its answer.
 MAX_TRANSFER_BYTES = 32 * 1024 * 1024
 DONE = b"[DONE]"
 TOO_MUCH = "The model's server sent more than any answer needs."
@@ -19,7 +19,7 @@ TOO_MUCH = "The model's server sent more than any answer needs."
 
 @dataclass(slots=True)
 class Answer:
-    """Hold what came so far. Tokens are None where the server does not report them. `is_asked`: the model has the whole
+    """Answer as far as it came. Tokens are None if the server does not report them. `is_asked`: the model has the whole
     question, and its server has not failed.
     """
 
@@ -32,7 +32,7 @@ class Answer:
 
     @property
     def has_cost(self) -> bool:
-        """Whether the model has worked for it."""
+        """Return whether the model has worked for this answer."""
         return self.is_asked or self.size > 0
 
     @property
@@ -47,7 +47,7 @@ class Answer:
 
 
 class AnswerReader:
-    """Fed with the bytes of a response; fills `answer`. Raises AnswerBroken, AnswerTooLong."""
+    """Reader that is fed with the bytes of a response and fills `answer`. Raises AnswerBroken, AnswerTooLong."""
 
     def __init__(self, answer: Answer, *, is_stream: bool) -> None:
         self._answer = answer
@@ -68,7 +68,7 @@ class AnswerReader:
             raise AnswerTooLong(TOO_MUCH)
 
     def end(self) -> None:
-        """After the last byte. Raises AnswerBroken where the answer is not whole."""
+        """Read the rest after the last byte. Raise AnswerBroken if the answer is not whole."""
         if self._events is not None:
             self._read_events(self._events.end())
         elif self._whole.strip():
@@ -77,7 +77,7 @@ class AnswerReader:
             raise AnswerBroken("The model's answer ended early.")
 
     def _read_events(self, events: Iterator[bytes]) -> None:
-        """What follows the last event is not read."""
+        """Read the events up to the last one. Bytes after it are not read."""
         try:
             for event in events:
                 data = event.strip()
@@ -105,7 +105,9 @@ class AnswerReader:
             self._answer.finish_reason = choice["finish_reason"]
 
     def _read_usage(self, usage: Any) -> None:
-        """Counts of a server may be anything; those that are none count as not reported."""
+        """Read the server's counts of tokens. They may be anything; values that are no counts are treated as not
+        reported.
+        """
         if not isinstance(usage, dict):
             return
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]

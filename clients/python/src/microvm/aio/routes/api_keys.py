@@ -22,9 +22,9 @@ class AsyncApiKeyRoutes(AsyncGroup):
         return answer
 
     def list(self, *, page_size: int = 100) -> AsyncIterator[ApiKeyBody]:
-        """The keys that the credential reaches, newest first, without their secrets."""
+        """List the keys that the credential reaches, newest first, without their secrets."""
         return self._pages("/api-keys", "api_keys", {}, page_size)
 
     async def delete(self, api_key: str) -> None:
-        """Delete a key: the next request with it is refused. Calls that are under way are finished."""
+        """Delete a key: the next request with it is refused. Calls that have begun are finished."""
         await self._delete(f"/api-keys/{quoted(api_key)}")
