@@ -32,16 +32,16 @@ EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}
 
 
 class NamespaceForm(ReasonedForm):
-    """Leaves the constraint of one default namespace to the service, which replaces the former one.
+    """Form that leaves the constraint of one default namespace to the service, which replaces the former one.
 
     Values of any JSON are those that the API takes, as it shows them again. The page carries the values that it showed:
-    only what staff changed is written, beside what others wrote since.
+    only the fields that staff changed are written, so that changes by others in between stay.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
-            # What sends no such values writes all of the form.
+            # A client that sends no such values writes all of the form.
             field.show_hidden_initial = not self.is_bound or self.add_initial_prefix(name) in self.data
 
     def _get_validation_exclusions(self) -> set[str]:
@@ -63,7 +63,7 @@ def _by(service: Callable[..., object]) -> Callable[[Act], object]:
 
 
 class LimitsForm(ActionForm):
-    """The API's limits; an empty one is none."""
+    """Form of the API's limits; an empty field is no limit."""
 
     max_workspaces = forms.IntegerField(required=False, label="Workspaces", widget=UnfoldAdminIntegerFieldWidget())
     max_vcpus = forms.FloatField(required=False, label="vCPUs", widget=UnfoldAdminDecimalFieldWidget())
@@ -79,7 +79,7 @@ class LimitsForm(ActionForm):
 
 
 def limits_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are set."""
+    """Return the limits that are set."""
     return {name: data[name] for name in LIMIT_NAMES if data.get(name) is not None}
 
 
@@ -103,7 +103,7 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
     search_help_text = "Id, slug, name, account"
     keyset = ("-id",)
     autocomplete_fields = ("account",)
-    # It is suspended and activated by actions, which take a reason; by a quota through its balance.
+    # Actions, which take a reason, suspend and activate it; a quota does so through its balance.
     readonly_fields = (
         "status", "suspended_by_hand", "suspended_by_quota", "created_at", "updated_at", "last_active_at", "deleted_at",
     )  # fmt: skip
@@ -122,13 +122,13 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="set_limits", label="Set limits", call=_set_limits, icon="speed", harms=True, most=1, form=LimitsForm,
             initial=lambda row: all_limits(row.resource_limits),
-            will="The namespace's limits are replaced; its owner may set others, within the plan. What runs goes on.",
+            will="The namespace's limits are replaced; its owner may set others within the plan. Machines run on.",
         ),
         StaffAction(
             name="make_default", label="Make it the default", call=_by(services.namespace_make_default), icon="star",
             harms=True, most=1, allowed=lambda row: not row.is_default and not row.suspended_by_hand,
-            will="It takes the place of the account's default namespace: what names no namespace is made in it, and "
-            "what other namespaces leave is moved to it.",
+            will="It takes the place of the account's default namespace: resources without a namespace are made in "
+            "it, and the resources of deleted namespaces are moved to it.",
         ),
         StaffAction(
             name="stop_all", label="Stop all machines", call=_by(services.namespace_stop_workspaces), icon="stop",
@@ -149,10 +149,10 @@ class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
         return self.get_queryset(request).select_related("account__plan")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What workspaces, balances and credentials refer to never changes."""
+        """Make the fields read-only to which workspaces, balances and credentials refer, after the creation."""
         if obj is None:
             return self.readonly_fields
-        # The last ones are written by actions, which take a reason.
+        # Actions, which take a reason, write the last two.
         return (*self.readonly_fields, "account", "slug", "resource_limits", "is_default")
 
     def save_model(self, request: HttpRequest, obj: Namespace, form: forms.ModelForm[Any], change: bool) -> None:

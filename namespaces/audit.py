@@ -45,7 +45,7 @@ def record_activity(
 
 
 def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
-    """What was done to a webhook of a namespace (`webhooks.hooks`), in the transaction of the change."""
+    """Record a change of a webhook in its namespace's activity, in the transaction of the change (`webhooks.hooks`)."""
     origin = RequestOrigin(entry.ip_address, entry.user_agent)
     about, detail = str(subscription.namespace_id), f"{subscription.pk}: {entry.detail}"
     copied = audit_entry(
@@ -55,9 +55,12 @@ def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
 
 
 def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin) -> None:
-    """Why staff acted on a namespace or on what belongs to it, but for a workspace, which has its own activity
-    (`staff.hooks.reason_given`); in the transaction of the action. What belongs to the account alone, or to a namespace
-    that is deleted by it, is in the activity of the account's default namespace."""
+    """Record why staff acted on a namespace or on something in it (`staff.hooks.reason_given`), in the transaction of
+    the action. A workspace has its own activity.
+
+    If the action was on the account itself, or deleted the namespace, the entry is in the activity of the account's
+    default namespace.
+    """
     if subject.workspace_id or not subject.account_id:
         return
     of_account = Namespace.objects.filter(account_id=subject.account_id)
@@ -70,6 +73,6 @@ def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin
 
 
 def shown_value(value: Any) -> Any:
-    """What `changes` show of a value: itself, or of one with more than MAX_SHOWN characters of JSON their number."""
+    """Return a value as `changes` show it: the value, or its length if its JSON has more than MAX_SHOWN characters."""
     size = len(json.dumps(value))
     return value if size <= MAX_SHOWN else f"({size} characters)"

@@ -12,7 +12,7 @@ LIMIT_NAMES = ("max_workspaces", "max_vcpus", "max_ram_mb", "max_disk_gb")
 
 
 def plan_caps(plan: Plan) -> dict[str, float]:
-    """The highest value of each limit: `max_disk_gb` in GiB, the others as they are named."""
+    """Return the highest value of each limit: `max_disk_gb` in GiB, the others as they are named."""
     return {
         "max_workspaces": plan.max_workspaces,
         "max_vcpus": float(plan.cpus),
@@ -22,7 +22,7 @@ def plan_caps(plan: Plan) -> dict[str, float]:
 
 
 def require_plan_allows(plan: Plan, limits: Mapping[str, Any]) -> None:
-    """Raises PlanLimitExceeded, naming the first limit that is above the plan's."""
+    """Raise PlanLimitExceeded, which names the first limit above the plan's."""
     for name, cap in plan_caps(plan).items():
         wanted = limits.get(name)
         if wanted is not None and wanted > cap:
@@ -33,5 +33,5 @@ def require_plan_allows(plan: Plan, limits: Mapping[str, Any]) -> None:
 
 
 def all_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Every limit by name, None where there is none."""
+    """Return every limit by name, None if it is not set."""
     return {name: limits.get(name) for name in LIMIT_NAMES}

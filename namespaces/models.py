@@ -1,5 +1,5 @@
-"""Namespaces and their activity (specification, Namespace object). Written by `namespaces.services`
-and, where a quota suspends one, `namespaces.quota_suspension` only.
+"""Namespaces and their activity (specification, Namespace object). Written by `namespaces.services` only, and by
+`namespaces.quota_suspension` if a quota suspends one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ def new_namespace_id() -> str:
 
 
 class Status(models.TextChoices):
-    """`suspended`: nothing is created or started in it, by hand or by quota. `inactive`: a mark without effect."""
+    """Status of a namespace. `suspended`: nothing is created or started in it, by hand or by quota. `inactive`: a mark
+    without effect.
+    """
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -25,7 +27,7 @@ class Status(models.TextChoices):
 
 
 class Type(models.TextChoices):
-    """What a namespace is used for; a label without effect."""
+    """Use of a namespace; a label without effect."""
 
     DEFAULT = "default"
     PRODUCTION = "production"
@@ -49,7 +51,7 @@ class Namespace(models.Model):
     # Why it is suspended: by hand, by a quota, or by both (wire contract, section 7).
     suspended_by_hand = models.BooleanField(default=False)
     suspended_by_quota = models.BooleanField(default=False)
-    # Whether what runs is stopped by the quota's action; while it is suspended by hand it is stopped in any case.
+    # Whether the quota's action stops its workspaces. While it is suspended by hand they are stopped in any case.
     quota_stops_workspaces = models.BooleanField(default=False, editable=False)
     type = models.CharField(max_length=16, choices=Type.choices, default=Type.DEFAULT)
     is_default = models.BooleanField(default=False)
@@ -64,7 +66,7 @@ class Namespace(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        # What sweeps look for every few seconds; nearly always empty.
+        # Rows that sweeps look for every few seconds; nearly always none.
         indexes = [
             models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="namespace_deleted"),
             models.Index(fields=["id"], condition=Q(suspended_by_hand=True), name="namespace_suspended_by_hand"),

@@ -10,6 +10,6 @@ from common.periodic import Schedule, run_every
 def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        # Without a deleted namespace it is one query on an empty index.
+        # If no namespace is deleted, this is one query on an empty index.
         "continue-namespace-deletions": run_every(5, "namespaces.tasks.continue_deletions"),
     }

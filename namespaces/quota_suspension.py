@@ -18,7 +18,7 @@ COLUMNS = ("status", "suspended_by_quota", "quota_stops_workspaces", "updated_at
 
 @dataclass(frozen=True, slots=True)
 class QuotaState:
-    """Whether the quotas of a locked namespace suspend it; with `stops` the sweep stops what runs."""
+    """State of a locked namespace's quotas: whether they suspend it. With `stops` the sweep stops its workspaces."""
 
     namespace: Namespace
     suspended: bool
@@ -33,7 +33,8 @@ class QuotaState:
 
 
 def lock_quotas(namespace_ids: Collection[str]) -> list[Namespace]:
-    """Lock the rows for `set_quota_states`, to the end of the transaction; without those that are deleted.
+    """Lock the rows for `set_quota_states` until the end of the transaction, and return them without deleted
+    namespaces.
 
     Rows that reference them may still be written: a deletion that moves workspaces into one holds the lock of another
     namespace, for which the same charge may wait next.
@@ -45,9 +46,9 @@ def lock_quotas(namespace_ids: Collection[str]) -> list[Namespace]:
 
 
 def set_quota_states(states: Iterable[QuotaState]) -> list[NewEvent]:
-    """Write what has changed, with activity, by a fixed number of statements. Idempotent.
+    """Write the states that have changed, with activity, by a fixed number of statements. Idempotent.
 
-    Returns the events, for the caller to publish in the same transaction with what else it publishes.
+    Return the events. The caller publishes them in the same transaction, together with its own.
     """
     changes = [(state.namespace.status, _applied(state)) for state in states if state.is_new]
     if not changes:

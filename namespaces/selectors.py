@@ -1,4 +1,4 @@
-"""Queries of namespaces, restricted to what an actor reaches."""
+"""Queries of namespaces, restricted to those that an actor reaches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STOPPED = Q(suspended_by_hand=True) | Q(quota_stops_workspaces=True)
 
 
 def visible_namespaces(actor: Actor) -> QuerySet[Namespace]:
-    """The namespaces of the account, or the one that the credential is bound to."""
+    """Return the namespaces of the account, or the one that the credential is bound to."""
     found = Namespace.objects.filter(account=actor.account, deleted_at=None)
     return found.filter(pk=actor.namespace_id) if actor.scope in (Scope.NAMESPACE, Scope.WORKSPACE) else found
 
 
 def get_namespace(actor: Actor, identifier: str) -> Namespace:
-    """By id or slug. Raises NotFound, also for one that the actor does not reach."""
+    """Return a namespace by id or slug. Raise NotFound, also if the actor does not reach it."""
     by = Q(pk=identifier) if identifier.startswith("ns_") else Q(slug=identifier)
     found = visible_namespaces(actor).filter(by).first()
     if found is None:
@@ -35,7 +35,7 @@ def get_namespace(actor: Actor, identifier: str) -> Namespace:
 def listed_namespaces(
     actor: Actor, *, sort: str, descending: bool, status: str = "", type: str = "", search: str = ""
 ) -> QuerySet[Namespace]:
-    """The namespaces that the actor reaches; `search` is part of a name or slug, in any case."""
+    """Return the namespaces that the actor reaches; `search` is part of a name or slug, in any case."""
     found = visible_namespaces(actor)
     if status:
         found = found.filter(status=status)
@@ -48,12 +48,12 @@ def listed_namespaces(
 
 
 def activity_of(namespace: Namespace) -> QuerySet[NamespaceActivity]:
-    """Its audit entries, newest first."""
+    """Return the audit entries of a namespace, newest first."""
     return NamespaceActivity.objects.filter(namespace_id=namespace.pk).order_by("-id")
 
 
 def by_slug(account: Account, slug: str) -> Namespace:
-    """Raises NotFound; a namespace is never created implicitly."""
+    """Return the namespace with a slug. Raise NotFound; a namespace is never created implicitly."""
     found = Namespace.objects.filter(account=account, slug=slug, deleted_at=None).first()
     if found is None:
         raise NotFound(f"There is no namespace {slug!r}.")
@@ -61,19 +61,21 @@ def by_slug(account: Account, slug: str) -> Namespace:
 
 
 def slugs_of(namespace_ids: Collection[str]) -> dict[str, str]:
-    """By id; without namespaces that are gone, or are being deleted: their slugs may be those of others by now."""
+    """Return the slugs by id, without namespaces that are gone or are being deleted: their slugs may belong to others
+    by now.
+    """
     live = Namespace.objects.filter(pk__in=namespace_ids, deleted_at=None)
     return dict(live.order_by().values_list("pk", "slug"))
 
 
 def scope_binding(account: Account, slug: str) -> ScopeBinding:
-    """The binding of a namespace-scope credential. Raises NotFound."""
+    """Return the binding of a namespace-scope credential. Raise NotFound."""
     found = by_slug(account, slug)
     return ScopeBinding(namespace_id=found.id, namespace_slug=found.slug)
 
 
 def not_suspended_by_quota(namespace_ids: Collection[str]) -> set[str]:
-    """Those that no quota suspends now; without those that are deleted. One query, none for none."""
+    """Return the namespaces that exist and that no quota suspends now. One query; no query for no namespaces."""
     if not namespace_ids:
         return set()
     found = Namespace.objects.filter(pk__in=namespace_ids, suspended_by_quota=False)
@@ -81,7 +83,7 @@ def not_suspended_by_quota(namespace_ids: Collection[str]) -> set[str]:
 
 
 def own_namespace(actor: Actor) -> Namespace:
-    """The one that a credential is bound to. Raises NotFound."""
+    """Return the namespace that a credential is bound to. Raise NotFound."""
     found = visible_namespaces(actor).first()
     if found is None:
         raise NotFound("The namespace of this credential no longer exists.")
@@ -89,15 +91,18 @@ def own_namespace(actor: Actor) -> Namespace:
 
 
 def require_own_namespace(actor: Actor) -> None:
-    """For what is the account's and shown to credentials of its namespaces. Raises NotFound where theirs is deleted."""
+    """Raise NotFound if the credential is bound to a namespace that was deleted. For routes that show the account's
+    objects to credentials of its namespaces.
+    """
     if actor.scope is Scope.NAMESPACE:
         own_namespace(actor)
 
 
 def for_create(actor: Actor, slug: str | None) -> Namespace:
-    """The namespace a new resource goes into: the one named, the one the credential is bound to, or the default.
+    """Return the namespace of a new resource: the named one, the one that the credential is bound to, or the default
+    one.
 
-    Raises NotFound, Forbidden (the credential is bound to another), NamespaceSuspended, QuotaExceeded.
+    Raise NotFound, Forbidden (the credential is bound to another), NamespaceSuspended, QuotaExceeded.
     """
     require_named_namespace(actor, slug)
     if actor.scope is Scope.NAMESPACE:
@@ -111,18 +116,18 @@ def for_create(actor: Actor, slug: str | None) -> Namespace:
 
 
 def stopped_namespaces() -> list[str]:
-    """The ids of the namespaces in which nothing may run. One query on indexes of them alone."""
+    """Return the ids of the namespaces in which nothing may run. One query on indexes of them alone."""
     return list(Namespace.objects.filter(STOPPED).order_by().values_list("pk", flat=True))
 
 
 def is_stopped(namespace_id: str) -> bool:
-    """Whether nothing may run in it now."""
+    """Return whether nothing may run in a namespace now."""
     return Namespace.objects.filter(STOPPED, pk=namespace_id).exists()
 
 
 def require_open(namespace: Namespace) -> None:
-    """Raises NamespaceSuspended (by hand), QuotaExceeded (by quota), InvalidState (it is being deleted, with what is in
-    it) where no workspace may be created or started.
+    """Raise an error if no workspace may be created or started in a namespace: NamespaceSuspended (by hand),
+    QuotaExceeded (by a quota), or InvalidState (it is being deleted with its workspaces).
     """
     if namespace.deleted_at is not None:
         raise InvalidState(f"The namespace {namespace.slug!r} is being deleted, with all workspaces in it.")

@@ -16,14 +16,14 @@ from namespaces.services import NewNamespace
 
 MAX_METADATA_BYTES = 64 * 1024
 MAX_TAGS, MAX_TAG = 100, 128
-MOST = 1_000_000_000  # of any limit; the plan's are far below
+MOST = 1_000_000_000  # above every limit; those of plans are far below
 SORTS = ("name", "created_at", "updated_at")
-# Of routes that show what is the account's to credentials of its namespaces.
+# For routes that show the account's objects to credentials of its namespaces.
 NAMESPACE_GONE = {404: "`not_found`: the namespace of the credential was deleted"}
 
 
 class ResourceLimitsField(serializers.Serializer[Any]):
-    """Each a number, or null for no limit of the namespace's own."""
+    """Limits, each a number, or null for no limit of the namespace's own."""
 
     max_workspaces = StrictInteger(min_value=0, max_value=MOST, allow_null=True, default=None)
     max_vcpus = StrictFloat(min_value=0, max_value=MOST, allow_null=True, default=None, help_text="Per workspace.")
@@ -45,24 +45,26 @@ class MetadataField(JSONObject):
 
 
 class NamespaceFields(serializers.Serializer[Any]):
-    """What create and update have in common."""
+    """Fields of a namespace, in a create or an update."""
 
     name = StrictChar(max_length=255, required=False)
     description = StrictChar(max_length=5000, required=False, allow_blank=True)
     type = serializers.ChoiceField(choices=Type.choices, required=False)
     metadata = MetadataField(required=False)
     tags = BoundedList(child=StrictChar(max_length=MAX_TAG), max_length=MAX_TAGS, required=False)
-    resource_limits = ResourceLimitsField(required=False, help_text="Within the plan's; replaces all of them.")
+    resource_limits = ResourceLimitsField(
+        required=False, help_text="Limits within the plan's. They replace all former limits."
+    )
 
 
 class EnsureNamespaceRequest(NamespaceFields):
     slug = StrictChar(
-        max_length=128, required=False, help_text="Letters, digits and hyphens; default: made of the name."
+        max_length=128, required=False, help_text="Letters, digits and hyphens; default: made from the name."
     )
     isDefault = StrictBoolean(default=False, help_text="It replaces the account's default namespace.")
 
     def new_namespace(self) -> NewNamespace:
-        """What services take; after validation."""
+        """Return the fields as services take them. Call it after validation."""
         data = dict(self.validated_data)
         return NewNamespace(
             name=data.pop("name", None),
@@ -81,7 +83,7 @@ class UpdateNamespaceRequest(NamespaceFields):
     status = serializers.ChoiceField(choices=Status.choices, required=False)
     isDefault = StrictBoolean(
         required=False,
-        help_text="`true`: it becomes the account's default namespace; there is always one.",
+        help_text="`true`: it becomes the account's default namespace. An account always has one.",
     )
 
 

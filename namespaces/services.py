@@ -48,21 +48,21 @@ class NewNamespace:
 
 
 def default_namespace_create(account: Account) -> None:
-    """The first namespace of an account; runs in the transaction that creates the account."""
+    """Create the first namespace of an account, in the transaction that creates the account."""
     Namespace.objects.create(account=account, name="Default", slug=DEFAULT_SLUG, type=Type.DEFAULT, is_default=True)
 
 
 def account_namespaces_lock(account: Account) -> None:
-    """Before an account is deleted: a charge locks a namespace, and not the account."""
+    """Lock the namespaces of an account before it is deleted: a charge locks a namespace, and not the account."""
     rows = Namespace.objects.select_for_update(of=("self",), no_key=True).filter(account=account)
     list(rows.order_by("pk").values_list("pk"))
 
 
 @transaction.atomic
 def namespace_create(*, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin) -> Namespace:
-    """A new namespace.
+    """Create a namespace.
 
-    Raises ValidationError (slug), NamespaceExists, NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
+    Raise ValidationError (slug), NamespaceExists, NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
     """
     account = account_lock(account)
     slug = chosen_slug(new.name, new.slug)
@@ -75,10 +75,10 @@ def namespace_create(*, account: Account, new: NewNamespace, actor: str, origin:
 def namespace_ensure(
     *, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin
 ) -> tuple[Namespace, bool]:
-    """The namespace with the slug and False, unchanged but for becoming the default one; made and True where there is
-    none.
+    """Return the namespace with the slug, and whether it was created. An existing one stays as it is, except that it
+    may become the default one.
 
-    Raises ValidationError (slug), NamespaceLimitExceeded, PlanLimitExceeded, Conflict (a suspended one does not become
+    Raise ValidationError (slug), NamespaceLimitExceeded, PlanLimitExceeded, Conflict (a suspended one does not become
     the default one); nothing is left then.
     """
     account = account_lock(account)
@@ -121,11 +121,14 @@ def namespace_update(
     actor: str,
     origin: RequestOrigin,
 ) -> Namespace:
-    """Write validated columns and a status; activity entries say what changed. Without a change there is none.
+    """Write validated columns and a status. Activity entries say what changed; a request that changes nothing leaves no
+    entry.
 
     `suspended` and `active` do what `namespace_suspend` and `namespace_activate` do; `inactive` is a mark on a
-    namespace that is not suspended. `is_default`: as `namespace_make_default`; the default one stays it until another
-    one is. Raises PlanLimitExceeded, Conflict (the default one is not suspended, and stays it), InvalidState
+    namespace that is not suspended. `is_default` does what `namespace_make_default` does; a default namespace stays the
+    default until another one takes its place.
+
+    Raise PlanLimitExceeded, Conflict (the default one is not suspended, and stays the default), InvalidState
     (`inactive` while suspended), NotFound (deleted concurrently); nothing has changed then.
     """
     with transaction.atomic():
@@ -139,7 +142,7 @@ def namespace_update(
         if is_default:
             _make_default(stored, actor, origin)
         elif is_default is False and stored.is_default:
-            raise Conflict("There is always a default namespace: let another one take its place.")
+            raise Conflict("An account always has a default namespace: make another one the default instead.")
     if suspends:
         hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER)
     return stored
@@ -158,10 +161,11 @@ def _write_fields(stored: Namespace, changes: Mapping[str, Any], actor: str, ori
 
 
 def namespace_suspend(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> tuple[Namespace, int]:
-    """Suspend by hand, and queue the stop of every machine that runs in it. Returns how many. Idempotent.
+    """Suspend by hand, and queue the stop of every machine that runs in the namespace. Return the namespace and how
+    many. Idempotent.
 
-    What cannot be stopped at once (an operation is in flight, its host does not answer) is stopped by the sweep, as is
-    everything else where this process dies after the commit. Raises Conflict (the default one), NotFound.
+    The sweep stops the machines that cannot be stopped at once (an operation is in flight, the host does not answer),
+    and all of them if this process dies after the commit. Raise Conflict (the default one), NotFound.
     """
     with transaction.atomic():
         account_lock(namespace.account)
@@ -172,9 +176,9 @@ def namespace_suspend(*, namespace: Namespace, actor: str, origin: RequestOrigin
 
 @transaction.atomic
 def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> Namespace:
-    """End a suspension by hand; workspaces are not started again. Idempotent. Raises NotFound.
+    """End a suspension by hand; workspaces are not started again. Idempotent. Raise NotFound.
 
-    One that a quota has suspended stays suspended until the quota has room.
+    A namespace that a quota has suspended stays suspended until the quota has room.
     """
     account_lock(namespace.account)
     stored = _stored(namespace)
@@ -184,8 +188,8 @@ def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigi
 
 @transaction.atomic
 def namespace_make_default(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> Namespace:
-    """Let it take the place of the account's default namespace. Idempotent. Raises Conflict (suspended by hand, which
-    the default one never is), NotFound; nothing has changed then.
+    """Make a namespace the account's default one, in place of the former. Idempotent. Raise Conflict (it is suspended
+    by hand, which the default one never is) or NotFound; nothing has changed then.
     """
     account_lock(namespace.account)
     stored = _stored(namespace)
@@ -194,20 +198,20 @@ def namespace_make_default(*, namespace: Namespace, actor: str, origin: RequestO
 
 
 def _make_default(stored: Namespace, actor: str, origin: RequestOrigin) -> None:
-    """Under the account's lock. Raises Conflict."""
+    """Write the new and the former default, under the account's lock. Raise Conflict."""
     if stored.is_default:
         return
     if stored.suspended_by_hand:
-        raise Conflict("A suspended namespace does not become the default one; activate it first.")
+        raise Conflict("A suspended namespace cannot become the default one; activate it first.")
     for former in _live(stored.account).filter(is_default=True):
         _write_fields(former, {"is_default": False}, actor, origin)
     _write_fields(stored, {"is_default": True}, actor, origin)
 
 
 def _change_status(stored: Namespace, wanted: Status, actor: str, origin: RequestOrigin) -> None:
-    """Write the status and its reason; an activity entry only where one of them changes.
+    """Write the status and its reason, and an activity entry if one of them changes.
 
-    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended), RateLimited.
+    Raise Conflict (the default one is not suspended), InvalidState (`inactive` while suspended), RateLimited.
     """
     if wanted == Status.SUSPENDED and stored.is_default:
         raise Conflict("The default namespace cannot be suspended.")
@@ -227,7 +231,7 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
-    """Queue the stop of every machine that runs in it now; the status stays. Returns how many."""
+    """Queue the stop of every machine that runs in it now; the status stays. Return how many."""
     stopped = sum(hooks.workspaces_stop(namespace, actor, STOPPED_BY_OWNER))
     record_activity(namespace, "workspaces_stopped", f"Stopping {stopped}.", actor=actor, origin=origin)
     return stopped
@@ -237,11 +241,11 @@ def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: Reque
 def namespace_delete(
     *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> int:
-    """Delete a namespace, with its webhooks. Returns how many workspaces are moved to the default one, or will be
-    deleted. Its pages, which need no workspace, are moved to the default one in both cases.
+    """Delete a namespace, with its webhooks. Return how many workspaces are moved to the default one, or will be
+    deleted. Its pages need no workspace; they are moved to the default one in both cases.
 
-    With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
-    row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
+    With `delete_workspaces` the namespace is gone for every caller from now on, and the worker deletes its workspaces
+    and then the row (`deletions_continue`). Raise Conflict for the default one, NotFound; nothing has changed then.
     """
     account = account_lock(namespace.account)
     stored = _stored(namespace)
@@ -265,8 +269,8 @@ def namespace_delete(
 
 
 def deletions_continue() -> int:
-    """Queue the deletion of what is left in deleted namespaces, and remove those that are empty. Returns how many are
-    left.
+    """Queue the deletion of the workspaces left in deleted namespaces, and remove the namespaces that are empty. Return
+    how many namespaces are left.
     """
     left = 0
     for namespace in Namespace.objects.filter(deleted_at__isnull=False):
@@ -288,10 +292,11 @@ def namespace_used(namespace: Namespace) -> None:
 def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str] | None = None) -> Namespace:
     """Create a namespace or change it, on behalf of staff.
 
-    `changed`: the columns to write of one that exists, default: all but its status and the reasons for it; others stay
-    as they are in the locked row. A namespace marked as default replaces the account's former one. Raises
-    ValidationError where a default would be left without a successor, InvalidState for one that is being deleted,
-    NotFound for one that was deleted since it was read.
+    `changed` names the columns to write of an existing one; by default all but its status and the reasons for it. Other
+    columns stay as they are in the locked row. A namespace marked as default replaces the account's former one.
+
+    Raise ValidationError if the account would be left without a default, InvalidState if the namespace is being
+    deleted, NotFound if it was deleted since it was read.
     """
     account = account_lock(namespace.account)
     former = Namespace.objects.select_for_update(no_key=True).filter(pk=namespace.pk).first()
@@ -313,7 +318,7 @@ def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str]
 
 
 def _kept_columns(changed: Collection[str] | None) -> set[str]:
-    """What stays as it is in the row. No form has the first ones: quotas, requests and actions write them."""
+    """Return the columns that are not written. No form has the first five: quotas, requests and actions write them."""
     kept = {"status", "suspended_by_hand", "suspended_by_quota", "quota_stops_workspaces", "last_active_at"}
     if changed is not None:
         kept |= {field.name for field in Namespace._meta.concrete_fields} - {*changed}
@@ -325,7 +330,7 @@ def _live(account: Account) -> Any:
 
 
 def _stored(namespace: Namespace) -> Namespace:
-    """The row as it is now, locked: quotas change it without the account's lock. Raises NotFound."""
+    """Return the row as it is now, locked: quotas change it without the account's lock. Raise NotFound."""
     rows = Namespace.objects.select_for_update(of=("self",)).select_related("account")
     found = rows.filter(pk=namespace.pk, deleted_at=None).first()
     if found is None:

@@ -9,14 +9,16 @@ from django.utils.text import slugify
 from common.errors import ValidationError
 
 MAX_LENGTH = 128
-# What a workspace's `namespace` may be, without a hyphen at either end.
+# The valid values of a workspace's `namespace`, without a hyphen at either end.
 VALID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,126}[A-Za-z0-9])?")
 RESERVED = frozenset({"ensure"})  # a route under /namespaces
 RULE = "1 to 128 letters, digits and hyphens, not beginning or ending with a hyphen, and not `ensure`."
 
 
 def chosen_slug(name: str | None, slug: str | None) -> str:
-    """The slug that was given, else the one derived from the name. Raises ValidationError (neither, or not valid)."""
+    """Return the slug that was given, else the one derived from the name. Raise ValidationError (neither, or not
+    valid).
+    """
     if slug is None and name is None:
         raise ValidationError(details={"name": ["Give a name or a slug."]})
     if slug is not None:
@@ -25,7 +27,7 @@ def chosen_slug(name: str | None, slug: str | None) -> str:
         return slug
     derived = slugify(name or "")[:MAX_LENGTH].replace("_", "-").strip("-")
     if not is_valid(derived):
-        raise ValidationError(details={"name": [f"No slug can be made of this name; give one: {RULE}"]})
+        raise ValidationError(details={"name": [f"No slug can be made from this name; give one: {RULE}"]})
     return derived
 
 

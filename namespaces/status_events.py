@@ -1,4 +1,4 @@
-"""The events of a namespace that is suspended or no longer so (wire contract, section 7)."""
+"""Events of a namespace that is suspended or no longer so (wire contract, section 7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Reason(StrEnum):
-    """What suspended a namespace, or lifted the last suspension."""
+    """Cause of a suspension of a namespace, or of the end of the last one."""
 
     MANUAL = "manual"
     QUOTA = "quota"
@@ -36,7 +36,9 @@ class StatusChange:
 
     @property
     def event(self) -> str | None:
-        """None for a change that neither suspends the namespace nor restores it, and for one that is deleted."""
+        """Return the name of the event, or None if the change neither suspends nor restores the namespace, or if it is
+        deleted.
+        """
         was, suspended = self.before == Status.SUSPENDED, self.namespace.status == Status.SUSPENDED
         if was == suspended or self.namespace.deleted_at is not None:
             return None
@@ -44,21 +46,21 @@ class StatusChange:
 
 
 def status_events(changes: Iterable[StatusChange]) -> list[NewEvent]:
-    """The events to publish. A namespace suspended for two reasons is suspended once, and restored once, when the last
-    of them is lifted.
+    """Return the events to publish. A namespace suspended for two reasons is suspended once. It is restored once, when
+    the last reason is gone.
     """
     return [_event(change, change.event) for change in changes if change.event]
 
 
 def require_few_events(account_id: str) -> None:
-    """Before a request announces one more change. Raises RateLimited where there were very many in the last minute.
+    """Raise RateLimited if there were very many changes in the last minute. Called before a request announces one more.
 
-    Nothing else limits how often a namespace is suspended and restored, and each time is sent to ten receivers, which
-    are whose the account says.
+    Nothing else limits how often a namespace is suspended and restored. Each time up to ten receivers are called, which
+    the account chooses.
     """
     if count_events(account_id, (SUSPENDED, RESTORED), timezone.now() - MINUTE) >= MOST_IN_A_MINUTE:
         raise RateLimited(
-            f"At most {MOST_IN_A_MINUTE} changes in a minute are announced to webhooks; try again later.",
+            f"At most {MOST_IN_A_MINUTE} changes of status in a minute are sent to webhooks; try again later.",
             headers={"Retry-After": str(int(MINUTE.total_seconds()))},
         )
 

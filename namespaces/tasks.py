@@ -9,5 +9,5 @@ from namespaces import services
 
 @shared_task
 def continue_deletions() -> int:
-    """Celery beat: delete what is in deleted namespaces, then their rows."""
+    """Delete the workspaces in deleted namespaces, then the rows of the namespaces. Called by Celery beat."""
     return services.deletions_continue()

@@ -20,7 +20,7 @@ from namespaces import serializers as bodies
 from namespaces.models import Namespace, Status
 
 REFUSED = {
-    400: "`validation_error`: also where no valid slug can be made of the name; `plan_limit_exceeded`: a limit above "
+    400: "`validation_error`: also if no valid slug can be made from the name; `plan_limit_exceeded`: a limit above "
     "the plan's",
 }
 LIMIT = "`namespace_limit_exceeded`: more than 100"
@@ -39,7 +39,7 @@ class NamespaceViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.ListNamespacesQuery])
     def list(self, request: ApiRequest) -> Response:
-        """The account's namespaces, or the one that the credential is bound to."""
+        """List the account's namespaces, or the one that the credential is bound to."""
         query = validated_query(bodies.ListNamespacesQuery, request)
         sort, descending = query.pop("sortBy"), query.pop("sortOrder") == "DESC"
         rows = selectors.listed_namespaces(request.user, sort=sort, descending=descending, **query)
@@ -51,7 +51,7 @@ class NamespaceViewSet(GenericViewSet[Any]):
         responses={201: bodies.NamespaceResponse, **refused({**REFUSED, 409: EXISTS})},
     )
     def create(self, request: ApiRequest) -> Response:
-        """Create a namespace. The slug is made of the name where it is left out."""
+        """Create a namespace. If the slug is left out, it is made from the name."""
         checked = bodies.CreateNamespaceRequest(data=request.data)
         checked.is_valid(raise_exception=True)
         made = services.namespace_create(
@@ -67,13 +67,13 @@ class NamespaceViewSet(GenericViewSet[Any]):
         responses={
             200: bodies.EnsuredNamespaceResponse,
             201: bodies.EnsuredNamespaceResponse,
-            **refused({**REFUSED, 409: f"{LIMIT}; `conflict`: a suspended one does not become the default one"}),
+            **refused({**REFUSED, 409: f"{LIMIT}; `conflict`: a suspended one cannot become the default one"}),
         },
     )
     def ensure(self, request: ApiRequest) -> Response:
-        """The namespace with this slug; 201 and `created` true where it had to be made. Idempotent.
+        """Return the namespace with this slug; if there is none, create it: 201 and `created` true. Idempotent.
 
-        One that exists stays as it is, but with `isDefault` it becomes the default one.
+        An existing namespace stays as it is, but with `isDefault` it becomes the default one.
         """
         checked = bodies.EnsureNamespaceRequest(data=request.data)
         checked.is_valid(raise_exception=True)
@@ -87,7 +87,7 @@ class NamespaceViewSet(GenericViewSet[Any]):
 
     @extend_schema(responses=bodies.NamespaceResponse)
     def retrieve(self, request: ApiRequest, namespace_id: str) -> Response:
-        """One namespace."""
+        """Return one namespace."""
         return respond(bodies.NamespaceResponse, data=selectors.get_namespace(request.user, namespace_id))
 
     @extend_schema(
@@ -97,7 +97,7 @@ class NamespaceViewSet(GenericViewSet[Any]):
             **refused(
                 {
                     **REFUSED,
-                    409: f"{DEFAULT}, or is to become it while suspended; `invalid_state`: `inactive` while suspended",
+                    409: f"{DEFAULT}, or would become it while suspended; `invalid_state`: `inactive` while suspended",
                 }
             ),
         },
@@ -105,8 +105,8 @@ class NamespaceViewSet(GenericViewSet[Any]):
     def update(self, request: ApiRequest, namespace_id: str) -> Response:
         """Change the given fields. `status` `suspended` and `active` do what suspend and activate do.
 
-        The status that it has already changes nothing, so that what was read may be written back: one that a quota
-        suspends is suspended by hand with the route for it.
+        A `status` equal to the present one changes nothing, so that a client may write back what it read. To suspend by
+        hand a namespace that a quota has suspended, use the suspend route.
         """
         namespace = selectors.get_namespace(request.user, namespace_id)
         changes = validated(bodies.UpdateNamespaceRequest, request)
@@ -132,7 +132,7 @@ class NamespaceViewSet(GenericViewSet[Any]):
     def destroy(self, request: ApiRequest, namespace_id: str) -> Response:
         """Delete a namespace, and either move its workspaces to the default one or destroy them with all their data.
 
-        `deleteWorkspaces` is read from a JSON body, or from the query where there is none.
+        `deleteWorkspaces` is read from a JSON body, or from the query if there is no body.
 
         Destroying continues after the response: the namespace is gone at once, its workspaces within seconds.
         """
@@ -154,15 +154,15 @@ class NamespaceViewSet(GenericViewSet[Any]):
     def suspend(self, request: ApiRequest, namespace_id: str) -> Response:
         """Suspend by hand: every machine in it is stopped, and nothing is created or started. Idempotent.
 
-        At most 200 suspensions and restorations that requests of an account cause in a minute are sent to its webhooks;
-        where one of them wants these events, the next is refused with 429.
+        At most 200 suspensions and restorations that an account's requests cause in a minute are sent to its webhooks.
+        If one of its webhooks subscribes to these events, the next request is refused with 429.
         """
         _, stopped = services.namespace_suspend(
             namespace=selectors.get_namespace(request.user, namespace_id),
             actor=request.user.label,
             origin=request_origin(request._request),
         )
-        message = "The namespace is suspended; what runs in it is being stopped."
+        message = "The namespace is suspended; its machines are being stopped."
         return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
 
     @extend_schema(request=None, responses=bodies.ActivatedNamespaceResponse)
@@ -188,12 +188,12 @@ class NamespaceViewSet(GenericViewSet[Any]):
             actor=request.user.label,
             origin=request_origin(request._request),
         )
-        message = "What runs in the namespace is being stopped."
+        message = "The machines of the namespace are being stopped."
         return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
 
 
 class NamespaceActivityViewSet(GenericViewSet[Any]):
-    """Who changed a namespace, when, and from where."""
+    """Activity of a namespace: who changed it, when, and from which address."""
 
     scopes = NAMESPACE_SCOPES
     queryset = Namespace.objects.all()
@@ -201,7 +201,7 @@ class NamespaceActivityViewSet(GenericViewSet[Any]):
     pagination_class = RowsPagination
 
     def list(self, request: ApiRequest, namespace_id: str) -> Response:
-        """Newest first."""
+        """List the activity of a namespace, newest first."""
         namespace = selectors.get_namespace(request.user, namespace_id)
         page = self.paginate_queryset(selectors.activity_of(namespace))
         return self.get_paginated_response(bodies.NamespaceActivityObject(page, many=True).data)

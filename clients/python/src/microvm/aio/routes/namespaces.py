@@ -27,12 +27,12 @@ class AsyncNamespaceRoutes(AsyncGroup):
     """Namespaces, what happens in them and what they use."""
 
     async def create(self, **body: Unpack[CreateNamespaceRequest]) -> Namespace:
-        """Create a namespace. The slug is made of the name where it is left out."""
+        """Create a namespace. If the slug is left out, it is made from the name."""
         answer: Namespace = await self._call("POST", "/namespaces", body=body, part="data")
         return answer
 
     async def ensure(self, **body: Unpack[EnsureNamespaceRequest]) -> Namespace:
-        """The namespace with this slug; 201 and `created` true where it had to be made. Idempotent."""
+        """Return the namespace with this slug; if there is none, create it: 201 and `created` true. Idempotent."""
         answer: Namespace = await self._call("POST", "/namespaces/ensure", body=body, part="data", again=True)
         return answer
 
@@ -46,7 +46,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         type: Literal["default", "production", "staging", "development", "testing"] | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[Namespace]:
-        """The account's namespaces, or the one that the credential is bound to."""
+        """List the account's namespaces, or the one that the credential is bound to."""
         return self._offsets(
             "/namespaces",
             "data",
@@ -55,7 +55,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         )
 
     async def get(self, namespace: str) -> Namespace:
-        """One namespace."""
+        """Return one namespace."""
         answer: Namespace = await self._call("GET", f"/namespaces/{quoted(namespace)}", part="data")
         return answer
 
@@ -95,7 +95,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         return answer
 
     def activity(self, namespace: str, *, page_size: int = 100) -> AsyncIterator[NamespaceActivity]:
-        """Newest first."""
+        """List the activity of a namespace, newest first."""
         return self._offsets(f"/namespaces/{quoted(namespace)}/activity", "data", {}, page_size)
 
     async def usage(self, namespace: str, *, days: int | None = None, service: str | None = None) -> NamespaceUsage:
@@ -113,7 +113,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         group_by: Literal["hour", "day"] | None = None,
         to: str | None = None,
     ) -> UsageUnitsResponse:
-        """Raw usage units by hour or day of UTC; the end of the range is excluded."""
+        """Return raw usage units by hour or day of UTC; the end of the range is excluded."""
         answer: UsageUnitsResponse = await self._call(
             "GET", f"/namespaces/{quoted(namespace)}/usage-units", query={"from": from_, "groupBy": group_by, "to": to}
         )
