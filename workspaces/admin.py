@@ -1,4 +1,4 @@
-"""Staff: workspaces, their operations and their activity. What staff do is in `staff_actions`."""
+"""Admin of workspaces, their operations and their activity. The actions of staff are in `staff_actions`."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     search_ids, search_ips = ("id", "account__id", "namespace__id"), ("ip",)
     search_help_text = "Id, IP, beginning of a name or slug, part of an account's name"
     keyset = ("-id",)
-    # Secrets of the owner, and what may hold some.
+    # Secrets of the owner, and columns that may hold secrets.
     exclude = ("env", "workloads", "cmd", "metadata")
     staff_actions = ACTIONS
     custom_urls = (("<path:object_id>/live/", "workspaces_workspace_live", live_access),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        # What is encrypted is shown nowhere, and costs more than the rest of a row.
+        # Encrypted columns are shown nowhere, and cost more than the rest of a row.
         return super().get_queryset(request).defer("env", "workloads")
 
     def staff_rows(self, request: HttpRequest) -> QuerySet[Workspace]:
@@ -85,7 +85,7 @@ class OperationAdmin(ReadOnlyAdmin):
     search_fields = ("^workspace__name",)
     search_ids = ("id", "workspace__id", "account_id")
     search_help_text = "Id of an operation, workspace or account, beginning of a workspace's name"
-    # Arguments may hold what the owner keeps secret.
+    # Arguments may hold secrets of the owner.
     exclude = ("params", "claim")
     keyset = ("-id",)
 
@@ -133,7 +133,9 @@ class MeterRecordAdmin(ReadOnlyAdmin):
     search_keyset = ("-tick", "-id")  # as the index of the records of each workspace
 
     def search_conditions(self, term: str) -> list[Q]:
-        """By an exact id; the numbers of what it names are looked up first, as the table has no index of names."""
+        """Return the condition of a search by an exact id. The numbers of its `Metered` rows are looked up first, as
+        the table has no index of names.
+        """
         if not term.strip():
             return []
         return [OneOf("metered", metered_numbers(term.strip()))]

@@ -18,7 +18,7 @@ from workspaces.models import Metered, MeterRecord, Operation, Usage, Workspace
 from workspaces.models.operation import OperationState
 
 MOST_METERED = 100
-# By the beginning of an id: whose it is.
+# The column of the owner that an id names, by the beginning of the id.
 OWNERS = {"ws": "workspace_id", "ns": "namespace_id", "acc": "account_id"}
 
 
@@ -45,7 +45,7 @@ def metered_workspace(row: MeterRecord) -> SafeString | str:
 
 
 def metered_numbers(identifier: str) -> list[int]:
-    """What was metered of a workspace, or of the newest workspaces of a namespace or account."""
+    """Return the numbers of the `Metered` rows of a workspace, namespace or account: the newest MOST_METERED."""
     column = OWNERS.get(identifier.partition("_")[0])
     if column is None or not ID.fullmatch(identifier):
         return []
@@ -54,7 +54,9 @@ def metered_numbers(identifier: str) -> list[int]:
 
 
 class EndedFilter(admin.SimpleListFilter):
-    """What the dashboard shows: what is in flight, and what went wrong in the last day (`Operation.attention_at`)."""
+    """Filter of operations as the dashboard counts them: in flight, and failed or slow in the last day
+    (`Operation.attention_at`).
+    """
 
     title = "attention"
     parameter_name = "attention"

@@ -16,16 +16,16 @@ def record_activity(workspace: Workspace, action: str, detail: str = "", *, acto
 
 
 def record_activity_of(account_id: str, workspace_id: str, action: str, detail: str, *, actor: str) -> None:
-    """The same for a workspace of which only the id is known."""
+    """Do what `record_activity` does, for a workspace of which only the id is known."""
     record_entry(audit_entry(Activity, account_id, workspace_id, action, detail, actor=actor))
 
 
 def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin) -> None:
-    """Why staff acted on a workspace (`staff.hooks.reason_given`), in the transaction of the action."""
+    """Record why staff acted on a workspace (`staff.hooks.reason_given`), in the transaction of the action."""
     if subject.workspace_id:
         record_activity_of(subject.account_id, subject.workspace_id, "staff_action", text, actor=actor)
 
 
 def record_moves(account_id: str, workspace_ids: Sequence[str], detail: str, *, actor: str) -> None:
-    """An entry for each workspace that is moved to another namespace, in the caller's transaction."""
+    """Write an entry for each workspace that is moved to another namespace, in the caller's transaction."""
     record_entries([audit_entry(Activity, account_id, key, "moved", detail, actor=actor) for key in workspace_ids])

@@ -27,7 +27,7 @@ RETRY_SECONDS = 0.002  # about as long as a flush takes
 
 _lock = threading.Lock()
 _pending: Counter[str] = Counter()
-# Flushes that began and that ended. While one is going on, its calls may be in Redis or not.
+# Numbers of flushes that began and that ended. During a flush its calls may be in Redis or not.
 _begun = 0
 _ended = 0
 _has_pending = threading.Event()
@@ -50,14 +50,15 @@ def count_call(workspace_id: str) -> None:
 
 
 def unflushed_calls(workspace_id: str) -> int:
-    """Calls that this process has counted and not flushed yet."""
+    """Return the calls that this process has counted and not flushed yet."""
     return _pending[workspace_id]
 
 
 def add_unflushed(workspace_id: str, read: Callable[[], tuple[T, int]]) -> tuple[T, int]:
-    """What `read` returns from Redis, with the calls that are not there yet added to its count. Raises as `read`.
+    """Return what `read` finds in Redis, with the calls that are not there yet added to its count.
 
-    Read again where a flush was in between, as its calls would count twice or not at all.
+    If a flush came in between, `read` is called again: the flushed calls would count twice or not at all. Raise what
+    `read` raises.
     """
     for attempt in range(READ_ATTEMPTS):
         time.sleep(RETRY_SECONDS * attempt)
@@ -70,7 +71,7 @@ def add_unflushed(workspace_id: str, read: Callable[[], tuple[T, int]]) -> tuple
 
 
 def flush_calls() -> None:
-    """Add the counts to Redis; where that fails, they are flushed later."""
+    """Add the counts to Redis. If that fails, they are flushed later."""
     global _begun, _ended  # noqa: PLW0603 one for each process
     with _lock:
         counts = dict(_pending)
@@ -94,7 +95,7 @@ def flush_calls() -> None:
 
 
 def delete_calls(workspace_id: str) -> None:
-    """Raises redis.RedisError."""
+    """Remove the counter of a workspace. Raise redis.RedisError."""
     with _lock:
         _pending.pop(workspace_id, None)
     redis_client().delete(calls_key(workspace_id))

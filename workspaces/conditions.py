@@ -28,7 +28,9 @@ class RangeNotSatisfiable(DomainError):
 
 
 class FileShrank(Exception):
-    """The response is cut off, which is how HTTP reports that announced bytes are missing."""
+    """Sign that a file has fewer bytes than announced. The response is cut off, which is how HTTP reports missing
+    bytes.
+    """
 
 
 class PreconditionFailed(DomainError):
@@ -48,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """They identify a file's content by its size and the second of its last change."""
+    """Validators of a file: they identify its content by its size and the second of its last change."""
 
     etag: str
     modified: int
@@ -63,14 +65,14 @@ class Validators:
         return {"ETag": self.etag, "Last-Modified": http_date(self.modified)}
 
     def not_modified(self, request: HttpRequest) -> HttpResponseBase | None:
-        """A 304 response if the client has this content already. Raises PreconditionFailed."""
+        """Return a 304 response if the client has this content already. Raise PreconditionFailed."""
         response = get_conditional_response(request, etag=self.etag, last_modified=self.modified)
         if response is not None and response.status_code == PreconditionFailed.status:
             raise PreconditionFailed(headers=self.headers())
         return response
 
     def is_still(self, if_range: str | None) -> bool:
-        """Whether a client with the content that `if_range` identifies may get a range of this one."""
+        """Return whether a client with the content that `if_range` identifies may get a range of this one."""
         if if_range is None:
             return True
         if self.etag.startswith("W/"):
@@ -79,9 +81,9 @@ class Validators:
 
 
 def wanted_part(headers: Mapping[str, str], size: int, validators: Validators | None) -> Part:
-    """One range of bytes. More than one, or another unit, is served as the whole file, as HTTP allows.
+    """Return one range of bytes. More than one, or another unit, is served as the whole file, as HTTP allows.
 
-    Without `validators` an `If-Range` never matches. Raises RangeNotSatisfiable.
+    Without `validators` an `If-Range` never matches. Raise RangeNotSatisfiable.
     """
     match = re.fullmatch(r"(?i:bytes)=(\d{0,18})-(\d{0,18})", (headers.get("Range") or "").strip())
     whole = Part(length=size)
@@ -104,7 +106,7 @@ def _is_still(validators: Validators | None, if_range: str | None) -> bool:
 
 
 async def exactly_sized(chunks: Any, size: int) -> AsyncIterator[bytes]:
-    """The announced number of bytes. Raises FileShrank if there are fewer."""
+    """Yield the announced number of bytes. Raise FileShrank if there are fewer."""
     async with aclosing(chunks):
         async for chunk in chunks:
             size -= len(chunk)

@@ -1,4 +1,4 @@
-"""Errors of the workspace routes, spelled as the specification spells them (sections Errors, Workspace create)."""
+"""Errors of the workspace routes, with the specification's codes (sections Errors, Workspace create)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InvalidImage(DomainError):
 
 
 class InvalidConfig(FieldError):
-    """`details` maps each invalid field to messages."""
+    """Invalid config. `details` maps each invalid field to messages."""
 
     code = "INVALID_CONFIG"
     status = 400
@@ -43,23 +43,23 @@ class InvalidConfig(FieldError):
 
 
 class MissingRequiredEnv(DomainError):
-    """`details.missing`: the keys that the catalog entry requires and `config.env` lacks."""
+    """Missing variables. `details.missing`: the keys that the catalog entry requires and `config.env` lacks."""
 
     code = "MISSING_REQUIRED_ENV"
     status = 400
-    message = "The image needs more in config.env."
+    message = "The image needs more variables in config.env."
 
 
 class SandboxLimitReached(DomainError):
     code = "SANDBOX_LIMIT_REACHED"
     status = 402
-    message = "The plan's number of workspaces is reached."
+    message = "The account has as many workspaces as its plan allows."
 
 
 class ResourceNotAllowed(DomainError):
     code = "RESOURCE_NOT_ALLOWED"
     status = 403
-    message = "The resources are above what the plan allows for one workspace."
+    message = "The resources are more than the plan allows for one workspace."
 
 
 class PoolLimitReached(DomainError):
@@ -103,7 +103,7 @@ class VmNotRunning(Conflict):
 
 class VmMissing(Conflict):
     code = "vm_missing"
-    message = "There is no virtual machine any more; the workspace must be created again."
+    message = "There is no virtual machine; the workspace must be created again."
 
 
 class InvalidResources(FieldError):

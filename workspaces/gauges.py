@@ -28,7 +28,7 @@ def gauges() -> Iterator[Metric]:
 
 
 def _workspaces() -> Iterator[Metric]:
-    """All three in one pass over the index of the pools."""
+    """Yield the three metrics of workspaces, from one pass over the index of the pools."""
     counts = GaugeMetricFamily("mvm_workspaces", "Workspaces and sandboxes, by status.", labels=["status"])
     owned, running = Counter[str](), Counter[str]()
     found: QuerySet[Any, Any] = Workspace.objects.order_by().values("status")
@@ -37,8 +37,8 @@ def _workspaces() -> Iterator[Metric]:
         owned.update(_resources(row, "") if row["status"] not in OWNS_NOTHING else {})
         running.update(_resources(row, "applied_") if row["status"] in USES_RUNNING_POOL else {})
     yield counts
-    yield _pool("mvm_owned_resources", "Of all accounts' pools: CPUs, bytes.", owned)
-    yield _pool("mvm_running_resources", "What running machines have: CPUs, bytes.", running)
+    yield _pool("mvm_owned_resources", "Resources in all accounts' pools: CPUs, bytes.", owned)
+    yield _pool("mvm_running_resources", "Resources of running machines: CPUs, bytes.", running)
 
 
 _FIELDS = ("cpu_millis", "memory_mb", "disk_size_mb")
@@ -60,7 +60,7 @@ def _pool(name: str, what: str, used: Counter[str]) -> Metric:
 def _operations() -> Iterator[Metric]:
     live = GaugeMetricFamily("mvm_operations_live", "Operations that have not ended.", labels=["queue", "state"])
     oldest = GaugeMetricFamily(
-        "mvm_operation_oldest_seconds", "Since the oldest of them was requested.", labels=["queue", "state"]
+        "mvm_operation_oldest_seconds", "Seconds since the oldest of them was requested.", labels=["queue", "state"]
     )
     found = Operation.objects.filter(state__in=LIVE).order_by().values("queue", "state")
     for row in found.annotate(count=Count("pk"), first=Min("created_at")):
@@ -73,7 +73,7 @@ def _operations() -> Iterator[Metric]:
 def _hosts() -> Iterator[Metric]:
     up = GaugeMetricFamily("mvm_host_up", "Whether its vmhost reports and its hypervisor answers.", labels=["host"])
     accepts = GaugeMetricFamily("mvm_host_accepts_new", "Whether new machines may be placed there.", labels=["host"])
-    heartbeat = GaugeMetricFamily("mvm_host_heartbeat_seconds", "Since its last report.", labels=["host"])
+    heartbeat = GaugeMetricFamily("mvm_host_heartbeat_seconds", "Seconds since its last report.", labels=["host"])
     memory = GaugeMetricFamily("mvm_host_memory_bytes", "Its memory.", labels=["host"])
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
@@ -89,8 +89,8 @@ def _hosts() -> Iterator[Metric]:
 
 
 def _charge_lag() -> Metric:
-    """0 where everything that was metered is charged."""
+    """Return the metric of charging's delay: 0 if everything that was metered is charged."""
     position = ChargePosition.objects.values_list("record_id", flat=True).first() or 0
     waiting = MeterRecord.objects.filter(pk__gt=position).order_by("pk").values_list("tick", flat=True).first()
     lag = 0.0 if waiting is None else seconds_since(EPOCH + timedelta(microseconds=waiting))
-    return GaugeMetricFamily("mvm_charge_lag_seconds", "Since the oldest usage that is not charged.", value=lag)
+    return GaugeMetricFamily("mvm_charge_lag_seconds", "Seconds since the oldest usage that is not charged.", value=lag)

@@ -1,5 +1,5 @@
-"""Which streams may stay open, and which bodies may go on. Checked twice a second for all of a process, in two
-queries.
+"""Check of the streams that may stay open, and of the bodies that may go on: twice a second for all of a process, in
+two queries.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
-# What one query names.
+# The number of ids in one query.
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class StreamGrant:
-    """What authorized a stream. Streams with equal grants are revoked together."""
+    """Credential and binding that authorized a stream. Streams with equal grants are revoked together."""
 
     workspace_id: str
     account_id: str
@@ -53,12 +53,12 @@ def grant_of(actor: Actor, workspace: Workspace) -> StreamGrant:
 
 
 def body_grant(actor: Actor, workspace: Workspace) -> BodyGrant:
-    """For a body on its way in either direction (`common.watched_bodies`)."""
+    """Return the grant of a body on its way, in either direction (`common.watched_bodies`)."""
     return BodyGrant(grant_of(actor, workspace), revoked_grants)
 
 
 def revoked_grants(grants: Sequence[StreamGrant]) -> dict[StreamGrant, str]:
-    """The revoked grants, each with a reason for the client.
+    """Return the revoked grants, each with a reason for the client.
 
     While the database does not answer, only expiry ends a stream; the others stay open until it can be checked again.
     """
@@ -110,7 +110,7 @@ def _workspaces(grants: Sequence[StreamGrant]) -> dict[str, tuple[str, str]]:
 
 
 def batches(ids: Iterable[str]) -> Iterator[list[str]]:
-    """In parts small enough for one query."""
+    """Yield the ids in parts small enough for one query."""
     listed = sorted(ids)
     for start in range(0, len(listed), BATCH):
         yield listed[start : start + BATCH]

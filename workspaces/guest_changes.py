@@ -1,4 +1,4 @@
-"""Bringing what a running guest has to what its row says, beside others that do the same."""
+"""Bringing a running guest to the state of its row, beside other processes that do the same."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def apply_until_current(
     reachable: Collection[Status] = (Status.RUNNING,),
     until: float = math.inf,
 ) -> bool:
-    """Configure the guest until the row is as it was before, while its status is one of `reachable` and until that time
-    (`time.monotonic`). False where it never was, or not for certain: then it is marked as stale.
+    """Configure the guest until the row is the same before and after, while its status is one of `reachable` and until
+    the time `until` (`time.monotonic`). Return False if that was never so, or not for certain: then the change is
+    marked as stale.
 
-    `apply_once` returns False where the row has changed since, and gives the instance its columns as they are now. The
-    guest may have got an older state after a newer one, which another process applied and marked as applied: so who
-    does not end with the row's own state leaves it marked. Raises what `apply_once` raises.
+    `apply_once` returns False if the row has changed since, and gives the instance its present columns. The guest may
+    have got an older state after a newer one, which another process applied and marked as applied. So a process that
+    does not end with the row's own state leaves the mark. Raise what `apply_once` raises.
     """
     try:
         for _ in range(APPLY_ATTEMPTS):
@@ -42,7 +43,7 @@ def apply_until_current(
                 return True
     except NotFound:
         raise
-    except Exception:  # whether it got there is not known, or may still get there
+    except Exception:  # the change may have reached the guest, or may still reach it
         mark_stale()
         raise
     mark_stale()
@@ -50,7 +51,9 @@ def apply_until_current(
 
 
 def current_copy(row: Workspace, **columns: object) -> Workspace:
-    """The row with other values of columns; `row` stays, as its operation compares its status with the database's."""
+    """Return a copy of the row with other values of columns. `row` itself stays, as its operation compares its status
+    with the database's.
+    """
     made = copy(row)
     for name, value in columns.items():
         setattr(made, name, value)

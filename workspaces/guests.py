@@ -37,28 +37,32 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SSH_SECONDS = 5
-# A program has 5 seconds to end.
+# Of these, a program has 5 seconds to end.
 WORKLOAD_SECONDS = 20
-# What is refused now is worth trying again: the machine is about to run.
+# A refused request is worth trying again: the machine is about to run.
 SOON_RUNNING = frozenset({Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.WAKING})
 RETRY_SECONDS = 2
-# All places for commands of a machine were taken for a minute.
+# Seconds to wait after all places for commands of a machine were taken for a minute.
 BUSY_SECONDS = 10
 # How often a caller that waits for a guest looks whether its machine has ended: SSH notices after a minute.
 LOOK_SECONDS = 5.0
-# Without a process: a guest that was asked before does not answer any more. One that is paused or sleeps may.
+# States without a process: the guest does not answer any more. A paused or sleeping guest may answer later.
 ENDED = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED, Status.DELETING, Status.LOST})
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
-    """The address of the guest's control port; counts as a use. Raises VmNotRunning unless the workspace is running."""
+    """Return the address of the guest's control port; this counts as a use. Raise VmNotRunning unless the workspace is
+    running.
+    """
     address = running_address(workspace)
     last_used.record_use(workspace.pk)
     return address
 
 
 def running_address(workspace: Workspace) -> GuestAddress:
-    """The same without a use, for callers that record theirs. Asks neither the database nor Redis."""
+    """Return what `address_of` returns, without a use, for callers that record their own. Asks neither the database nor
+    Redis.
+    """
     if workspace.status != Status.RUNNING:
         raise _not_running(workspace.status)
     return _address(workspace)
@@ -69,7 +73,7 @@ def _address(workspace: Workspace) -> GuestAddress:
 
 
 def ssh_is_open(workspace: Workspace) -> bool:
-    """Whether an SSH session is open. A guest that does not answer counts as having none."""
+    """Return whether an SSH session is open. A guest that does not answer counts as having none."""
     if not workspace.ssh_enabled:
         return False
     try:
@@ -79,7 +83,7 @@ def ssh_is_open(workspace: Workspace) -> bool:
 
 
 def configure_ssh(workspace: Workspace) -> None:
-    """Apply the row's SSH access in a running guest. Raises GuestUnreachable."""
+    """Apply the row's SSH access in a running guest. Raise GuestUnreachable."""
     keys = tuple(workspace.ssh_keys)
     with guest_errors():
         guest_pool().call(
@@ -88,9 +92,9 @@ def configure_ssh(workspace: Workspace) -> None:
 
 
 def configure_workload(workspace: Workspace, name: str, wanted: Workload | None) -> None:
-    """Let a running guest have a workload as it is wanted, or none of this name.
+    """Configure a workload in a running guest as it is wanted, or remove it if `wanted` is None.
 
-    Raises GuestUnreachable, CommandInvalid.
+    Raise GuestUnreachable, CommandInvalid.
     """
     with guest_errors():
         guest_pool().call(
@@ -101,14 +105,16 @@ def configure_workload(workspace: Workspace, name: str, wanted: Workload | None)
 
 
 def guest_workload_names(workspace: Workspace) -> list[str]:
-    """The workloads that a running guest has. Raises GuestUnreachable, CommandInvalid."""
+    """Return the workloads that a running guest has. Raise GuestUnreachable, CommandInvalid."""
     with guest_errors():
         found = guest_pool().call(_address(workspace), list_workloads, WORKLOAD_SECONDS)
     return [each.name for each in found]
 
 
 async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
-    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `call_errors`.
+    """Call `fn` with the guest's session and return its result, within `timeout` seconds.
+
+    Raise the errors of `call_errors`.
 
     A call whose machine ends is cancelled within LOOK_SECONDS.
     """
@@ -122,10 +128,11 @@ async def take_parts(
     take: Callable[[T], Awaitable[None]],
     timeout: float,
 ) -> None:
-    """Give each part of what `read` yields to `take`, which may wait: the guest waits as long.
+    """Give each part that `read` yields to `take`, which may wait: the guest waits as long.
 
-    `timeout`: seconds for the first part, from when the guest has a place for it, and from then on for all others.
-    Raises the errors of `call_errors`, and OutputNotRead. It ends with the machine, within LOOK_SECONDS.
+    `timeout` is in seconds: for the first part, counted from when the guest has a place for it, and then once more for
+    all others. Raise the errors of `call_errors`, and OutputNotRead. The call ends with the machine, within
+    LOOK_SECONDS.
     """
     async with call_errors(address):
         await _until_machine_ends(address, _take_parts(guest_pool().astream(address, read, timeout), take, timeout))
@@ -143,7 +150,9 @@ async def _take_parts(parts: AsyncGenerator[T, None], take: Callable[[T], Awaita
 
 
 async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T]) -> T:
-    """Raises VmNotRunning, NotFound, and what the call raises."""
+    """Return the result of a call, and cancel it if its machine ends. Raise VmNotRunning, NotFound, and what the call
+    raises.
+    """
     task = asyncio.ensure_future(call)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
@@ -162,14 +171,16 @@ def _see_error(task: asyncio.Task[Any]) -> None:
 
 
 class MachineLook:
-    """For a thread that waits for a guest: called as often as it likes, it looks every LOOK_SECONDS."""
+    """Look at a machine, for a thread that waits for its guest: called as often as the thread likes, it looks every
+    LOOK_SECONDS.
+    """
 
     def __init__(self, workspace_id: str) -> None:
         self._workspace_id = workspace_id
         self._next = time.monotonic() + LOOK_SECONDS
 
     def __call__(self) -> None:
-        """Raises VmNotRunning, NotFound: the machine has ended."""
+        """Raise VmNotRunning or NotFound if the machine has ended."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LOOK_SECONDS
@@ -182,9 +193,10 @@ class MachineLook:
 async def open_file(
     address: GuestAddress, read: Callable[[GuestSession], AsyncIterator[bytes]], timeout: float
 ) -> AsyncIterator[bytes]:
-    """The chunks of a file, once the first has been read: errors of opening it can still become an error response.
+    """Return the chunks of a file once the first has been read: errors of opening it can still become an error
+    response.
 
-    `timeout`: seconds for one chunk. The workspace counts as in use while chunks are taken. Raises the errors of
+    `timeout`: seconds for one chunk. The workspace counts as in use while chunks are taken. Raise the errors of
     `call_errors`.
     """
     chunks = guest_pool().astream(address, read, timeout)
@@ -205,10 +217,10 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: last_use
 
 @asynccontextmanager
 async def call_errors(address: GuestAddress) -> AsyncIterator[None]:
-    """As `guest_errors`, for a call that began while the workspace ran.
+    """Translate errors as `guest_errors` does, for a call that began while the workspace ran.
 
-    A guest that went away because its workspace was stopped, put to sleep or deleted in the middle of the call raises
-    VmNotRunning or NotFound, not GuestUnreachable: to repeat the call would not help.
+    If the guest went away because its workspace was stopped, put to sleep or deleted during the call, raise
+    VmNotRunning or NotFound instead of GuestUnreachable: to repeat the call would not help.
     """
     try:
         with guest_errors():
@@ -221,12 +233,14 @@ async def call_errors(address: GuestAddress) -> AsyncIterator[None]:
 
 
 def _reason_of(workspace_id: str) -> DomainError | None:
-    """Why a guest does not answer; None where its machine should run."""
+    """Return why a guest does not answer, or None if its machine should run."""
     return _reason(workspace_id, ANY - {Status.RUNNING})
 
 
 def _end_of(workspace_id: str) -> DomainError | None:
-    """None while the machine has not ended, or where the database does not answer."""
+    """Return the error that says how the machine has ended; None if it has not ended, or if the database does not
+    answer.
+    """
     try:
         return _reason(workspace_id, ENDED)
     except DatabaseError as exc:
@@ -244,10 +258,10 @@ def _reason(workspace_id: str, statuses: Collection[str]) -> DomainError | None:
 def directory_archive(
     address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None], said: bytearray | None = None
 ) -> Iterator[bytes]:
-    """The tar archive of a directory (`GuestSession.archive`), in a thread; the workspace counts as in use.
+    """Yield the tar archive of a directory (`GuestSession.archive`), in a thread; the workspace counts as in use.
 
     `timeout`: seconds for one chunk. `while_waiting` is called each second without one; what it raises ends the export.
-    Close it to stop early. Raises the errors of `call_errors`.
+    Close it to stop early. Raise the errors of `call_errors`.
     """
     use = last_used.TransferUse(address.machine_id)
     try:
@@ -269,7 +283,7 @@ def _archive(
 
 
 def _status_of(workspace_id: str) -> str | None:
-    """Of the row as it is now; None where it is gone."""
+    """Return the status that the row has now, or None if the row is gone."""
     return Workspace.objects.filter(pk=workspace_id).values_list("status", flat=True).first()
 
 

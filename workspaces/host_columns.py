@@ -10,14 +10,14 @@ from vmbackend.models import Host
 
 
 def host_badge(host: Host) -> SafeString:
-    """Whether it answers, and takes new machines."""
+    """Return a badge that says whether the host answers and takes new machines."""
     if not host.is_alive:
         return badge("offline", BAD, host.problem or "its vmhost does not report")
     return badge("online", GOOD) if host.accepts_new else badge("takes no new machines", WARNING)
 
 
 class HostColumns:
-    """For the admin class of hosts; before the base class."""
+    """Columns for the admin class of hosts; before the base class."""
 
     list_display = (
         "name", "state", "machines", "cpus", "load", "memory", "disk",
@@ -32,7 +32,7 @@ class HostColumns:
 
     @admin.display(description="Machines")
     def machines(self, host: Host) -> str:
-        """Without a number, for which all of them would be read."""
+        """Return a link to the host's machines, without their number, for which all of them would be read."""
         return link("its machines", list_url("workspaces.Workspace", by_host=host.pk))
 
     @admin.display(description="Memory free", ordering="memory_free_mb")

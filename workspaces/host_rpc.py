@@ -24,7 +24,7 @@ NOT_SENT = "The host of this workspace cannot be reached now; try again later."
 
 
 def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
-    """Send `task(workspace_id, key, *arguments)` and wait for its reply. Raises VMUnavailable."""
+    """Send `task(workspace_id, key, *arguments)` and wait for its reply. Raise VMUnavailable."""
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
     key = _reply_key()
@@ -38,7 +38,7 @@ def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
 
 
 def send_unanswered(queue: str, task: str, workspace_id: str, *arguments: Any) -> None:
-    """As `call`, to the host with this queue, without a wait for its reply. Raises VMUnavailable: it was not sent."""
+    """Send a task to the host with this queue, without waiting for a reply. Raise VMUnavailable if it was not sent."""
     try:
         _send(queue, task, workspace_id, _reply_key(), *arguments)
     except UNREACHABLE as exc:
@@ -46,11 +46,13 @@ def send_unanswered(queue: str, task: str, workspace_id: str, *arguments: Any) -
 
 
 async def acall(queue: str, task: str, workspace_id: str, *arguments: Any) -> bytes:
-    """As `call`, to the host with this queue, for an event loop: the wait takes no thread. Raises VMUnavailable."""
+    """Do what `call` does, with the host of this queue, for an event loop: the wait takes no thread. Raise
+    VMUnavailable.
+    """
     key = _reply_key()
     try:
         await in_pool_thread(_send, queue, task, workspace_id, key, *arguments)
-        # A connection of its own, so that a caller that is cancelled leaves none of a pool in the middle of a reply.
+        # The connection is not from a pool: a caller that is cancelled would leave it in the middle of a reply.
         async with asyncio.timeout(REPLY_SECONDS + SLACK_SECONDS), open_async_client() as client:
             received: Any = await client.blpop([key], timeout=REPLY_SECONDS)
     except UNREACHABLE as exc:

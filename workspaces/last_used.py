@@ -1,11 +1,11 @@
-"""When a workspace was last used: requests through the edge, API calls that touch the guest, open terminals.
+"""Last use of a workspace: requests through the edge, API calls that touch the guest, open terminals.
 
-Stored in Redis, as it changes with each request: a sorted set per workspace, with one member for each current use (its
-score is the latest time at which it ends) and one for the last that ended. Losing it can cause one early sleep, and the
-next request wakes the workspace. A member says how long its use takes at most, so that a score which no use can have
-now is known as one of before the clock was set back; it is then written as if the use began now.
+It is stored in Redis, as it changes with each request: a sorted set per workspace, with one member for each current use
+(its score is the latest time at which it ends) and one for the last that ended. Losing it can cause one early sleep,
+and the next request wakes the workspace. A member says how long its use takes at most. So a score that no use can have
+now is known to be from before the clock was set back, and is written again as if the use began now.
 
-Uses of one workspace that overlap in a process, and last equally long at most, share a member, whose score may be
+Uses of one workspace that overlap in a process, and have the same longest duration, share a member, whose score may be
 REQUEST_INTERVAL_SECONDS too early: many short commands at once cost few writes.
 """
 
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 _recorded_at: dict[str, float] = {}
 
 EXPIRY_SECONDS = 2 * 86400
-# Between two writes to Redis for one workspace: most requests cost no round trip, and transfers few. All are well below
-# the shortest idle time.
+# Seconds between two writes to Redis for one workspace: most requests cost no round trip, and transfers few. All are
+# well below the shortest idle time.
 REQUEST_INTERVAL_SECONDS = 5.0
 TRANSFER_INTERVAL_SECONDS = 20.0
 MAX_REMEMBERED = 10_000
@@ -49,7 +49,7 @@ def record_use(workspace_id: str) -> None:
 
 @contextmanager
 def in_use(workspace_id: str, seconds: float) -> Iterator[None]:
-    """In use within the context; where the process dies, for at most `seconds`."""
+    """Count the workspace as in use within the context. If the process dies, that lasts for at most `seconds`."""
     use = _enter(workspace_id, seconds)
     try:
         use.record()
@@ -61,7 +61,9 @@ def in_use(workspace_id: str, seconds: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def in_use_async(workspace_id: str, seconds: float) -> AsyncIterator[None]:
-    """As `in_use`, for event loops: Redis is written in a thread, and only where another use has not just done it."""
+    """Do what `in_use` does, for event loops. Redis is written in a thread, and only if another use has not just done
+    it.
+    """
     use = _enter(workspace_id, seconds)
     try:
         if not use.is_recorded():
@@ -74,8 +76,8 @@ async def in_use_async(workspace_id: str, seconds: float) -> AsyncIterator[None]
 
 @dataclass(slots=True)
 class _Use:
-    """Uses that overlap: `users` of them now. Another one begins with a name of its own, so that it may be recorded
-    while the end of this one is.
+    """Group of uses that overlap: `users` of them now. Another use begins a group with a name of its own, so that it
+    may be recorded while the end of this group is recorded.
     """
 
     workspace_id: str
@@ -85,7 +87,9 @@ class _Use:
     recorded_until: float = 0.0
 
     def is_recorded(self) -> bool:
-        """Whether a use of now is recorded, up to its end or a little less. False once the clock was set back."""
+        """Return whether a use that begins now is recorded already, up to its end or a little less. False once the
+        clock was set back.
+        """
         left = self.recorded_until - time.time()
         return self.seconds - REQUEST_INTERVAL_SECONDS < left <= self.seconds
 
@@ -96,7 +100,7 @@ class _Use:
             self.recorded_until = until
 
     def record_end(self) -> None:
-        """All of them are over."""
+        """Record that all of these uses are over."""
         _write_use(self.workspace_id, LAST, time.time(), ended=self.name)
 
 
@@ -115,7 +119,7 @@ def _enter(workspace_id: str, seconds: float) -> _Use:
 
 
 def _leave(use: _Use) -> bool:
-    """Whether that was the last of them."""
+    """End a use. Return whether it was the last of its group."""
     with _uses_lock:
         use.users -= 1
         if not use.users:
@@ -124,7 +128,9 @@ def _leave(use: _Use) -> bool:
 
 
 def last_used(workspace_id: str) -> float:
-    """Seconds since the epoch; in the future while it is in use, 0 where no use is known. Raises redis.RedisError."""
+    """Return the time of the last use in seconds since the epoch: in the future while the workspace is in use, 0 if no
+    use is known. Raise redis.RedisError.
+    """
     for member, score in _uses(workspace_id, -1).items():
         late = score > _latest_end(member) + CLOCKS_APART_SECONDS
         return _correct_uses(workspace_id) if late else score
@@ -132,20 +138,20 @@ def last_used(workspace_id: str) -> float:
 
 
 def _uses(workspace_id: str, first: int) -> dict[str, float]:
-    """The members from that place on, by their scores."""
+    """Return the members from that place on, by their scores."""
     found: list[Any] = redis_client().zrange(_key(workspace_id), first, -1, withscores=True)
     return {member.decode(): float(score) for member, score in found}
 
 
 def _latest_end(member: str) -> float:
-    """The latest time at which a use that is recorded now may end."""
+    """Return the latest time at which a use that is recorded now may end."""
     length = member.partition(":")[2]
     return time.time() + (float(length) if length else 0.0)
 
 
 def _correct_uses(workspace_id: str) -> float:
-    """Write each end that is too late as that of a use of now; returns the last. A use that is recorded or ends at the
-    same time is kept: ends only become earlier, and no member is made.
+    """Write each end that is too late as the end of a use that begins now. Return the last end. A use that is recorded
+    or ends at the same time is kept: ends only become earlier, and no member is made.
     """
     ends = {member: min(score, _latest_end(member)) for member, score in _uses(workspace_id, 0).items()}
     if ends:
@@ -154,7 +160,9 @@ def _correct_uses(workspace_id: str) -> float:
 
 
 def is_in_use(workspace_id: str, within: float) -> bool:
-    """Whether it was used within that many seconds. True where Redis does not answer: a use is never interrupted."""
+    """Return whether the workspace was used within that many seconds. Return True if Redis does not answer: a use is
+    never interrupted.
+    """
     try:
         return time.time() - last_used(workspace_id) < within
     except redis.RedisError as exc:
@@ -163,7 +171,7 @@ def is_in_use(workspace_id: str, within: float) -> bool:
 
 
 def _write_use(workspace_id: str, member: str, score: float, *, ended: str = "") -> bool:
-    """Whether Redis has it."""
+    """Write a use to Redis. Return whether Redis has it."""
     try:
         with redis_client().pipeline() as pipe:
             pipe.zadd(_key(workspace_id), {member: score}, gt=True)
@@ -178,7 +186,7 @@ def _write_use(workspace_id: str, member: str, score: float, *, ended: str = "")
 
 
 def record_request(workspace_id: str) -> None:
-    """A request through the edge, recorded at most once in REQUEST_INTERVAL_SECONDS for one workspace and process."""
+    """Record a request through the edge, at most once in REQUEST_INTERVAL_SECONDS for one workspace and process."""
     now = time.monotonic()
     if now - _recorded_at.get(workspace_id, -REQUEST_INTERVAL_SECONDS) < REQUEST_INTERVAL_SECONDS:
         return
@@ -199,12 +207,12 @@ class TransferUse:
         self._recorded_at = time.monotonic()  # `address_of` recorded the use at the beginning
 
     def record_chunk(self) -> None:
-        """For threads: waits for Redis."""
+        """Record a chunk, in a thread: this waits for Redis."""
         if self._is_due():
             record_use(self._workspace_id)
 
     async def arecord_chunk(self) -> None:
-        """For event loops."""
+        """Record a chunk, in an event loop."""
         if self._is_due():
             await in_pool_thread(record_use, self._workspace_id)
 

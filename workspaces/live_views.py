@@ -1,4 +1,4 @@
-"""What the live part of a workspace's page in the admin asks for: a token that reads its event streams."""
+"""View for the live part of a workspace's page in the admin: gives a token that reads the event streams."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from workspaces.streams.staff_tokens import LIFE, PERMISSION, stream_token_creat
 
 @require_POST
 def live_access(request: HttpRequest, object_id: str, model_admin: Any) -> JsonResponse:
-    """A new token with the addresses that it reads. Needs PERMISSION, and to view the workspace; what was asked for is
-    in both audit logs.
+    """Return a new token with the addresses that it reads. This needs PERMISSION and the permission to view the
+    workspace, and is recorded in both audit logs.
 
-    404 for a workspace that is not there (any more).
+    Answers 404 if the workspace does not exist (any more).
     """
     row: Workspace | None = model_admin.get_object(request, unquote(object_id))
     if not request.user.has_perm(PERMISSION) or not model_admin.has_view_permission(request, row):

@@ -41,11 +41,10 @@ MAX_DEPTH = 100
 
 @transaction.atomic
 def metadata_merge(*, workspace: Workspace, changes: dict[str, Any]) -> dict[str, Any]:
-    """Overwrite and add top-level keys; a null is stored. Returns the whole object.
+    """Overwrite and add top-level keys; a null is stored. Return the whole object.
 
-    The row is locked until the commit, so that concurrent merges are all applied. Raises
-    ValidationError (nested too deeply, or more than 64 KiB as compact JSON), NotFound (deleted concurrently). Nothing
-    has changed then.
+    The row is locked until the commit, so that concurrent merges are all applied. Raise ValidationError (nested too
+    deeply, or more than 64 KiB as compact JSON), NotFound (deleted concurrently). Nothing has changed then.
     """
     require_shallow(changes)
     merged = {**rows.lock_column(workspace, "metadata"), **changes}
@@ -55,13 +54,13 @@ def metadata_merge(*, workspace: Workspace, changes: dict[str, Any]) -> dict[str
 
 
 def require_shallow(value: Any) -> None:
-    """Raises ValidationError."""
+    """Raise ValidationError if the object is nested too deeply."""
     if is_deeper(value, MAX_DEPTH):
         raise ValidationError(details={"metadata": [f"At most {MAX_DEPTH} levels of nesting."]})
 
 
 def require_small(metadata: dict[str, Any]) -> None:
-    """Raises ValidationError."""
+    """Raise ValidationError if the object is too large."""
     size = len(json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_BYTES:
         raise ValidationError(details={"metadata": [f"At most {MAX_BYTES} bytes as JSON; it would be {size}."]})
@@ -80,7 +79,7 @@ class MetadataViewSet(ViewSet):
 
     @extend_schema(responses=MetadataResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The whole object."""
+        """Return the whole object."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return Response(MetadataResponse(workspace).data)
 

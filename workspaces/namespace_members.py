@@ -31,12 +31,14 @@ SUSPENDED = "Its namespace is suspended."
 
 
 def count_members(namespace: Namespace) -> int:
-    """How many workspaces are in it, those that are being deleted included."""
+    """Return how many workspaces are in the namespace, including those that are being deleted."""
     return Workspace.objects.filter(namespace=namespace).count()
 
 
 def stop_members(namespace: Namespace, actor: str, because: str) -> int:
-    """Queue the stop of what runs in it. Returns how many; what refuses (an operation is in flight) is left out."""
+    """Queue the stop of every running workspace. Return how many; a workspace that refuses (an operation is in flight)
+    is left out.
+    """
     rows = Workspace.objects.filter(RUNS | RESTARTS, namespace=namespace).select_related("account", "host")
     return sum(_stop(row, actor, because) for row in rows)
 
@@ -50,29 +52,29 @@ def _stop(row: Workspace, actor: str, because: str) -> bool:
 
 
 def stop_suspended_members() -> int:
-    """Stop what runs in namespaces suspended by hand, or by a quota with that action. Returns how many."""
+    """Stop the workspaces that run in namespaces suspended by hand, or by a quota with that action. Return how many."""
     stopped = stopped_namespaces()
     if not stopped:
         return 0
-    # A host that does not answer refuses each stop: what it has must not fill every batch.
+    # A host that does not answer refuses each stop: its workspaces must not fill every batch.
     alive = Q(host__problem="", host__last_seen_at__gt=timezone.now() - ALIVE_FOR)
     rows = Workspace.objects.filter(RUNS & alive | RESTARTS, namespace__in=stopped).select_related("account", "host")
-    # Asked for each: while others are being stopped the suspension may end, and its workspaces be started again.
+    # This is asked for each: while others are being stopped, the suspension may end and workspaces be started again.
     return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH] if is_stopped(row.namespace_id))
 
 
 @transaction.atomic
 def move_members(source: Namespace, target: Namespace, actor: str) -> int:
-    """Move all workspaces in one statement. What is metered from now on belongs to the target."""
+    """Move all workspaces in one statement. Their usage belongs to the target from now on."""
     members = list(Workspace.objects.filter(namespace=source).values_list("pk", flat=True))
     record_moves(source.account_id, members, f"Moved from {source.slug} to {target.slug}.", actor=actor)
     return update_all(Q(namespace=source), namespace=target, updated_at=timezone.now())
 
 
 def delete_members(namespace: Namespace) -> int:
-    """Queue the deletion of a batch of its workspaces. Returns how many are still there.
+    """Queue the deletion of a batch of its workspaces. Return how many are still there.
 
-    Those whose deletion is queued are left out of the batch: it may wait long for its host.
+    Workspaces whose deletion is queued are left out of the batch: it may wait long for its host.
     """
     members = Workspace.objects.filter(namespace=namespace)
     for row in members.exclude(status=Status.DELETING).select_related("host")[:BATCH]:

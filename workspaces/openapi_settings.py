@@ -10,17 +10,17 @@ from vmbackend.driver import WorkloadRestart
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",
-    # As workspaces.commands.output has them.
+    # The values of workspaces.commands.output.
     "TextEncoding": [("utf-8", "utf-8"), ("base64", "base64")],
     "WorkloadRestart": [(policy.value, policy.value) for policy in WorkloadRestart],
 }
 _W = r"/workspace/\{workspace_id\}"
-# The first one counts that has an operation's path.
+# The first group that matches an operation's path counts.
 GROUPS = [
     ApiGroup("Resources", "Processors, memory and disk of a workspace.", rf"{_W}/resources"),
     ApiGroup(
         "Usage and activity",
-        "What was used and charged, and what happened.",
+        "Usage, charges and activity.",
         rf"/workspace/(usage|activity)|{_W}/usage(/.*)?",
     ),
     ApiGroup(

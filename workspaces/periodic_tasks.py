@@ -16,11 +16,11 @@ def schedule(env: Any) -> Schedule:
         "sweep-due": run_every(1, "workspaces.tasks.sweep_due", lives=1),
         "correct-due-times": run_every(60, "workspaces.tasks.correct_due_times"),
         "stop-suspended": run_every(5, "workspaces.tasks.stop_suspended"),
-        # A tick is charged at most half a tick after it was written, also where the writer's notification was lost.
+        # A tick is charged at most half a tick after it was written, also if the writer's notification was lost.
         "charge-metered": run_every(env.metering_seconds / 2, "workspaces.tasks.charge_metered", lives=1),
         "close-billing-cycles": run_every(10, "workspaces.tasks.close_billing_cycles"),
         # Once a night; the row of the check says whether it was made.
         "check-ledger": run_every(600, "workspaces.tasks.check_ledger"),
-        # No request depends on it: readers compute what is not rolled up yet.
+        # No request depends on it: readers compute the buckets that are not rolled up yet.
         "compact-usage": run_every(300, "workspaces.tasks.compact_usage"),
     }

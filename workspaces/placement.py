@@ -22,14 +22,14 @@ held_addresses: Hook[[], set[str]] = Hook("placement.held_addresses")
 
 
 def place_on_host(wanted: Amount) -> Host:
-    """The living host with the most uncommitted memory, locked to the end of the transaction.
+    """Return the living host with the most uncommitted memory, locked to the end of the transaction.
 
     One query for all hosts, then the lock: the caller holds its account's row, so the number of hosts must not matter.
-    Raises VMUnavailable with the reason.
+    Raise VMUnavailable with the reason.
     """
     hosts = {host: uncommitted_memory(host, promised) for host, promised in _living_hosts()}
     if not hosts:
-        raise VMUnavailable("No host is available: none can be reached, or those that can take no new machines.")
+        raise VMUnavailable("No host is available: no host can be reached, or none that can accepts new machines.")
     with_memory = {host: free for host, free in hosts.items() if free >= wanted.memory_mb}
     if not with_memory:
         raise VMUnavailable(
@@ -47,13 +47,13 @@ def place_on_host(wanted: Amount) -> Host:
             },
         )
     chosen = max(with_disk, key=lambda host: with_memory[host])
-    if not require_host_memory(chosen, wanted).accepts_new:  # drained before it was locked
+    if not require_host_memory(chosen, wanted).accepts_new:  # it was drained before it was locked
         return place_on_host(wanted)
     return chosen
 
 
 def has_room(wanted: Amount) -> bool:
-    """Whether a living host could take a machine of that size now. One query; nothing is locked."""
+    """Return whether a living host could take a machine of that size now. One query; nothing is locked."""
     return any(
         uncommitted_memory(host, promised) >= wanted.memory_mb and free_disk(host) >= wanted.disk_size_mb
         for host, promised in _living_hosts()
@@ -61,16 +61,16 @@ def has_room(wanted: Amount) -> bool:
 
 
 def require_host_disk(host: Host) -> None:
-    """Whether the host's disk has room beyond its reserve: a machine that starts will write. Raises VMUnavailable."""
+    """Raise VMUnavailable unless the host's disk has room beyond its reserve: a machine that starts will write."""
     if free_disk(host) <= 0:
         raise VMUnavailable("The host's disk is nearly full; try again later.", details={"resource": "disk_size_mb"})
 
 
 def require_host_memory(host: Host, wanted: Amount) -> Host:
-    """Whether the host can start a machine of that size. In a transaction, after the account's lock.
+    """Check that the host can start a machine of that size. Call it in a transaction, after the account's lock.
 
-    Locks the host's row to the end of the transaction and sums again under the lock, so that two accounts never both
-    take the last of its memory. Returns the row as it is under the lock. Raises VMUnavailable.
+    Locks the host's row until the end of the transaction and sums again under the lock, so that two accounts never both
+    take the last of its memory. Return the row as it is under the lock. Raise VMUnavailable.
     """
     if not host.is_alive:
         raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
@@ -83,42 +83,42 @@ def require_host_memory(host: Host, wanted: Amount) -> Host:
 
 
 def _living_hosts() -> list[tuple[Host, int]]:
-    """Hosts that accept new machines, each with the MiB promised to running machines; by name. One query."""
+    """Return the hosts that accept new machines, each with the MiB promised to running machines; by name. One query."""
     living = Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
     return promised_memory(living.order_by("name"))
 
 
 def promised_memory(hosts: QuerySet[Host]) -> list[tuple[Host, int]]:
-    """Each host with the MiB promised to its running machines. One query."""
+    """Return each host with the MiB promised to its running machines. One query."""
     return [(host, host.promised) for host in _with_promised(hosts)]
 
 
 def _with_promised(hosts: QuerySet[Host]) -> QuerySet[Any]:
-    # The condition is the join's, so that only rows of the index `workspace_host` that count are read.
+    # The condition is part of the join, so that only the rows of the index `workspace_host` that count are read.
     running = FilteredRelation("workspaces", condition=Q(workspaces__status__in=USES_RUNNING_POOL))
     return hosts.annotate(running=running).annotate(promised=Sum("running__applied_memory_mb", default=0))
 
 
 def free_memory(host: Host) -> int:
-    """MiB that are not promised to a running machine, after the host's own reserve. One query."""
+    """Return the MiB that are not promised to a running machine, after the host's own reserve. One query."""
     return uncommitted_memory(host, _with_promised(Host.objects.filter(pk=host.pk)).get().promised)
 
 
 def uncommitted_memory(host: Host, promised: int) -> int:
-    """MiB: the memory, overcommitted as configured, less the reserve and what is promised already."""
+    """Return the MiB of memory, overcommitted as configured, less the reserve and the MiB promised already."""
     return int(host.memory_mb * settings.ENV.memory_overcommit) - settings.ENV.memory_reserve_mb - promised
 
 
 def free_disk(host: Host) -> int:
-    """MiB free on the host's disk, after its reserve. Disks are sparse: they occupy space as they fill."""
+    """Return the MiB free on the host's disk, after its reserve. Disks are sparse: they occupy space as they fill."""
     return host.disk_free_mb
 
 
 def free_address(host: Host) -> str:
-    """An address of the host's subnet that no workspace has. Of two concurrent transactions with the same
-    address the unique constraint refuses one.
+    """Return an address of the host's subnet that no workspace has. If two concurrent transactions take the same
+    address, the unique constraint refuses one.
 
-    Raises VMUnavailable where the subnet is full.
+    Raise VMUnavailable if the subnet is full.
     """
     network = IPv4Network(host.subnet)
     # The first address is the host's, the last is broadcast.

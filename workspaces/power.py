@@ -41,11 +41,11 @@ RUNS = frozenset({Status.RUNNING})
 def workspace_start(
     *, workspace: Workspace, actor: str, force: bool = False, by_policy: bool = False
 ) -> Operation | None:
-    """Queue a start, a resume (paused) or a wake (asleep); None where it is running.
+    """Queue a start, a resume (paused) or a wake (asleep). Return None if the workspace is running.
 
-    `force` skips the state checks (a failed creation is tried again), but not that of an operation in flight.
-    `by_policy`: requested by the restart policy, whose count is not reset. Raises VmMissing (destroyed),
-    NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    `force` skips the state checks (a failed creation is tried again), but not the check for an operation in flight.
+    `by_policy`: requested by the restart policy, whose count is not reset. Raise VmMissing (destroyed),
+    NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -79,9 +79,9 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
 
 
 def require_start_allowed(workspace: Workspace) -> None:
-    """Whether a machine that is off may be started with the row's resources; under the account's lock.
+    """Check that a machine that is off may be started with the row's resources. Call it under the account's lock.
 
-    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable.
+    Raise NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable.
     """
     wanted = quota.amount_of(workspace)
     _use_namespace(workspace)
@@ -93,20 +93,26 @@ def require_start_allowed(workspace: Workspace) -> None:
 
 
 def _require_open_namespace(workspace: Workspace) -> None:
-    """Before the state is looked at: what a request may do does not depend on it. Raises as `_use_namespace`."""
+    """Check the namespace before the state of the workspace: the answer does not depend on it. Raise what
+    `_use_namespace` raises.
+    """
     namespaces.require_open(workspace.namespace)
     require_credits(workspace.namespace, Service.SANDBOX)
 
 
 def _use_namespace(workspace: Workspace) -> None:
-    """Raises NamespaceSuspended, QuotaExceeded, InvalidState (it is being deleted)."""
+    """Check the namespace, and note its use. Raise NamespaceSuspended, QuotaExceeded, InvalidState (it is being
+    deleted).
+    """
     _require_open_namespace(workspace)
     namespace_used(workspace.namespace)
 
 
 @transaction.atomic
 def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, because: str = "") -> Operation | None:
-    """Queue a stop; None where it is stopped already. A sleeping one loses its memory. Ends a pending restart."""
+    """Queue a stop. Return None if the workspace is stopped already. A sleeping one loses its memory. Ends a pending
+    restart.
+    """
     workspace.refresh_from_db()
     if _cancel_restart(workspace) or workspace.status == Status.STOPPED:
         return None
@@ -120,7 +126,7 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
 
 
 def _cancel_restart(workspace: Workspace) -> bool:
-    """Cancel a planned restart, as the workspace is to stay stopped; False where there is none."""
+    """Cancel a planned restart, as the workspace is to stay stopped. Return False if none is planned."""
     restart_pending = Q(status__in=[Status.STOPPED, Status.LOST], restart_due_at__isnull=False)
     return update_if(workspace, restart_pending, restart_due_at=None, user_requested_stop=True)
 
@@ -130,7 +136,7 @@ def _cancel_restart(workspace: Workspace) -> bool:
 def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     """Queue a stop and a start as one operation; saved resources are applied.
 
-    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    Raise NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -145,14 +151,14 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
 
 
 def sizes_of(workspace: Workspace, names: Iterable[str]) -> dict[str, int]:
-    """The current sizes, which the operation restores where the new ones cannot be applied."""
+    """Return the current sizes, which the operation restores if the new ones cannot be applied."""
     return {name: getattr(workspace, name) for name in names}
 
 
 def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
-    """Whether a running machine may come back with `wanted`; under the account's lock.
+    """Check that a running machine may come back with `wanted`. Call it under the account's lock.
 
-    Raises RunningPoolReached, VMUnavailable.
+    Raise RunningPoolReached, VMUnavailable.
     """
     more = quota.growth(quota.applied_amount(workspace), wanted)
     quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), more)
@@ -177,9 +183,9 @@ def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_t
 @refusals_announced()
 @transaction.atomic
 def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
-    """Queue a resume (paused) or a wake (asleep); None where it runs already.
+    """Queue a resume (paused) or a wake (asleep). Return None if the workspace runs already.
 
-    Raises NamespaceSuspended, QuotaExceeded and, for a sleeping one, RunningPoolReached beside the module's.
+    Raise NamespaceSuspended, QuotaExceeded and, for a sleeping one, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -201,7 +207,9 @@ def _resume(workspace: Workspace, actor: str) -> Operation:
 
 @transaction.atomic
 def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> Operation:
-    """Queue a sleep: memory to the host's disk. With `idle` a last look is taken whether it is in use."""
+    """Queue a sleep: memory to the host's disk. With `idle` the host looks once more whether the workspace is
+    in use.
+    """
     workspace.refresh_from_db()
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be put to sleep")
@@ -212,9 +220,9 @@ def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> 
 @refusals_announced()
 @transaction.atomic
 def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
-    """For a request that came for it: wake a sleeping workspace, or join the wake that goes on. None where it runs.
+    """Wake a sleeping workspace for a request to it, or join the wake that goes on. Return None if it runs.
 
-    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    Raise NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -228,7 +236,7 @@ def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
 
 
 def _wake(workspace: Workspace, actor: str) -> Operation:
-    """With the sizes it slept with: saved memory fits no other machine."""
+    """Queue a wake with the sizes that the workspace slept with: saved memory fits no other machine."""
     needed = quota.applied_amount(workspace)
     _use_namespace(workspace)
     quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), needed)
@@ -239,13 +247,13 @@ def _wake(workspace: Workspace, actor: str) -> Operation:
 
 
 def require_no_operation(workspace: Workspace) -> None:
-    """Raises OperationInProgress."""
+    """Raise OperationInProgress if one is in flight."""
     if workspace.status in TRANSITIONAL or queue.live_operation(workspace):
         raise OperationInProgress(details={"status": workspace.status})
 
 
 def require_host(workspace: Workspace) -> Any:
-    """The living host of the workspace. Raises VMUnavailable."""
+    """Return the living host of the workspace. Raise VMUnavailable."""
     if workspace.host is None or not workspace.host.is_alive:
         raise VMUnavailable("The host of this workspace cannot be reached; try again later.")
     return workspace.host
@@ -259,7 +267,7 @@ def begin_operation(
     params: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Operation:
-    """The guarded transition and its operation, in the caller's transaction. Raises OperationInProgress.
+    """Make the guarded transition and queue its operation, in the caller's transaction. Raise OperationInProgress.
 
     The operation's params say `from` which status.
     """
@@ -275,10 +283,10 @@ ACTOR = "request"
 
 
 def ensure_running(workspace: Workspace, timeout: float) -> bool:
-    """Record the use, and wake the workspace where it sleeps; at most `timeout` seconds. True once it runs.
+    """Record the use, and wake the workspace if it sleeps; at most `timeout` seconds. Return True once it runs.
 
-    Concurrent requests share one wake; a workspace that is falling asleep is woken after that. False where it did not
-    wake in time or the wake failed. Raises InvalidState (it is stopped, paused, ...), NamespaceSuspended,
+    Concurrent requests share one wake; a workspace that is falling asleep is woken after that. Return False if it did
+    not wake in time or the wake failed. Raise InvalidState (it is stopped, paused, ...), NamespaceSuspended,
     QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another operation is in flight).
     """
     last_used.record_use(workspace.pk)

@@ -10,20 +10,22 @@ logger = logging.getLogger(__name__)
 
 
 class HostProcess:
-    """The part of vmhost that owns the machines. It imports what it needs of the host when it begins, as no other
-    worker may load that.
+    """Part of vmhost that owns the machines. It imports the code of the host only when it begins, as no other worker
+    may load that code.
     """
 
     role = "vmhost"
     loads: tuple[str, ...] = ()
 
     def begin(self) -> None:
-        """Raises SystemExit where the hypervisor is not available, or the name held: the supervisor tries again."""
+        """Open the host. Raise SystemExit if the hypervisor is not available, or if the host's name is held: the
+        supervisor tries again.
+        """
         from vmbackend.errors import BackendError
         from workspaces.host import process
 
         try:
-            # Else machines that are to be stopped with their host would run on.
+            # Otherwise machines that are to be stopped with their host would run on.
             with ending_in_order(self.end):
                 process.open_host()
         except BackendError as exc:
@@ -31,7 +33,7 @@ class HostProcess:
             raise SystemExit(1) from exc
 
     def end_soon(self) -> None:
-        """Nothing: Celery waits for its tasks."""
+        """Do nothing: Celery waits for its tasks."""
 
     def end(self) -> None:
         from workspaces.host import process

@@ -21,7 +21,7 @@ from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Resources: thousandths of a CPU, MiB, MiB; and of how many workspaces."""
+    """Resources: thousandths of a CPU, MiB, MiB; and the number of workspaces."""
 
     cpu_millis: int
     memory_mb: int
@@ -43,7 +43,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class AccountUsage:
-    """What an account owns, and the part of it that runs."""
+    """Resources that an account owns, and the part of them that runs."""
 
     owned: Amount
     running: Amount
@@ -76,17 +76,17 @@ class AccountQuota:
 
 
 def amount_of(workspace: Workspace) -> Amount:
-    """The desired resources: owned now, and used from the next start on."""
+    """Return the desired resources: owned now, and used from the next start on."""
     return Amount(workspace.cpu_millis, workspace.memory_mb, workspace.disk_size_mb)
 
 
 def columns_of(amount: Amount) -> dict[str, int]:
-    """The columns of the desired resources."""
+    """Return the columns of the desired resources."""
     return {"cpu_millis": amount.cpu_millis, "memory_mb": amount.memory_mb, "disk_size_mb": amount.disk_size_mb}
 
 
 def applied_columns(amount: Amount) -> dict[str, int]:
-    """The columns of a machine that is started with `amount`."""
+    """Return the columns of a machine that is started with `amount`."""
     return {
         "applied_cpu_millis": amount.cpu_millis,
         "applied_memory_mb": amount.memory_mb,
@@ -95,12 +95,12 @@ def applied_columns(amount: Amount) -> dict[str, int]:
 
 
 def applied_amount(workspace: Workspace) -> Amount:
-    """What its machine was last started with."""
+    """Return the sizes with which the machine was last started."""
     return Amount(workspace.applied_cpu_millis, workspace.applied_memory_mb, workspace.applied_disk_size_mb)
 
 
 def growth(before: Amount, after: Amount) -> Amount:
-    """By how much a change increases each resource; 0 where it decreases one."""
+    """Return by how much a change increases each resource; 0 if it decreases one."""
     return Amount(
         max(0, after.cpu_millis - before.cpu_millis),
         max(0, after.memory_mb - before.memory_mb),
@@ -122,7 +122,9 @@ def plan_running_pool(plan: Plan) -> Amount:
 
 
 def account_usage(account: Account) -> AccountUsage:
-    """One query over an index that covers it. Running workspaces count with their applied sizes."""
+    """Return the resources of an account. Running workspaces count with their applied sizes. One query over a covering
+    index.
+    """
     owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
     sums = {
         f"{name}_{field}": Sum(prefix + field, filter=condition, default=0)
@@ -144,7 +146,9 @@ def _amount(found: dict[str, Any], name: str) -> Amount:
 
 
 def require_create_allowed(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
-    """Raises ResourceNotAllowed, SandboxLimitReached, PoolLimitReached, RunningPoolReached; in this order."""
+    """Check the limits of a create. Raise ResourceNotAllowed, SandboxLimitReached, PoolLimitReached,
+    RunningPoolReached; in this order.
+    """
     require_plan_allows(plan, wanted)
     if used.records >= plan.max_workspaces:
         raise errors.SandboxLimitReached(
@@ -156,17 +160,17 @@ def require_create_allowed(plan: Plan, used: AccountUsage, wanted: Amount) -> No
 
 
 def require_plan_allows(plan: Plan, wanted: Amount) -> None:
-    """The limit for one workspace. Raises ResourceNotAllowed."""
+    """Raise ResourceNotAllowed if the plan does not allow one workspace of this size."""
     _require_within(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
 
 
 def require_owned_pool(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
-    """Raises PoolLimitReached."""
+    """Raise PoolLimitReached if the pool of owned resources has no room."""
     _require_within(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
 
 
 def require_running_pool(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
-    """Raises RunningPoolReached."""
+    """Raise RunningPoolReached if the pool of running resources has no room."""
     _require_within(errors.RunningPoolReached, used.running, wanted, plan_running_pool(plan))
 
 
@@ -190,7 +194,7 @@ def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limi
 
 
 def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
-    """The namespace's own limits. Raises NamespaceLimitReached."""
+    """Raise NamespaceLimitReached at one of the namespace's own limits."""
     limits = namespace.resource_limits or {}
     most = limits.get("max_workspaces")
     if new and most is not None:
@@ -213,7 +217,7 @@ def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool)
 
 
 def account_quota(account: Account) -> AccountQuota:
-    """One query."""
+    """Return limits and use of an account. One query."""
     used = account_usage(account)
     return AccountQuota(account.plan, used, _create_reason(account.plan, used))
 

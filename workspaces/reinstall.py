@@ -43,7 +43,7 @@ class ReinstallResponse(Success):
 def workspace_reinstall(*, workspace: Workspace, actor: str) -> Operation:
     """Queue the reset of the file system to the image, and a start. Irreversible.
 
-    Raises VmMissing (destroyed, or never created), OperationInProgress, NamespaceSuspended, QuotaExceeded,
+    Raise VmMissing (destroyed, or never created), OperationInProgress, NamespaceSuspended, QuotaExceeded,
     RunningPoolReached, VMUnavailable; nothing has changed then.
     """
     account_lock(workspace.account)
@@ -78,7 +78,7 @@ REFUSED = refused(
 
 
 class ReinstallViewSet(ViewSet):
-    """Resets the file system of a workspace to its image."""
+    """Reset of the file system of a workspace to its image."""
 
     @extend_schema(
         request=None,

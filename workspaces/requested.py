@@ -1,4 +1,6 @@
-"""The workspace that a request names, for views. Reading one elsewhere (`selectors.get_workspace`) counts no call."""
+"""The workspace that a request names, for views. Reading one elsewhere (`selectors.get_workspace`) does not count a
+call.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from workspaces.models import Workspace
 
 
 def requested_workspace(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
-    """As `selectors.get_workspace`, and count the request as an API call of the workspace. Raises NotFound."""
+    """Return the workspace, as `selectors.get_workspace` does, and count the request as an API call to it. Raise
+    NotFound.
+    """
     found = selectors.get_workspace(actor, identifier, whole=whole)
     call_counter.count_call(found.pk)
     set_logged_workspace(found.pk)

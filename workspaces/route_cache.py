@@ -1,7 +1,7 @@
-"""The route cache: the edge may reuse the machine of a port that is open to everyone until the current second ends.
+"""Route cache: the edge may reuse the machine of a port that is open to everyone until the current second ends.
 
 Every change of a row on which a route depends invalidates it, so that on this host a route is never older than the row.
-Where that fails (the process dies right after its commit, or is on another host), the route expires with the second.
+If that fails (the process dies right after its commit, or is on another host), the route expires with the second.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ logger = logging.getLogger(__name__)
 
 @cache
 def route_cache() -> RouteCache:
-    """That of this instance, in the folder that its Caddy reads."""
+    """Return the route cache of this instance, in the folder that its Caddy reads."""
     return RouteCache(route_cache_folder(settings.STATE / "run"))
 
 
 def held_addresses() -> set[str]:
-    """Addresses to which the edge may still send requests for their former workspace."""
+    """Return the addresses to which the edge may still send requests for their former workspace."""
     return route_cache().cached_addresses()
 
 
 def route_labels(workspace: Workspace) -> list[str]:
-    """All names of a workspace's public ports."""
+    """Return all names of a workspace's public ports."""
     ports = workspace.public_ports.order_by().values_list("slug", "hash")
     return [name for slug, hash_ in ports for name in port_labels(slug, hash_)]
 
 
 def port_labels(slug: str, hash_: str) -> set[str]:
-    """Both names of a port."""
+    """Return both names of a port."""
     return {hash_, label(slug, hash_)}
 
 
 def invalidate_routes(workspace: Workspace, more: Collection[str] = ()) -> None:
-    """On commit, remove the routes of the workspace's ports and of the labels `more` from the cache."""
+    """Remove the routes of the workspace's ports and of the labels `more` from the cache, on commit."""
     transaction.on_commit(lambda: invalidate_routes_now(workspace, more), robust=True)
 
 
 def invalidate_routes_now(workspace: Workspace, more: Collection[str] = ()) -> None:
-    """As `invalidate_routes`, for committed rows. File-system errors are logged, not raised."""
+    """Do what `invalidate_routes` does, for committed rows. File-system errors are logged, not raised."""
     try:
         route_cache().invalidate({*route_labels(workspace), *more})
     except FileNotFoundError:

@@ -21,14 +21,14 @@ from workspaces.states import Status
 
 
 def insert_row(**columns: Any) -> Workspace:
-    """Raises IntegrityError where another workspace has the slug or the address."""
+    """Insert a workspace. Raise IntegrityError if another one has the slug or the address."""
     return Workspace.objects.create(**columns)
 
 
 def delete_row(workspace: Workspace) -> None:
-    """Delete the row with what references it (operations, public ports, usage), and disconnect its domain.
+    """Delete the row with the rows that reference it (operations, public ports, usage), and disconnect its domain.
 
-    What was metered keeps the name.
+    The metering records keep its name.
     """
     target_removed(TargetKind.WORKSPACE, workspace.pk)
     Metered.objects.filter(workspace_id=workspace.pk).update(workspace_name=workspace.name)
@@ -37,12 +37,12 @@ def delete_row(workspace: Workspace) -> None:
 
 def lock_row(workspace: Workspace) -> None:
     """Lock the row to the end of the transaction. A deleted row is no error."""
-    # Not its columns: to decrypt and convert them takes longer than the statement.
+    # Columns are not read: decrypting and converting them takes longer than the statement.
     Workspace.objects.select_for_update().filter(pk=workspace.pk).values_list("pk").first()
 
 
 def find_and_lock(workspace_id: str, *related: str) -> Workspace | None:
-    """Read the row as it is now, with the relations `related`, and lock it; None where it is deleted."""
+    """Read the row as it is now, with the relations `related`, and lock it. Return None if it is deleted."""
     rows = Workspace.objects.select_for_update(of=("self",))
     return (rows.select_related(*related) if related else rows).filter(pk=workspace_id).first()
 
@@ -50,13 +50,13 @@ def find_and_lock(workspace_id: str, *related: str) -> Workspace | None:
 def lock_and_read(workspace: Workspace, fields: Sequence[str] | None = None) -> None:
     """Lock the row and read the columns `fields` (default: all) as they are now, in one query.
 
-    Raises Workspace.DoesNotExist (deleted).
+    Raise Workspace.DoesNotExist (deleted).
     """
     workspace.refresh_from_db(fields=fields, from_queryset=Workspace.objects.select_for_update(of=("self",)))
 
 
 def lock_current(workspace: Workspace, fields: Sequence[str] | None = None) -> None:
-    """As `lock_and_read`. Raises NotFound (deleted)."""
+    """Do what `lock_and_read` does. Raise NotFound (deleted)."""
     try:
         lock_and_read(workspace, fields)
     except Workspace.DoesNotExist as exc:
@@ -64,7 +64,7 @@ def lock_current(workspace: Workspace, fields: Sequence[str] | None = None) -> N
 
 
 def lock_column(workspace: Workspace, column: str) -> Any:
-    """Lock the row and return one of its columns as it is now, in one query. Raises NotFound (deleted)."""
+    """Lock the row and return one of its columns as it is now, in one query. Raise NotFound (deleted)."""
     rows = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace.pk).values_list(column, flat=True)
     try:
         return rows.get()
@@ -75,7 +75,7 @@ def lock_column(workspace: Workspace, column: str) -> Any:
 def write_columns(workspace: Workspace, event: str, detail: str, actor: str, **columns: Any) -> Workspace:
     """Write columns, a new `updated_at` and the audit entry.
 
-    Raises NotFound, with nothing written, where the workspace is deleted or being deleted.
+    Raise NotFound, with nothing written, if the workspace is deleted or being deleted.
     """
     update_columns(workspace, updated_at=timezone.now(), **columns)
     record_activity(workspace, event, detail, actor=actor)
@@ -83,13 +83,13 @@ def write_columns(workspace: Workspace, event: str, detail: str, actor: str, **c
 
 
 def update_columns(workspace: Workspace, **columns: Any) -> None:
-    """As `write_columns`, without an audit entry and without a new `updated_at`."""
+    """Do what `write_columns` does, without an audit entry and without a new `updated_at`."""
     if not update_if(workspace, ~Q(status=Status.DELETING), **columns):
         raise NotFound
 
 
 def update_row(workspace: Workspace, **columns: Any) -> bool:
-    """Write columns in any state; False where the row is deleted."""
+    """Write columns in any state. Return False if the row is deleted."""
     return update_if(workspace, Q(), **columns)
 
 
@@ -99,7 +99,9 @@ def update_unless_changed(workspace: Workspace, unchanged: Iterable[str], **colu
 
 
 def update_if(workspace: Workspace, condition: Q, **columns: Any) -> bool:
-    """Write columns only if the row meets the condition, in one statement; False where it does not or is deleted."""
+    """Write columns only if the row meets the condition, in one statement. Return False if it does not, or is
+    deleted.
+    """
     if not Workspace.objects.filter(condition, pk=workspace.pk).update(**columns):
         return False
     for name, value in columns.items():
@@ -108,5 +110,5 @@ def update_if(workspace: Workspace, condition: Q, **columns: Any) -> bool:
 
 
 def update_all(condition: Q, **columns: Any) -> int:
-    """Write columns of every workspace that meets the condition, in one statement. Returns how many."""
+    """Write columns of every workspace that meets the condition, in one statement. Return how many."""
     return Workspace.objects.filter(condition).update(**columns)

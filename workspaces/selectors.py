@@ -1,4 +1,4 @@
-"""Reading workspaces within the scope of an actor. What is outside of it does not exist for the actor (404)."""
+"""Reading workspaces within the scope of an actor. A workspace outside of it does not exist for the actor (404)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workspaces.states import Status
 
 NOT_FOUND_MESSAGE = "There is no such workspace."
 # Columns that a workspace object does not contain: above all the encrypted ones, whose decryption costs more than the
-# rest of a row. They are loaded on access. Of the namespace only the slug is joined.
+# rest of a row. They are loaded on access. Only the slug of the namespace is joined.
 HIDDEN = frozenset(
     {
         "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
@@ -38,7 +38,7 @@ SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name n
 
 
 def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
-    """Workspaces that the actor may see, with the columns of a workspace object."""
+    """Return the workspaces that the actor may see, with the columns of a workspace object."""
     found = Workspace.objects.filter(account=actor.account).only(*SHOWN).annotate(joined_namespace=F("namespace__slug"))
     if actor.scope is Scope.NAMESPACE:
         return found.filter(namespace_id=actor.namespace_id)
@@ -48,7 +48,7 @@ def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
 
 
 def get_workspace(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
-    """By id or slug; `whole` with every column. Raises NotFound, also for one that the actor may not see."""
+    """Return a workspace by id or slug; `whole` with every column. Raise NotFound, also if the actor may not see it."""
     by = "pk" if identifier.startswith("ws_") else "slug"
     columns, query = _compiled(actor.scope, by, whole)
     within = {Scope.NAMESPACE: (actor.namespace_id,), Scope.WORKSPACE: (actor.workspace_id,)}.get(actor.scope, ())
@@ -82,9 +82,9 @@ def _compiled(scope: Scope, by: str, whole: bool) -> tuple[list[str], CompiledQu
 
 
 def workspaces_in(actor: Actor, namespace: str) -> QuerySet[Workspace]:
-    """Return those that the actor may see of the namespace that a request names, if it names one.
+    """Return the workspaces that the actor may see, in the namespace that a request names, if it names one.
 
-    Raises Forbidden where the credential is bound to another namespace, or to a workspace in another.
+    Raise Forbidden if the credential is bound to another namespace, or to a workspace in another one.
     """
     found = visible_workspaces(actor)
     if not namespace:
@@ -100,8 +100,8 @@ def workspaces_in(actor: Actor, namespace: str) -> QuerySet[Workspace]:
 def listed_workspaces(
     actor: Actor, *, mode: str = "", status: str = "", namespace: str = "", search: str = ""
 ) -> QuerySet[Workspace]:
-    """The list's rows, newest first. Sandboxes have a list of their own (`GET /sandbox`). Raises Forbidden (bound to
-    another namespace).
+    """Return the list's rows, newest first. Sandboxes have a list of their own (`GET /sandbox`). Raise Forbidden (bound
+    to another namespace).
     """
     found = workspaces_in(actor, namespace).filter(kind=Kind.WORKSPACE)
     if mode:
@@ -116,9 +116,9 @@ def listed_workspaces(
 
 
 def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
-    """How many rows a list has over all its pages.
+    """Return how many rows a list has over all its pages.
 
-    The number of an account's machines is a column of its row; those of its sandboxes are counted on an index of them.
+    The number of an account's machines is a column of its row; its sandboxes are counted on an index of them.
     """
     if actor.scope is Scope.ACCOUNT and not filtered:
         sandboxes = Workspace.objects.filter(account=actor.account, kind=Kind.SANDBOX)
@@ -127,7 +127,7 @@ def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> i
 
 
 def scope_binding(account: Account, identifier: str) -> ScopeBinding:
-    """What a workspace-scope credential is bound to. Raises NotFound."""
+    """Return the binding of a workspace-scope credential. Raise NotFound."""
     by = Q(pk=identifier) | Q(slug=identifier)
     found = Workspace.objects.filter(account=account).filter(by).select_related("namespace").first()
     if found is None:
@@ -136,7 +136,7 @@ def scope_binding(account: Account, identifier: str) -> ScopeBinding:
 
 
 def digests_in_use(host: str) -> set[str]:
-    """Images used by workspaces of this host; never evicted."""
+    """Return the digests of the images that workspaces of this host use; they are never evicted."""
     return set(
         Workspace.objects.filter(host_id=host)
         .exclude(image_digest="")

@@ -47,7 +47,7 @@ class InfoObject(ResponseSerializer):
     health = s.ChoiceField(
         ["ok", "unresponsive"],
         allow_null=True,
-        help_text="`unresponsive`: the services of the running guest have not answered for a minute. Null where it "
+        help_text="`unresponsive`: the services of the running guest have not answered for a minute. Null if it "
         "does not run.",
     )
     unresponsive_since = Timestamp(allow_null=True)
@@ -96,8 +96,9 @@ class ResourcesObject(ResponseSerializer):
     disk_size_mb = s.IntegerField(help_text="MiB")
 
 
+# Reads a row of `selectors`. For a list, call `load_ports` first.
 class WorkspaceObject(ResponseSerializer):
-    """Of a row that `selectors` gave; `load_ports` first for a list."""
+    """A workspace."""
 
     id = s.CharField()
     name = s.CharField()

@@ -14,7 +14,7 @@ from workspaces.states import Status
 
 
 class RestartEntry(ResponseSerializer):
-    # Stored as text.
+    # It is stored as text.
     at = s.DateTimeField()
     exit_code = s.IntegerField(allow_null=True)
     reason = s.CharField()
@@ -34,8 +34,9 @@ class IdlePolicy(ResponseSerializer):
     enabled = s.BooleanField(source="sleeps_when_idle")
 
 
+# Reads a row with every column.
 class LifecycleObject(ResponseSerializer):
-    """Of a row with every column."""
+    """Lifetime, restart policy and idle policy of a workspace."""
 
     mode = s.ChoiceField(Mode.choices)
     status = s.ChoiceField(Status.choices)
@@ -68,8 +69,9 @@ class ShownDesktop(ResponseSerializer):
     enabled = s.BooleanField(source="desktop_enabled")
 
 
+# Reads a row with every column.
 class ConfigObject(ResponseSerializer):
-    """What the machine is made from, of a row with every column."""
+    """Settings from which the machine is made."""
 
     image = s.CharField()
     image_digest = BlankAsNull()

@@ -31,11 +31,11 @@ MIN_RSA_BITS = 2048
 
 
 class KeyRefused(ValueError):
-    """Its sentence, which the caller reads, never contains the text."""
+    """Refusal of a key. The caller reads its sentence, which never contains the key's text."""
 
 
 def public_key(text: str) -> str:
-    """One OpenSSH public key line, stripped. Raises KeyRefused."""
+    """Return one OpenSSH public key line, stripped. Raise KeyRefused."""
     if "PRIVATE KEY" in text:
         raise KeyRefused(PRIVATE)
     try:
@@ -50,15 +50,15 @@ def public_key(text: str) -> str:
 
 
 def parsed(line: str) -> SSHKey:
-    """Raises ValueError, and OverflowError for a negative number in an RSA key."""
-    # Not at the top: of the workers that load this, one renews keys of guests.
+    """Parse a key line. Raise ValueError, and OverflowError for a negative number in an RSA key."""
+    # Not imported at the top: of the workers that load this module, only one renews keys of guests.
     from asyncssh import import_public_key
 
     return import_public_key(line.encode())
 
 
 def fingerprint(line: str) -> str:
-    """`SHA256:...`, as ssh-keygen shows it; without the comment."""
+    """Return `SHA256:...`, as ssh-keygen shows it; without the comment."""
     return parsed(line).get_fingerprint()
 
 
@@ -71,7 +71,7 @@ class PublicKey(NamedTuple):
 
 
 def described_key(line: str) -> PublicKey:
-    """The parts of a key's line that responses show."""
+    """Return the parts of a key's line that responses show."""
     kind, _, rest = line.partition(" ")
     return PublicKey(fingerprint(line), kind, rest.partition(" ")[2].strip())
 
@@ -95,7 +95,7 @@ class SshAccess:
 
     @property
     def connection(self) -> SshAccess | None:
-        """Itself where one can connect: SSH is on and the machine has an address."""
+        """Return itself if one can connect: SSH is on and the machine has an address."""
         return self if self.workspace.ssh_enabled and self.workspace.ip else None
 
     @property
@@ -121,7 +121,7 @@ def ssh_switch(*, workspace: Workspace, actor: str, enabled: bool) -> Workspace:
 
 @transaction.atomic
 def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
-    """Authorize a key (a valid line); for an authorized one only the comment changes. Raises SshKeyLimit."""
+    """Authorize a key (a valid line); for an authorized one only the comment changes. Raise SshKeyLimit."""
     _lock(workspace)
     shown = fingerprint(line)
     others = keys_without(workspace.ssh_keys, shown)
@@ -134,7 +134,7 @@ def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
 
 @transaction.atomic
 def ssh_key_remove(*, workspace: Workspace, actor: str, key: str) -> Workspace:
-    """Revoke a key, by its fingerprint; its open connections stay. Raises SshKeyNotFound."""
+    """Revoke a key, by its fingerprint; its open connections stay. Raise SshKeyNotFound."""
     _lock(workspace)
     others = keys_without(workspace.ssh_keys, key)
     if len(others) == len(workspace.ssh_keys):
@@ -143,12 +143,12 @@ def ssh_key_remove(*, workspace: Workspace, actor: str, key: str) -> Workspace:
 
 
 def keys_without(lines: Sequence[str], key: str) -> list[str]:
-    """The lines without the one with that fingerprint."""
+    """Return the lines without the line that has that fingerprint."""
     return [line for line in lines if fingerprint(line) != key]
 
 
 def apply_in_guest(workspace: Workspace) -> str | None:
-    """Configure a running guest as the row says, outside of any transaction. None, or why it applies later.
+    """Configure a running guest as the row says, outside any transaction. Return None, or why it applies later.
 
     A change that could not be applied is applied by the next resume, wake or start, or by the host within some minutes
     (`host.guest_renewals`).
@@ -167,17 +167,17 @@ def apply_in_guest(workspace: Workspace) -> str | None:
 
 
 def _apply(workspace: Workspace, *, clears: bool = True, **limits: Any) -> bool:
-    """As `apply_until_current`. Raises GuestUnreachable, NotFound."""
+    """Do what `apply_until_current` does. Raise GuestUnreachable, NotFound."""
     return apply_until_current(
         workspace, lambda: _apply_once(workspace, clears), lambda: update_row(workspace, ssh_stale=True), **limits
     )
 
 
 def _apply_once(workspace: Workspace, clears: bool) -> bool:
-    """False where the row has changed since it was read; the instance has its columns as they are now. `clears`:
-    otherwise the row stays marked as stale.
+    """Configure the guest once. Return False if the row has changed since it was read; the instance has its present
+    columns then. Without `clears` the row stays marked as stale.
 
-    Raises GuestUnreachable, NotFound.
+    Raise GuestUnreachable, NotFound.
     """
     before = _access(workspace)
     configure_ssh(workspace)
@@ -198,7 +198,8 @@ def mark_access_applied(workspace: Workspace) -> None:
 
 
 def renew_access(row: Workspace, until: float) -> str:
-    """Apply, in a guest that runs, changes that it missed, until that time (`time.monotonic`). Empty, or why they wait.
+    """Apply changes that a running guest missed, until the time `until` (`time.monotonic`). Return an empty text, or
+    why they wait.
 
     For a guest that has just started, resumed or woken, and for one that runs and did not answer before.
     """
@@ -216,12 +217,14 @@ def renew_access(row: Workspace, until: float) -> str:
 
 
 def _access(workspace: Workspace) -> tuple[bool, list[str], datetime]:
-    """With the time of the last change: keys may be again what they were, while the guest has those of between."""
+    """Return the access with the time of its last change: keys may be the same again as before, while the guest has
+    those in between.
+    """
     return workspace.ssh_enabled, list(workspace.ssh_keys), workspace.updated_at
 
 
 def _lock(workspace: Workspace) -> None:
-    """Exclude concurrent changes of its keys until this transaction ends. Raises NotFound, VmMissing."""
+    """Exclude concurrent changes of its keys until this transaction ends. Raise NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
     workspace.ssh_was_stale = workspace.ssh_stale
     if workspace.status == Status.DESTROYED:

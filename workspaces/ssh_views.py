@@ -48,7 +48,7 @@ class SshKey(ResponseSerializer):
 
 
 class SshObject(ResponseSerializer):
-    """Serialize an `SshAccess`. Host and host key are null until the machine is made."""
+    """SSH access of a workspace. Host and host key are null until the machine is made."""
 
     ssh_enabled = serializers.BooleanField(source="workspace.ssh_enabled")
     ssh_id = serializers.CharField(source="workspace.pk")
@@ -60,7 +60,7 @@ class SshObject(ResponseSerializer):
 
 
 class SshConnection(ResponseSerializer):
-    """Serialize an `SshAccess`."""
+    """Connection by SSH."""
 
     user = serializers.CharField()
     host = serializers.CharField(source="workspace.ip")
@@ -112,7 +112,7 @@ class SshViewSet(ViewSet):
 
     @extend_schema(responses=SshResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Return where to connect, the host key to expect, and the authorized keys."""
+        """Return the address to connect to, the host key to expect, and the authorized keys."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(SshResponse, ssh=SshAccess(workspace))
 

@@ -1,4 +1,4 @@
-"""What staff do with a workspace in the admin, by the services that the API calls."""
+"""Actions of staff on a workspace in the admin. They call the services that the API calls."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def _action(
 ACTIONS = (
     _action(
         "start", "Start", workspace_start, STARTABLE, icon="play_arrow",
-        will="The machine is started; a paused one is resumed and a sleeping one woken. It counts in the limits and "
-        "credits of its owner.",
+        will="The machine is started; a paused one is resumed and a sleeping one woken. It counts against the limits "
+        "and credits of its owner.",
     ),
     _action(
         "stop", "Stop", workspace_stop, STOPPABLE, icon="stop", harms=True,
-        will="The machine is shut down, and stays off. Its disk stays; what is in its memory is lost.",
+        will="The machine is shut down, and stays off. Its disk stays; its memory is lost.",
     ),
     _action(
         "restart", "Restart", workspace_restart, RUNS, icon="restart_alt", harms=True,
-        will="The machine is shut down and started again. What is in its memory is lost; saved sizes are applied.",
+        will="The machine is shut down and started again. Its memory is lost; saved sizes are applied.",
     ),
     _action(
         "sleep", "Put to sleep", workspace_sleep, RUNS, icon="bedtime",

@@ -59,7 +59,7 @@ HOST_DOWN = "host_down"
 
 
 class Provisioning(models.TextChoices):
-    """How far the creation is (specification, Workspace provisioning: `state`). Once `ready`, it stays so."""
+    """Progress of the creation (specification, Workspace provisioning: `state`). Once `ready`, it stays so."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -68,7 +68,7 @@ class Provisioning(models.TextChoices):
 
 
 class ProvisioningPhase(models.TextChoices):
-    """What the creation does now (specification, Workspace provisioning: `phase`); `deleting`: a delete ends it."""
+    """Phase of the creation (specification, Workspace provisioning: `phase`). `deleting`: a delete ends it."""
 
     QUEUED = "queued"
     PULLING_IMAGE = "pulling_image"
@@ -141,7 +141,7 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.WAKING: frozenset({Status.SLEEPING}),
     Status.RESIZING: frozenset({Status.RUNNING, Status.STOPPED}),
     Status.REINSTALLING: HAS_MACHINE,
-    # After an operation, and where reconcile finds the machine in another state than its row.
+    # After an operation, or when reconcile finds the machine in another state than its row.
     Status.RUNNING: _POWER | {Status.CREATING, Status.LOST, Status.STOPPED, Status.SLEEPING},
     Status.STOPPED: _POWER | {Status.CREATING, Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},
     Status.PAUSED: _POWER,

@@ -18,85 +18,85 @@ from workspaces.host_rpc import reply
 
 @shared_task
 def run_operation(operation_id: str) -> None:
-    """On the queue of the workspace's host: notifies it of an operation."""
+    """Notify the workspace's host of an operation; on the host's queue."""
     engine.run_operation(operation_id, host_runtime())
 
 
 @shared_task
 def reconcile_host() -> int:
-    """On each host's queue, every minute."""
+    """Reconcile one host; on its queue, every minute."""
     return reconcile_rows_and_machines(host_runtime())
 
 
 @shared_task
 def reconcile_hosts() -> None:
-    """Celery beat: reconcile every host."""
+    """Reconcile every host. Called by Celery beat."""
     for host in Host.objects.all():
         current_app.send_task("workspaces.tasks.reconcile_host", queue=host.queue, expires=30)
 
 
 @shared_task
 def expire_operations() -> int:
-    """Celery beat: fail operations past their deadline."""
+    """Fail operations past their deadline. Called by Celery beat."""
     return operations.expire_operations()
 
 
 @shared_task
 def sweep_due() -> int:
-    """Celery beat: TTL, idle sleep, expiry of saved memory, restarts."""
+    """Sweep: TTL, idle sleep, expiry of saved memory, restarts. Called by Celery beat."""
     return sweep.sweep_due()
 
 
 @shared_task
 def correct_due_times() -> int:
-    """Celery beat: due times that were written before the clock was set back."""
+    """Correct due times that were written before the clock was set back. Called by Celery beat."""
     return due_times.due_times_correct()
 
 
 @shared_task
 def stop_suspended() -> int:
-    """Celery beat: stop what runs in suspended namespaces."""
+    """Stop the workspaces that run in suspended namespaces. Called by Celery beat."""
     return namespace_members.stop_suspended_members()
 
 
 @shared_task
 def charge_metered() -> int:
-    """Celery beat, and after each writer's commit: charge credits for what was metered."""
+    """Charge credits for metered usage. Called by Celery beat, and after each writer's commit."""
     wakeups.charge_begun()
     return charging.charge_metered()
 
 
 @shared_task
 def close_billing_cycles() -> int:
-    """Celery beat: `credits.usage` for billing cycles that are over."""
+    """Send `credits.usage` for billing cycles that are over. Called by Celery beat."""
     return billing.cycles_close()
 
 
 @shared_task
 def check_ledger() -> None:
-    """Celery beat: once a night, whether ledger, balances, sums and records agree."""
+    """Check once a night whether ledger, balances, sums and records agree. Called by Celery beat."""
     check.ledger_check_nightly()
 
 
 @shared_task
 def answer_boot_log(workspace_id: str, key: str, what: str, argument: int) -> None:
-    """On the queue of the workspace's host: replies with its console log (`host_rpc`)."""
+    """Reply with a workspace's console log (`host_rpc`); on the queue of its host."""
     reply(key, console_log.read_console(host_runtime().driver.boot_log(workspace_id), what, argument))
 
 
 @shared_task
 def apply_network(workspace_id: str, key: str, close: list[int]) -> None:
-    """On the queue of the workspace's host: applies its network policy (`host_rpc`)."""
+    """Apply a workspace's network policy and reply (`host_rpc`); on the queue of its host."""
     reply(key, apply_policy(host_runtime().driver, workspace_id, close).encode())
 
 
 @shared_task
 def answer_machine_info(workspace_id: str, key: str) -> None:
-    """On the queue of the workspace's host: replies with the state of its machine (`host_rpc`)."""
+    """Reply with the state of a workspace's machine (`host_rpc`); on the queue of its host."""
     reply(key, machine_info.machine_info_reply(host_runtime().driver, workspace_id))
 
 
 @shared_task
 def compact_usage() -> int:
-    """Celery beat: roll up the tiers of usage and remove expired points."""
+    """Roll up the tiers of usage and remove expired points. Called by Celery beat."""
     return compaction.compact_usage()

@@ -18,14 +18,14 @@ left_running: Hook[[Workspace], None] = Hook("workspace.left_running")
 
 
 class TransitionLost(Exception):
-    """The workspace was no longer in a state that this transition may leave; nothing was changed."""
+    """Loss of a transition: the workspace was no longer in a state that it may leave; nothing was changed."""
 
 
 def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] | None = None, **fields: Any) -> None:
     """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table).
 
     The event of a machine that has stopped is published in the same transaction. `ready` is true only in `running`;
-    callers set it there. Updates the instance too. Raises TransitionLost where another one was first; nothing has
+    callers set it there. Updates the instance too. Raise TransitionLost if another transition was first; nothing has
     changed then.
     """
     allowed = ALLOWED[to] if leaving is None else leaving & ALLOWED[to]

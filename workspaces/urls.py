@@ -51,7 +51,7 @@ domain = WorkspaceDomainViewSet.as_view
 workloads = WorkloadsViewSet.as_view
 urlpatterns = [
     path("namespaces/<slug:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
-    # Before the others: one request for each request to a public port that is not in the route cache.
+    # First, because each request to a public port that is not in the route cache asks here.
     path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),
     path("workspace/quota", workspace({"get": "quota"})),

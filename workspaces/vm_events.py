@@ -13,12 +13,12 @@ from workspaces.states import HOST_DOWN, Status
 
 ENDED_BY_ITSELF = frozenset({Status.RUNNING, Status.PAUSED})
 HAD_MACHINE = ENDED_BY_ITSELF | {Status.SLEEPING}
-# Transitional states which may also be entered from one without a machine.
+# Transitional states that may also be entered from a state without a machine.
 _MAYBE_STOPPED_BEFORE = frozenset({Status.CREATING, Status.STARTING, Status.REINSTALLING, Status.RESIZING, Status.LOST})
 
 
 def publish_vm_event(workspace: Workspace, before: Status) -> None:
-    """`vm.exited`, `vm.stopped` or `vm.lost`, if a workspace that was `before` has stopped or is lost now.
+    """Publish `vm.exited`, `vm.stopped` or `vm.lost`, if a workspace that was `before` has stopped or is lost now.
 
     A start that failed, and other operations on a workspace that was stopped already, publish nothing.
     """
@@ -34,7 +34,9 @@ def publish_vm_event(workspace: Workspace, before: Status) -> None:
 
 
 def _exit_data(workspace: Workspace) -> dict[str, Any]:
-    """`exit_code` is that of the main process, null without one; `restart_at` is null where none is planned."""
+    """Return the data of an exit. `exit_code` is that of the main process, or null; `restart_at` is null if none is
+    planned.
+    """
     return {
         "reason": workspace.last_exit_reason,
         "exit_code": workspace.last_exit_code,
@@ -48,7 +50,7 @@ def _had_machine(before: Status, operation: Operation | None) -> bool:
 
 
 def _stop_reason(workspace: Workspace, before: Status, operation: Operation | None) -> str:
-    """`requested`, `memory_lost` (of a sleeping one), `host_down`, or `failed`: as an operation's outcome."""
+    """Return `requested`, `memory_lost` (of a sleeping one), `host_down`, or `failed`: as an operation's outcome."""
     if operation is not None:
         return "requested" if operation.kind == OperationKind.STOP else "failed"
     if before is Status.SLEEPING:

@@ -27,9 +27,9 @@ BY_CODE: dict[str, type[DomainError]] = {
 
 
 def wait_until_finished(operation: Operation) -> bool:
-    """Wait for a power operation; False if it continues after the wait.
+    """Wait for a power operation. Return False if it continues after the wait.
 
-    Raises what `BY_CODE` says, else VMUnavailable with the reason's code in its details (it failed), and
+    Raise the error that `BY_CODE` names, else VMUnavailable with the reason's code in its details (it failed), or
     OperationInProgress (a delete cancelled it).
     """
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
@@ -39,7 +39,7 @@ def wait_until_finished(operation: Operation) -> bool:
 
 
 def require_success(operation: Operation) -> None:
-    """Raises as `wait_until_finished`."""
+    """Raise what `wait_until_finished` raises, unless the operation succeeded."""
     if operation.state == OperationState.FAILED:
         error = BY_CODE.get(operation.error_code, VMUnavailable)
         raise error(operation.error_message, details={"reason": operation.error_code})
@@ -48,7 +48,7 @@ def require_success(operation: Operation) -> None:
 
 
 def wait_for_create(operation: Operation, shown_id: str, timeout: float) -> None:
-    """Wait `timeout` seconds for a creation. Raises CreateFailed, with `shown_id` in its details, where it failed."""
+    """Wait `timeout` seconds for a creation. Raise CreateFailed, with `shown_id` in its details, if it failed."""
     ended = waiting.wait_for_outcome(operation, timeout)
     if ended is None or ended.state != OperationState.FAILED:
         return
@@ -59,7 +59,9 @@ def wait_for_create(operation: Operation, shown_id: str, timeout: float) -> None
 
 
 def wait_for_removal(operation: Operation, workspace: Workspace) -> bool:
-    """Wait for a removal; not if its host does not respond, as it runs when the host is back. True once it is done."""
+    """Wait for a removal, but not if its host does not respond: the removal runs when the host is back. Return True
+    once it is done.
+    """
     if workspace.host is None or not workspace.host.is_alive:
         return False
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
@@ -67,7 +69,9 @@ def wait_for_removal(operation: Operation, workspace: Workspace) -> bool:
 
 
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
-    """`{success, workspace}`; 202 while the operation continues. Raises as `wait_until_finished`, NotFound."""
+    """Return `{success, workspace}`; 202 while the operation continues. Raise what `wait_until_finished` raises,
+    NotFound.
+    """
     ended = operation is None or wait_until_finished(operation)
     current = selectors.get_workspace(request.user, workspace.pk)
     if ended:

@@ -10,7 +10,7 @@ MAX_WORKLOADS = 32
 
 
 def workload(item: dict[str, Any]) -> Workload:
-    """A workload of the row as the machine takes it (wire contract, section 3)."""
+    """Return a workload of the row as the machine takes it (wire contract, section 3)."""
     return Workload(
         name=item["name"],
         cmd=tuple(item["cmd"]),

@@ -36,7 +36,7 @@ def test_an_action_is_confirmed_and_recorded_with_its_reason(staff: Client, work
     assert (asked.status_code, asked["Location"]) == (302, action_url(MODEL, "stop", workspace.pk))
     page = staff.get(asked["Location"]).content.decode()
     assert workspace.name in page
-    assert "what is in its memory is lost" in page
+    assert "its memory is lost" in page
     assert not Operation.objects.exists()
     answer = confirm(staff, MODEL, "stop", workspace.pk, reason="It sends spam.")
     assert shown(answer) == ["Stop: 1 done."]

@@ -2,8 +2,8 @@
 
 A cycle is sealed first: no pass adds to it any more. Then its rows are reported a batch at a time; the events, the
 position in the cycle and the deletion of the reported rows commit together. So a process that dies has reported whole
-batches, the next one goes on after them, and of two at once one waits and finds the other's position. What it takes in
-memory is a batch, however many workspaces there are.
+batches, and the next process continues after them. If two run at once, one waits and finds the other's position. Memory
+holds one batch, however many workspaces there are.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from workspaces.models.usage import units_of
 
 EVENT = "credits.usage"
 BATCH = 500  # workspaces in one transaction
-MAX_BATCHES = 100  # of one call; the rest is the next one's
+MAX_BATCHES = 100  # in one call; the next call does the rest
 
 
 def cycles_close() -> int:
-    """Close the cycles that are over, oldest first, or go on with one. Returns how many workspaces were reported.
+    """Close the cycles that are over, oldest first, or continue with one. Return how many workspaces were reported.
 
-    Two queries where none is over.
+    Two queries if no cycle is over.
     """
     reported, batches = 0, 0
     for cycle in _cycles_over():
@@ -47,22 +47,22 @@ def cycles_close() -> int:
 
 
 def _cycles_over() -> list[BillingCycle]:
-    """Those that have ended, and those that were left before their end, by a clock that was ahead."""
+    """Return the open cycles that have ended, or that were left before their end because a clock was ahead."""
     unclosed = list(BillingCycle.objects.filter(closed_at=None).order_by("pk"))
-    # After the cycles: one that is not current now, and was there before, never is again.
+    # This is read after the cycles: a cycle that existed before and is not current now never is again.
     current, now = read_position().cycle_id, timezone.now().timestamp()
     return [cycle for cycle in unclosed if cycle.end <= now or cycle.pk != current]
 
 
 @transaction.atomic
 def _seal(cycle: BillingCycle) -> None:
-    """Waits for a pass of charging that adds to it."""
+    """Seal a cycle, after waiting for a pass of charging that adds to it."""
     cycle_seal(lock_position(), cycle)
 
 
 @transaction.atomic
 def _report_batch(sealed: BillingCycle) -> int | None:
-    """None once the cycle is closed."""
+    """Report a batch of workspaces and return how many, or None once the cycle is closed."""
     cycle = BillingCycle.objects.select_for_update().filter(pk=sealed.pk, closed_at=None).first()
     if cycle is None:
         return None
@@ -74,7 +74,7 @@ def _report_batch(sealed: BillingCycle) -> int | None:
     publish_events([_event(cycle, row, name) for row, name in _named(rows)])
     cycle.reported_id = rows[-1].metered_id
     cycle.workspaces = F("workspaces") + len(rows)
-    # Of all accounts: one that used very much must not keep the others from being reported.
+    # The sum is over all accounts, and capped: one that used very much must not keep the others from being reported.
     cycle.credits = min(sum((row.credits for row in rows), cycle.credits), MAX_CREDITS)
     cycle.save(update_fields=["reported_id", "workspaces", "credits"])
     CycleUsage.objects.filter(cycle=cycle, metered_id__lte=cycle.reported_id).delete()
@@ -87,7 +87,7 @@ def _unreported(cycle: BillingCycle) -> Any:
 
 
 def _named(rows: Sequence[CycleUsage]) -> Iterator[tuple[CycleUsage, str]]:
-    """With the workspace's name; of one that was deleted its last one."""
+    """Yield each row with the workspace's name; for a deleted workspace its last one."""
     ids = [row.metered.workspace_id for row in rows]
     names = dict(Workspace.objects.filter(pk__in=ids).values_list("pk", "name"))
     for row in rows:

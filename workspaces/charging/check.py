@@ -1,8 +1,8 @@
-"""The check of the ledger: all of it, or what is new since the last check that found nothing.
+"""Check of the ledger: all of it, or the part that is new since the last check without findings.
 
-A full check reads every entry and every record. The nightly one goes on where the last one that found nothing ended, so
-that its time is that of a day and not of the history. Where something seems to differ a full check follows, which says
-what: a difference keeps the position where it is, and every night is full until it is corrected.
+A full check reads every entry and every record. The nightly check continues from the end of the last one without
+findings, so that its time depends on a day and not on the history. If something seems to differ, a full check follows,
+which names the difference. A difference keeps the position, and every nightly check is full until it is corrected.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ Show = Callable[[str], object]
 
 
 def ledger_check(check: LedgerCheck, show: Show = logger.error) -> int:
-    """Compare everything in one snapshot of the database, show each difference, and store the result in the row.
-    Returns how many there are. What it takes in memory does not grow with the entries or the records, and no writer
-    waits for it. Where there is none, the next night goes on from here.
+    """Compare everything in one snapshot of the database, show each difference, and store the result in the row. Return
+    the number of differences.
+
+    The memory it takes does not grow with the entries or the records, and no writer waits for it. If there is no
+    difference, the next nightly check continues from here.
     """
     counts, sentences, differences = Counts(), list[str](), 0
     try:
@@ -56,13 +58,13 @@ def ledger_check(check: LedgerCheck, show: Show = logger.error) -> int:
 
 
 def ledger_check_by_hand(show: Show) -> int:
-    """As `ledger_check`, with a row of its own."""
+    """Do what `ledger_check` does, with a row of its own."""
     return ledger_check(check_begin(), show)
 
 
 def ledger_check_nightly() -> int | None:
-    """Once in each night; None where it was made already, or it is not night yet. A process that dies leaves its row,
-    and the check is made again after hours.
+    """Make the check once in each night. Return None if it was made already, or if it is not night yet. A process that
+    dies leaves its row, and the check is made again after hours.
     """
     if timezone.now().hour < NIGHT:
         return None
@@ -73,7 +75,9 @@ def ledger_check_nightly() -> int | None:
 
 
 def ledger_check_new(check: LedgerCheck) -> bool:
-    """Compare what is new; False where something may differ, or there is nothing to go on after."""
+    """Compare new entries and records. Return False if something may differ, or if there is no position to continue
+    from.
+    """
     counts, position = Counts(), None
     with read_snapshot():
         since = check_position_read()
@@ -82,7 +86,7 @@ def ledger_check_new(check: LedgerCheck) -> bool:
             return False
         found = next(new_drifts(counts, since, window), None)
         if found is not None:
-            logger.warning("the check of what is new in the ledger is followed by a full one: %s", found)
+            logger.warning("the check of new entries of the ledger found a difference; a full check follows: %s", found)
             return False
         position = check_position_next(since)
     if position is not None:
@@ -93,13 +97,13 @@ def ledger_check_new(check: LedgerCheck) -> bool:
 
 @transaction.atomic
 def _write_position(position: CheckPosition, counts: Counts) -> None:
-    """Balances and records as they were in one snapshot."""
+    """Store balances and position, both as they were in one snapshot."""
     write_checked_balances(counts.checked)
     position.save()
 
 
 def all_drifts(counts: Counts) -> Iterator[str]:
-    """A sentence for each difference; to be read inside of a snapshot."""
+    """Yield a sentence for each difference. Read it inside a snapshot."""
     counts.metered_after = read_position().first_cycle_entry_id
     return chain(
         balance_drifts(counts, charge_drifts), sum_drifts(counts), _cycle_drifts(counts, None), _position_drifts()
@@ -107,14 +111,14 @@ def all_drifts(counts: Counts) -> Iterator[str]:
 
 
 def new_drifts(counts: Counts, since: CheckPosition, window: CheckWindow) -> Iterator[str]:
-    """A sentence for what differs in what is new; to be read inside of a snapshot."""
+    """Yield a sentence for each difference in new entries and records. Read it inside a snapshot."""
     balances, sums = new_balance_drifts(counts, window.charged), sum_drifts(counts, window)
     return chain(balances, sums, _cycle_drifts(counts, since), _position_drifts())
 
 
 def _position_drifts() -> Iterator[str]:
-    """Numbers of records only grow: where they ran backwards (a sequence that was not restored with its table), what
-    has a number before the position is never charged.
+    """Yield a sentence if records have numbers below the position: they are never charged. Numbers of records only
+    grow, unless a sequence was not restored with its table.
     """
     position = read_position().record_id
     newest = MeterRecord.objects.aggregate(last=Max("id"))["last"] or 0
@@ -123,7 +127,7 @@ def _position_drifts() -> Iterator[str]:
 
 
 def _cycle_drifts(counts: Counts, since: CheckPosition | None) -> Iterator[str]:
-    """Each charge is in one billing cycle: in what was reported, or in what is not reported yet."""
+    """Yield a sentence if a charge is not in exactly one billing cycle: reported, or not reported yet."""
     cycles = BillingCycle.objects.filter(pk__gt=since.cycle_number if since else 0)
     reported = cycles.aggregate(sum=exact_sum("credits"))["sum"]
     waiting = CycleUsage.objects.aggregate(sum=exact_sum("credits"))["sum"]

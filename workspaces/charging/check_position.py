@@ -1,6 +1,6 @@
-"""Where a check of the ledger that found nothing ended, and what the next one reads after it.
+"""Position at which a check of the ledger ended without findings, and the rows that the next check reads after it.
 
-Both are computed inside of the snapshot of the check.
+Both are computed inside the snapshot of the check.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ ONLY = 1  # its key
 
 
 def check_position_read() -> CheckPosition | None:
-    """None: no check has found nothing yet."""
+    """Return the position of the last check without findings, or None if there was no such check yet."""
     return CheckPosition.objects.filter(pk=ONLY).first()
 
 
 def check_window(since: CheckPosition) -> CheckWindow | None:
-    """What is to be compared after it. None where that cannot be said: something new counts in an hour that was over,
-    as after a clock that was far ahead.
+    """Return the window to compare after a position.
+
+    Return None if there is no such window: something new counts in an hour that was over, for example because a clock
+    was far ahead.
     """
     position = read_position()
     earliest = _first_hour(since.record_id, position)
@@ -34,7 +36,7 @@ def check_window(since: CheckPosition) -> CheckWindow | None:
 
 
 def check_position_next(since: CheckPosition | None) -> CheckPosition | None:
-    """Return where this check ends, or None if no column holds what is open."""
+    """Return the position at which this check ends, or None if no column can hold the open amount."""
     position = read_position()
     begin = position.counted_from // MICRO // HOUR * HOUR
     after = since.hour_record_id if since and since.begin <= begin else position.first_record_id
@@ -64,7 +66,7 @@ def _late(after: int, position: ChargePosition) -> QuerySet[LateRecord]:
 
 
 def _first_hour(after: int, position: ChargePosition) -> float:
-    """The earliest hour in which a record after that one counts; infinite where there is none."""
+    """Return the earliest hour in which a record after `after` counts; infinite if there is none."""
     tick = _charged(after, position).filter(laterecord=None).aggregate(first=Min("tick"))["first"]
     late = _late(after, position).aggregate(first=Min("counted_at"))["first"]
     found = [moment // MICRO // HOUR * HOUR for moment in (tick, late) if moment is not None]
@@ -72,7 +74,7 @@ def _first_hour(after: int, position: ChargePosition) -> float:
 
 
 def _before_hour(after: int, begin: int, position: ChargePosition) -> int:
-    """The last record before the first one that counts in that hour or later."""
+    """Return the last record before the first one that counts in that hour or later."""
     in_time = _charged(after, position).filter(tick__gte=begin * MICRO).aggregate(first=Min("id"))["first"]
     late = _late(after, position).filter(counted_at__gte=begin * MICRO).aggregate(first=Min("record_id"))["first"]
     return min([number for number in (in_time, late) if number is not None], default=position.record_id + 1) - 1

@@ -1,8 +1,9 @@
-"""When a range of reports is over for good.
+"""Rule when a range of reports is over for good.
 
 A pass counts nothing before the position's `counted_from`, which never decreases while clocks run: a range that ended
-before it is over. One that ended ten minutes ago is over as well, unless a pass that began before that is still about
-to commit: its transaction has the position's lock, and who takes that lock after it sees what it wrote.
+before it is over. A range that ended ten minutes ago is over as well, unless a pass that began before that is still
+about to commit: its transaction has the position's lock, and a reader that takes the lock after it sees everything it
+wrote.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ WAIT_SECONDS = 15
 
 
 def await_finished(end: int) -> None:
-    """Before reading sums up to `end` (microseconds): where that is ten minutes ago, wait until they are final.
+    """Wait until the sums up to `end` (microseconds) are final, if `end` is at least ten minutes ago. Call it before
+    reading them.
 
-    One query where passes go on; else the position's lock, for which this waits while a pass is about to commit. Raises
-    OperationalError after some seconds.
+    One query while passes go on. Otherwise this takes the position's lock, and so waits for a pass that is about to
+    commit. Raise OperationalError after some seconds.
     """
     if end > _microseconds(timezone.now() - FINISHED) or end <= read_position().counted_from:
         return

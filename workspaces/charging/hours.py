@@ -20,15 +20,15 @@ from workspaces.models import (
     WorkspaceHour,
 )
 
-# What is charged later than so long after its tick counts as if it had been metered so long ago. A report of a time
-# that ended ten minutes ago never changes: a minute more, in which the transaction commits. For one that takes longer
-# such a report waits (`finished`).
+# A record that is charged later than this after its tick counts as if it had been metered this long ago. A report of a
+# time that ended ten minutes ago never changes: that leaves a minute in which the transaction commits. If a transaction
+# takes longer, such a report waits for it (`finished`).
 LATE = timedelta(minutes=9)
 
 
 def counted_from(position: ChargePosition, now: datetime) -> int:
-    """The earliest time at which a record counts that is charged now, in microseconds. It does not go back where the
-    clock does, unless that was far ahead.
+    """Return the earliest time, in microseconds, at which a record that is charged now counts. It does not go back with
+    the clock, unless the clock was far ahead.
     """
     earliest: int = (now - LATE - EPOCH) // timedelta(microseconds=1)
     back = position.counted_from - earliest
@@ -47,5 +47,5 @@ def write_sums(sums: RecordSums, cycle: int) -> None:
 
 
 def _rows(sums: Mapping[Any, Sums]) -> list[Row]:
-    """In the order of their keys, in which they are locked."""
+    """Return the rows in the order of their keys, in which they are locked."""
     return [(*key, *sums[key]) for key in sorted(sums)]

@@ -1,4 +1,4 @@
-"""The one row that says up to where metering records are charged. Its lock makes passes follow one another."""
+"""The one row that says up to which record metering records are charged. Its lock makes passes follow one another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ONLY = 1  # its key
 
 
 def lock_position() -> ChargePosition:
-    """The row, locked to the end of the transaction; made where there is none."""
+    """Return the row, locked until the end of the transaction. It is made if there is none."""
     locked = ChargePosition.objects.select_for_update().filter(pk=ONLY)
     found = locked.first()
     if found is None:
@@ -18,5 +18,5 @@ def lock_position() -> ChargePosition:
 
 
 def read_position() -> ChargePosition:
-    """The row as it is now, not locked."""
+    """Return the row as it is now, not locked."""
     return ChargePosition.objects.filter(pk=ONLY).first() or ChargePosition()

@@ -1,8 +1,8 @@
-"""The lock that tells charging whether a transaction that writes metering records has not ended yet.
+"""Lock that tells charging whether a transaction that writes metering records has not ended yet.
 
-A trigger takes it in shared mode for each transaction that inserts records; charging takes it alone before it reads how
-far it may go (`workspaces.charging.services`). Statement triggers run before the first row gets its number. It is no
-lock of the table, which would wait for vacuums: these take minutes and give way only after a second.
+A trigger takes it in shared mode for each transaction that inserts records; charging takes it exclusively before it
+reads how far it may go (`workspaces.charging.services`). Statement triggers run before the first row gets its number.
+It is not a lock of the table, which would wait for vacuums: these take minutes and give way only after a second.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ DROP FUNCTION workspaces_meterrecord_lock();
 
 
 def create_lock(apps: Any, schema_editor: Any) -> None:
-    """For migrations."""
+    """Create the function and its trigger. For migrations."""
     schema_editor.execute(_CREATE)
 
 
 def drop_lock(apps: Any, schema_editor: Any) -> None:
-    """For migrations."""
+    """Remove the trigger and its function. For migrations."""
     schema_editor.execute(_DROP)

@@ -1,4 +1,4 @@
-"""Metering records with their prices, and the sums in which reports, charges and billing cycles need them."""
+"""Metering records with their prices, and their sums for reports, charges and billing cycles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from credits.prices import PriceTable
 
 MICRO = 1_000_000
 MINUTE, HOUR, DAY = 60, 3600, 86400
-# Of a MeterRecord, for `sum_records`.
+# Columns of a MeterRecord, for `sum_records`.
 COLUMNS = (
     "id", "tick", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes",
     "metered_id", "metered__account_id", "metered__namespace_id", "metered__workspace_id",
@@ -34,15 +34,15 @@ class RecordSums:
     late: list[Row] = field(default_factory=list)  # record, namespace, counted at
 
     def workspaces(self) -> dict[int, Sums]:
-        """By the number in Metered."""
+        """Return the sums by the number in Metered."""
         return _folded((metered, sums) for (metered, _), sums in self.hours.items())
 
     def namespace_sums(self, size: int) -> dict[tuple[str, int], Sums]:
-        """By namespace and the start of the hour or minute (`size` in seconds)."""
+        """Return the sums by namespace and the start of the hour or minute (`size` in seconds)."""
         return _folded(((key, tick // MICRO // size * size), sums) for (key, tick), sums in self.ticks.items())
 
     def charges(self) -> list[MeteredCharge]:
-        """The credits of each workspace in each namespace, in order, without those that cost nothing."""
+        """Return the credits of each workspace in each namespace, in order, without workspaces that cost nothing."""
         found = self.workspaces().items()
         return sorted(MeteredCharge(*self.owners[metered], sums[-1]) for metered, sums in found if sums[-1])
 
@@ -54,7 +54,7 @@ def _folded(parts: Iterable[tuple[Any, Sums]]) -> dict[Any, Sums]:
         if each is None:
             found[key] = sums
         else:
-            # A new list: the first one belongs to the caller.
+            # This makes a new list: the first one belongs to the caller.
             found[key] = [one + more for one, more in zip(each, sums, strict=True)]
     return found
 
@@ -65,10 +65,12 @@ def add_sums(sums: Sums, more: Iterable[int]) -> None:
 
 
 def sum_records(rows: Iterable[tuple[Any, ...]], prices: PriceTable, counted_from: int) -> RecordSums:
-    """Rows of COLUMNS; what has an earlier tick than `counted_from` (microseconds) counts at that time."""
+    """Return the sums of rows of COLUMNS. A record with a tick before `counted_from` (microseconds) counts at that
+    time.
+    """
     found = RecordSums()
     owners, hours, ticks, price = found.owners, found.hours, found.ticks, prices.stored_price
-    # A few microseconds for each of thousands of records are the cost of charging: no calls but the price.
+    # Charging costs a few microseconds for each of thousands of records, so that nothing but the price is called here.
     for number, tick, cpu, memory, disk, network, metered, account, namespace, workspace in rows:
         credits = price(tick, cpu, memory, disk, network)
         at = tick

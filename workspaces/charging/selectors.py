@@ -1,8 +1,8 @@
-"""Raw usage units of a namespace (specification, Raw usage units bucket): what was charged, by hour or day.
+"""Raw usage units of a namespace (specification, Raw usage units bucket): charged usage, by hour or day.
 
-Whole hours come from their sums, what is left of a range at its ends from those of minutes, and what lies inside a
-minute from those of ticks, which all machines of a host have in common: the time grows neither with the number of
-records nor with that of the machines.
+Whole hours are read from their sums, the rest of a range at its ends from the sums of minutes, and the parts of a
+minute from those of ticks. All machines of a host have their ticks in common, so the time grows neither with the number
+of records nor with the number of machines.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class UnitSums:
 
 
 def usage_units(namespace_id: str, begin: int, end: int, *, by_day: bool) -> tuple[list[UnitSums], UnitSums]:
-    """The buckets between two times (microseconds, the end excluded) in which something was charged, and their sum.
+    """Return the buckets between two times (microseconds, the end excluded) in which something was charged, and their
+    sum.
 
-    Raises OperationalError where a pass of charging may still change a range that should be over (`finished`).
+    Raise OperationalError if a pass of charging may still change a range that should be over (`finished`).
     """
     await_finished(end)
     size = DAY if by_day else HOUR
@@ -66,7 +67,7 @@ def usage_units(namespace_id: str, begin: int, end: int, *, by_day: bool) -> tup
 
 
 def _parts(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, Sums]]:
-    """Start in seconds, and sums."""
+    """Yield start in seconds and sums of each part of a range."""
     hours, edges = split_range(begin, end, HOUR)
     yield from _stored(NamespaceHour.objects.filter(namespace_id=namespace_id), hours)
     for edge in edges:
@@ -77,7 +78,7 @@ def _parts(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, Sums]
 
 
 def split_range(begin: int, end: int, size: int = HOUR) -> tuple[Span, list[Span]]:
-    """The whole hours (or buckets of `size` seconds) of a range, in seconds, and what is left of it at its ends, in
+    """Return the whole hours (or buckets of `size` seconds) of a range, in seconds, and the rest at its two ends, in
     microseconds.
     """
     whole = size * MICRO

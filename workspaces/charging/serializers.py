@@ -79,12 +79,12 @@ class UsageUnitsOfRange(ResponseSerializer):
     namespace = s.CharField()
     range = UnitsRange()
     group_by = s.ChoiceField(choices=["hour", "day"])
-    buckets = UsageUnitsBucket(many=True, help_text="Those in which something was charged.")
+    buckets = UsageUnitsBucket(many=True, help_text="The buckets in which something was charged.")
     totals = UsageUnits()
 
 
 class UsageUnitsResponse(Success, UsageUnitsOfRange):
-    """The same at the top level and once more as `data`."""
+    """Response with the units at the top level and once more as `data`."""
 
     data = UsageUnitsOfRange()  # type: ignore[assignment]  # the contract's name
 

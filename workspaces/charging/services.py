@@ -1,8 +1,8 @@
-"""Charging credits for what was metered: each record once, by the rates at its tick (wire contract, section 7).
+"""Charging credits for metered usage: each record once, by the rates at its tick (wire contract, section 7).
 
 The position and the entries commit together, so a pass that is repeated, killed or late charges nothing twice and
-leaves nothing out. Rows are numbered before they commit: a reader that goes by ids would skip a record whose
-writer was slow. So the end is determined first, while no writer is in the middle of a transaction.
+leaves nothing out. Rows are numbered before they commit: a reader that goes by ids would skip a record whose writer was
+slow. So the end is determined first, while no writer is in the middle of a transaction.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ BATCH = 5000
 MAX_BATCHES = 20
 # Writers that come later wait behind the lock: a transaction that is stuck must not keep them for long.
 LOCK_MILLISECONDS = 500
-# A batch that waited longer for locks is given up: reports of a time that is over would wait for it (`finished`).
+# A batch that waited longer for locks is given up: reports of past times would wait for it (`finished`).
 MAX_SECONDS = 40.0
 
 
 class _TooSlow(Exception):
-    """The batch is rolled back, and repeated by the next pass."""
+    """Sign that the batch is rolled back; the next pass repeats it."""
 
 
 def charge_metered() -> int:
-    """Charge the records that are not charged yet, some batches of them. Returns how many records.
+    """Charge the records that are not charged yet, some batches of them. Return how many records.
 
-    0 also where a writer's transaction is too slow to wait for: the next pass charges its records.
+    Return 0 also if a writer's transaction is too slow to wait for: the next pass charges its records.
     """
     end = _safe_end()
     charged = 0
@@ -58,7 +58,9 @@ def charge_metered() -> int:
 
 
 def _safe_end() -> int:
-    """The highest id up to which every record is visible. 0: there is none, or a writer does not end in time."""
+    """Return the highest id up to which every record is visible. Return 0 if there is none, or if a writer does not end
+    in time.
+    """
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
@@ -71,7 +73,9 @@ def _safe_end() -> int:
 
 @transaction.atomic
 def _charge_batch(end: int) -> int:
-    """One transaction; of two passes at once the second waits, and then finds the first's position."""
+    """Charge one batch in one transaction. If two passes run at once, the second waits and then finds the first's
+    position.
+    """
     position = lock_position()
     now, begun = timezone.now(), time.monotonic()
     records = MeterRecord.objects.filter(id__gt=position.record_id, id__lte=end).order_by("id")

@@ -1,6 +1,6 @@
-"""Whether charges, and the sums of hours, minutes and ticks, are those of the charged records by the rates.
+"""Check whether charges, and the sums of hours, minutes and ticks, agree with the charged records and the rates.
 
-Of the records the hours of some workspaces are in memory at once.
+Only the hours of some workspaces' records are in memory at once.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Owner = tuple[str, int, str]  # namespace, number in Metered, workspace
 
 @dataclass(slots=True)
 class CheckWindow:
-    """What is compared of the sums: the hours from `begin` (seconds) on of workspaces that have a record after
-    `hour_record_id`. `charged`: what entries charge for the records after `record_id`, by namespace and workspace.
+    """Part of the sums that is compared: the hours from `begin` (seconds) on of workspaces that have a record after
+    `hour_record_id`. `charged`: the amounts of the entries for records after `record_id`, by namespace and workspace.
     """
 
     begin: int
@@ -53,7 +53,7 @@ class CheckWindow:
 
 
 def charge_drifts(namespace_id: str, charged: Mapping[str, int]) -> Iterator[str]:
-    """A sentence for each workspace of a namespace that was charged another amount than its hours sum to."""
+    """Yield a sentence for each workspace of a namespace that was charged another amount than its hours sum to."""
     rows = WorkspaceHour.objects.filter(metered__namespace_id=namespace_id).order_by()
     wanted = defaultdict[str, int](int)
     for workspace, credits in rows.values_list("metered__workspace_id").annotate(sum=exact_sum("credits")):
@@ -67,8 +67,8 @@ def charge_drifts(namespace_id: str, charged: Mapping[str, int]) -> Iterator[str
 
 
 def sum_drifts(counts: Counts, window: CheckWindow | None = None) -> Iterator[str]:
-    """A sentence for each sum of hours or minutes that is not that of the charged records; with a window of what is
-    new, and for each workspace that was charged another amount than its new records cost.
+    """Yield a sentence for each sum of hours or minutes that is not the sum of the charged records. With a window of
+    new records: also for each workspace that was charged another amount than its new records cost.
     """
     check = _SumCheck(counts, window)
     for namespace_id, owners in groupby(_owners(window), key=lambda row: row[0]):
@@ -85,11 +85,11 @@ def sum_drifts(counts: Counts, window: CheckWindow | None = None) -> Iterator[st
 
 
 def _owners(window: CheckWindow | None) -> Iterable[Owner]:
-    """By namespace."""
+    """Return the owners of records, ordered by namespace."""
     columns = ("namespace_id", "pk", "workspace_id")
     if window is None:
         return Metered.objects.order_by("namespace_id", "pk").values_list(*columns).iterator(chunk_size=CHUNK)
-    # In two steps: a database that joins them may read all owners there are.
+    # Two steps, because a database that joins them may read all owners that exist.
     records = MeterRecord.objects.filter(id__gt=window.hour_record_id, id__lte=read_position().record_id).order_by()
     ids = sorted(records.values_list("metered_id", flat=True).distinct())
     some = (ids[first : first + CHUNK] for first in range(0, len(ids), CHUNK))
@@ -97,7 +97,7 @@ def _owners(window: CheckWindow | None) -> Iterable[Owner]:
 
 
 class _SumCheck:
-    """`costs`: of the window's new records, by namespace and workspace."""
+    """Check of the sums. `costs`: of the window's new records, by namespace and workspace."""
 
     def __init__(self, counts: Counts, window: CheckWindow | None) -> None:
         self.counts, self.window = counts, window
@@ -105,7 +105,9 @@ class _SumCheck:
         self.costs = defaultdict[tuple[str, str], int](int)
 
     def workspace_drifts(self, names: Mapping[int, str], namespace_id: str, hours: dict[int, Sums]) -> Iterator[str]:
-        """Adds what their hours are to `hours`."""
+        """Yield a sentence for each workspace whose hours differ from its records. Its stored hours are added to
+        `hours`.
+        """
         stored = self._stored_hours(names)
         wanted = self._hours_of_records(names, namespace_id)
         for (_, start), sums in stored.items():
@@ -124,7 +126,9 @@ class _SumCheck:
             )
 
     def namespace_drifts(self, namespace_id: str, hours: Mapping[int, Sums]) -> Iterator[str]:
-        """The stored hours of the namespace, and the sums of its minutes, beside `hours`."""
+        """Compare the stored hours of the namespace, and the sums of its minutes, with `hours`. Yield a sentence for
+        each difference.
+        """
         for name, model in (("hours", NamespaceHour), ("minutes", NamespaceMinute)):
             found = defaultdict[int, Sums](lambda: [0] * len(SUMS))
             rows = model.objects.filter(namespace_id=namespace_id, start__gte=self._begin).order_by()
@@ -135,7 +139,9 @@ class _SumCheck:
                 yield f"{namespace_id}: {len(wrong)} {found_in}, first {wrong[0]}"
 
     def tick_drifts(self, namespace_id: str) -> Iterator[str]:
-        """The stored minutes of the namespace beside the sums of their ticks, read in order."""
+        """Compare the stored minutes of the namespace with the sums of their ticks, read in order. Yield a sentence for
+        each difference.
+        """
         owned = {"namespace_id": namespace_id}
         minutes = NamespaceMinute.objects.filter(**owned, start__gte=self._begin).order_by("start")
         ticks = NamespaceTick.objects.filter(**owned, tick__gte=self._begin * MICRO).order_by("tick")
@@ -166,7 +172,7 @@ class _SumCheck:
         columns = ("id", "metered_id", "tick", "laterecord__counted_at", *_AMOUNTS)
         for rows in self._records(list(names), namespace_id):
             for number, key, tick, late, *amounts in rows.order_by().values_list(*columns).iterator(chunk_size=CHUNK):
-                # Not a condition of the query, with which the database would read all records there are.
+                # This is not a condition of the query, with which the database would read all records that exist.
                 if not self.position.first_record_id < number <= self.position.record_id:
                     continue
                 self.counts.records += 1
@@ -197,7 +203,9 @@ def _charge_drifts_of(window: CheckWindow, costs: Mapping[tuple[str, str], int])
 
 
 def _by_minute(rows: QuerySet[Any], which: int) -> Iterator[tuple[int, int, list[int]]]:
-    """Start of the minute in seconds, `which`, and sums of rows of minutes (0) or ticks (1) in order."""
+    """Yield the start of each minute in seconds, `which`, and the sums of its rows of minutes (0) or ticks (1), in
+    order.
+    """
     column, unit = ("start", 1) if which == 0 else ("tick", MICRO)
     for moment, *amounts, credits in rows.values_list(column, *SUMS).iterator(chunk_size=CHUNK):
         yield moment // unit // MINUTE * MINUTE, which, [*amounts, stored_amount(credits)]
@@ -208,7 +216,7 @@ def _different(one: Mapping[int, Sums], two: Mapping[int, Sums]) -> Sequence[int
 
 
 def _unowned() -> Iterator[str]:
-    """Sums of namespaces to which nothing metered belongs, and costs that are in no balance."""
+    """Yield a sentence for each namespace that has sums, but nothing metered or no balance."""
     owners = Metered.objects.filter(namespace_id=OuterRef("namespace_id"))
     balances = Balance.objects.filter(namespace_id=OuterRef("namespace_id"), service=Service.SANDBOX)
     sums = NamespaceHour.objects.order_by()
@@ -217,7 +225,7 @@ def _unowned() -> Iterator[str]:
         ("it has no balance", sums.filter(credits__gt=0).exclude(Exists(balances))),
     ):
         for key in rows.values_list("namespace_id", flat=True).distinct():
-            yield f"{key}: sums of hours, and {text}"
+            yield f"{key}: it has sums of hours, but {text}"
 
 
 def shown_credits(stored: int) -> str:

@@ -18,7 +18,7 @@ from workspaces.charging.selectors import usage_units
 
 
 class UsageUnitsViewSet(ViewSet):
-    """What the workspaces of a namespace used, as it was charged; account, namespace or billing scope."""
+    """Usage of a namespace's workspaces, as it was charged; account, namespace or billing scope."""
 
     scopes = frozenset({Scope.ACCOUNT, Scope.NAMESPACE, Scope.BILLING})
 
@@ -27,10 +27,10 @@ class UsageUnitsViewSet(ViewSet):
         responses={200: bodies.UsageUnitsResponse, **refused({400: "`validation_error`"})},
     )
     def list(self, request: ApiRequest, namespace_id: str) -> Response:
-        """Raw usage units by hour or day of UTC; the end of the range is excluded.
+        """Return raw usage units by hour or day of UTC; the end of the range is excluded.
 
-        The response for a range that ended ten minutes ago never changes. What was metered late counts at the time at
-        which it was charged.
+        The response for a range that ended ten minutes ago never changes. Usage that was metered late counts at the
+        time at which it was charged.
         """
         namespace = get_namespace(request.user, namespace_id)
         query = validated_query(bodies.UnitsQuery, request)

@@ -1,8 +1,8 @@
-"""The notification that something was metered: one task to the worker, which charges it at once.
+"""Notification of new metering records: one task to the worker, which charges them at once.
 
-It is sent by a thread of its own, so that neither a slow Redis nor one that hangs delays who wrote. Of many commits one
-notification is enough: while one waits in the queue no other is sent, as a pass that begins later charges what was
-committed before. One that is lost costs time alone: beat runs a pass every half tick.
+A thread of its own sends it, so that neither a slow Redis nor one that hangs delays the writer. One notification is
+enough for many commits: while one waits in the queue no other is sent, as a pass that begins later also charges what
+was committed before. A lost notification costs time only: beat runs a pass every half tick.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from common.redis import redis_client, redis_key
 logger = logging.getLogger(__name__)
 
 TASK = "workspaces.tasks.charge_metered"
-# What waits longer is not sent any more; a notification that was lost keeps others back for as long.
+# A notification that waits longer is not sent any more; one that was lost keeps others back for as long.
 EXPIRES_SECONDS = 5
-# After a commit others follow: those of a tick's other machines.
+# After one commit others follow, for the other machines of the tick.
 WAIT_SECONDS = 0.2
 STOP_SECONDS = 1.0
 
@@ -31,7 +31,7 @@ def _waiting_key() -> str:
 
 
 class ChargeNotifier:
-    """`notify` returns at once; a daemon thread sends."""
+    """Notifier: `notify` returns at once; a daemon thread sends."""
 
     def __init__(self) -> None:
         self._wanted = threading.Event()
@@ -42,11 +42,13 @@ class ChargeNotifier:
         self._thread.start()
 
     def notify(self) -> None:
-        """Something was committed."""
+        """Note that something was committed, and return at once."""
         self._wanted.set()
 
     def stop(self) -> None:
-        """Send what is wanted, within a second, and end the thread; harmless where it was never started."""
+        """Send a notification that is still wanted, within a second, and end the thread. Harmless if the thread never
+        started.
+        """
         self._ended.set()
         self._wanted.set()
         if self._thread.is_alive():
@@ -56,7 +58,7 @@ class ChargeNotifier:
         while not self._ended.is_set():
             self._wanted.wait()
             self._ended.wait(WAIT_SECONDS)
-            # Before it is sent: a commit during that is notified of by the next round.
+            # Cleared before sending: the next round notifies of a commit that comes meanwhile.
             self._wanted.clear()
             try:
                 charge_notify()
@@ -74,7 +76,7 @@ def charge_notify() -> None:
 
 
 def charge_begun() -> None:
-    """A pass begins, before it reads: what is committed from now on needs another notification."""
+    """Note that a pass begins, before it reads: commits from now on need another notification."""
     try:
         redis_client().delete(_waiting_key())
     except redis.RedisError as exc:

@@ -1,4 +1,4 @@
-"""How many commands a process runs at once, over all accounts and for each one.
+"""Limit of the commands that a process runs at once, over all accounts and for each account.
 
 A command that waits for a connection to its guest counts too: its output may take memory as long as it lasts.
 """
@@ -19,7 +19,7 @@ RETRY_SECONDS = 5
 
 @contextmanager
 def command_place(account_id: str) -> Iterator[None]:
-    """A place for one command of this account, until the context ends. Raises RateLimited where none is free."""
+    """Hold a place for one command of this account until the context ends. Raise RateLimited if none is free."""
     with ExitStack() as place:
         try:
             place.enter_context(command_capacity().reserve(account_id))
@@ -31,5 +31,5 @@ def command_place(account_id: str) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def command_capacity() -> AccountCapacity:
-    """The capacity of this process."""
+    """Return the capacity of this process."""
     return AccountCapacity(settings.ENV.commands_max, settings.ENV.commands_per_account)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from common.errors import Conflict, NotFound
 
-# How long a part may wait for the command to read what came before it.
+# How long a part may wait for the command to read the part before it.
 ROOM_SECONDS = 20.0
 
 
@@ -37,7 +37,9 @@ class CommandInput(AsyncIterator[bytes]):
         self._is_complete = self._is_closed = self._was_last = False
 
     async def put(self, offset: int, data: bytes, *, ends: bool) -> None:
-        """Pass on what of `data` is new. Raises InputFull, InputClosed and Conflict (bytes before it are missing)."""
+        """Pass on the part of `data` that is new. Raise InputFull, InputClosed and Conflict (bytes before it are
+        missing).
+        """
         async with self._turn:
             if offset > self._offset:
                 raise Conflict(f"The part begins at {offset}; the next byte is {self._offset}.")
@@ -59,7 +61,7 @@ class CommandInput(AsyncIterator[bytes]):
             raise InputClosed
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The parts until the last, on whatever loop reads them."""
+        """Yield the parts until the last, on whatever loop reads them."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -70,13 +72,13 @@ class CommandInput(AsyncIterator[bytes]):
         return part
 
     async def aclose(self) -> None:
-        """Called on the reader's loop where it reads no more."""
+        """Close the input. The reader calls this on its own loop when it reads no more."""
         self._loop.call_soon_threadsafe(self.close)
 
     def close(self) -> None:
-        """Refuse further parts, also those that wait."""
+        """Refuse further parts, also parts that wait."""
         self._is_closed = True
-        while not self._parts.empty():  # what waits for room is not to wait any longer
+        while not self._parts.empty():  # so that parts that wait for room wait no longer
             self._parts.get_nowait()
 
 
@@ -85,7 +87,9 @@ _open: dict[tuple[str, str], CommandInput] = {}
 
 @contextmanager
 def open_input(workspace_id: str, key: str) -> Iterator[CommandInput]:
-    """The input of a command that runs until the context ends. Raises Conflict where another has this key."""
+    """Yield the input of a command, which runs until the context ends. Raise Conflict if another command has
+    this key.
+    """
     if (workspace_id, key) in _open:
         raise Conflict("A command with this `stdin_key` runs already.")
     made = _open[workspace_id, key] = CommandInput()
@@ -97,7 +101,7 @@ def open_input(workspace_id: str, key: str) -> Iterator[CommandInput]:
 
 
 def input_of(workspace_id: str, key: str) -> CommandInput:
-    """Raises NotFound: no such command runs, or not yet."""
+    """Return the input of a command. Raise NotFound: no such command runs, or it has not begun."""
     try:
         return _open[workspace_id, key]
     except KeyError as exc:

@@ -16,7 +16,7 @@ ENCODINGS = (TEXT, BASE64)
 
 @dataclass(frozen=True, slots=True)
 class EncodedOutput:
-    """Bytes that a command wrote. `lossy`: some are not UTF-8 and were replaced in `text`."""
+    """Bytes that a command wrote. `lossy`: some bytes are not UTF-8 and were replaced in `text`."""
 
     text: str
     lossy: bool = False
@@ -34,7 +34,9 @@ class EncodedResult:
 
 
 class OutputEncoder:
-    """Encodes one output that comes in parts. A character whose bytes come apart is in one part, with its last byte."""
+    """Encoder of one output that comes in parts. A character whose bytes are in two parts is sent with its last
+    byte.
+    """
 
     def __init__(self, encoding: Encoding) -> None:
         self._is_exact = encoding == BASE64

@@ -1,4 +1,4 @@
-"""What a request to run a command asks for, checked."""
+"""Checked contents of a request to run a command."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from workspaces.grants import StreamGrant, grant_of
 from workspaces.guests import address_of
 from workspaces.requested import requested_workspace
 
-# How much longer than its command an exec request may take.
+# Seconds by which an exec request may take longer than its command.
 EXEC_SLACK_SECONDS = 20
-# Between SIGTERM and SIGKILL, for a command whose output is streamed.
+# Seconds between SIGTERM and SIGKILL, for a command whose output is streamed.
 GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A checked request: what to run and where. `options` as `GuestSession.execute` takes them."""
+    """A checked request: the command, and the guest that runs it. `options` as `GuestSession.execute` takes them."""
 
     account_id: str
     address: GuestAddress
@@ -36,7 +36,7 @@ class Command:
 
     @property
     def seconds(self) -> float:
-        """The whole request's deadline."""
+        """Return the deadline of the whole request."""
         return float(self.options["timeout"]) + EXEC_SLACK_SECONDS
 
     async def execute(self, session: GuestSession) -> ExecResult:
@@ -49,7 +49,9 @@ class Command:
 
 
 def requested_command(request: ApiRequest, workspace_id: str) -> Command:
-    """Counts as a use of the workspace. Raises ValidationError, NotFound, VmNotRunning."""
+    """Return the command that a request asks for; this counts as a use of the workspace. Raise ValidationError,
+    NotFound, VmNotRunning.
+    """
     workspace = requested_workspace(request.user, workspace_id, whole=True)
     data = validated(ExecRequest, request)
     options = {

@@ -12,10 +12,10 @@ from common.openapi import Success
 from workspaces.commands.output import ENCODINGS, TEXT
 from workspaces.fields import CommandField, EnvField
 
-# A command that answers at its end; one whose output is streamed ends with its client, so it may be a long one.
+# The first is for a command that answers at its end. A streamed one ends with its client, so it may take longer.
 ANSWER_SECONDS, STREAM_SECONDS = 600, 86400
 OUTPUT_ENCODING = (
-    "Of both outputs: as text, in which bytes that are not UTF-8 are replaced, or `base64`, byte for byte."
+    "The encoding of both outputs: text, in which bytes that are not UTF-8 are replaced, or `base64`, byte for byte."
 )
 LOSSY = (
     "Whether bytes that are not UTF-8 were replaced by U+FFFD. Ask with `encoding: base64` for the bytes themselves."
@@ -23,7 +23,7 @@ LOSSY = (
 
 
 class EncodingField(serializers.ChoiceField):
-    """How bytes are written in JSON: as text, or in base64."""
+    """Encoding of bytes in JSON: as text, or in base64."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ENCODINGS, **{"default": TEXT, **kwargs})
@@ -49,12 +49,12 @@ class ExecRequest(serializers.Serializer[Any]):
         help_text=f"At most {ANSWER_SECONDS}; with `stream` at most {STREAM_SECONDS}.",
     )
     stdin = StrictChar(required=False, allow_blank=True, trim_whitespace=False, default="")
-    stdin_encoding = EncodingField(help_text="Of `stdin`: with `base64` it may be any bytes.")
+    stdin_encoding = EncodingField(help_text="The encoding of `stdin`; with `base64` it may be any bytes.")
     stdin_key = serializers.RegexField(
         r"\A[A-Za-z0-9_-]{16,64}\Z",
         required=False,
-        help_text="With `stream`: more of the input comes by requests under this key, which the caller makes up. It "
-        "ends with theirs.",
+        help_text="With `stream`: more of the input comes by requests under this key, which the caller chooses. The "
+        "input ends when they end it.",
     )
     stream = StrictBoolean(default=False)
     encoding = EncodingField(help_text=OUTPUT_ENCODING)
@@ -64,7 +64,7 @@ class ExecRequest(serializers.Serializer[Any]):
         return EnvField().to_internal_value(items)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """`stdin` becomes its bytes."""
+        """Check fields that depend on each other, and decode `stdin` to its bytes."""
         if "stdin_key" in attrs and not attrs["stream"]:
             raise serializers.ValidationError({"stdin_key": ["Only a command with `stream` takes input in parts."]})
         if attrs["timeout_seconds"] > ANSWER_SECONDS and not attrs["stream"]:
@@ -80,22 +80,22 @@ class ExecRequest(serializers.Serializer[Any]):
 
 class InputQuery(serializers.Serializer[Any]):
     offset = serializers.IntegerField(
-        min_value=0, max_value=1 << 53, help_text="Bytes before this part, from 0. What is there already is left out."
+        min_value=0, max_value=1 << 53, help_text="Bytes before this part, from 0. Bytes that came before are left out."
     )
     eof = serializers.BooleanField(default=False, help_text="The input ends with this part, which may be empty.")
 
 
 class InputResponse(Success):
-    bytes_written = serializers.IntegerField(help_text="All of the part.")
+    bytes_written = serializers.IntegerField(help_text="The size of the whole part.")
 
 
 class ExecResponse(Success):
-    """Of an `EncodedResult`."""
+    """Result of a command that ran to its end (`EncodedResult`)."""
 
     exit_code = serializers.IntegerField(source="result.exit_code")
     stdout = serializers.CharField()
     stderr = serializers.CharField()
-    encoding = serializers.ChoiceField(ENCODINGS, help_text="Of `stdout` and `stderr`, as it was asked for.")
+    encoding = serializers.ChoiceField(ENCODINGS, help_text="The encoding of `stdout` and `stderr`, as requested.")
     lossy = serializers.BooleanField(help_text=LOSSY)
     duration_ms = serializers.IntegerField(source="result.duration_ms")
     truncated = serializers.BooleanField(source="result.truncated")

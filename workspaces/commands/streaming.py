@@ -1,8 +1,8 @@
 """A command whose output is an event stream.
 
-A task of its own runs the command and has one part of the output on its way to the client at most; the guest waits
-while it is not taken. So what the command takes (its place, the guest's connection) is given back at its deadline, also
-where the client does not read and the response waits for it.
+A task of its own runs the command and has at most one part of the output on its way to the client; the guest waits
+while the client does not take it. So the command's place and the guest's connection are given back at its deadline,
+also if the client does not read and the response waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from workspaces.commands.requested import Command
 from workspaces.grants import revoked_grants
 from workspaces.guests import take_parts
 
-# After a part of fewer bytes the next one is not asked for at once: it has more, and events are not as many.
+# After a part of fewer bytes the next one is asked for later, so that it has more bytes and events are fewer.
 SMALL_BYTES = 4096
 PAUSE_SECONDS = 0.01
 
@@ -41,12 +41,12 @@ class CommandStream:
     def __init__(self, command: Command) -> None:
         self._command = command
         self._items: asyncio.Queue[Item] = asyncio.Queue()
-        self._room = asyncio.Semaphore(1)  # for what the client has not taken yet, but for an error at the end
+        self._room = asyncio.Semaphore(1)  # for output that the client has not taken; an error at the end needs none
         self._revoked = ""
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self) -> AsyncIterator[bytes]:
-        """The response's body, once the command runs. Raises RateLimited and the errors of `take_parts`.
+        """Return the response's body once the command runs. Raise RateLimited and the errors of `take_parts`.
 
         A caller that is cancelled ends the command.
         """
@@ -83,7 +83,7 @@ class CommandStream:
                 await take_parts(command.address, run, self._put, command.seconds)
 
     def _input(self) -> AbstractContextManager[CommandInput | None]:
-        """Return what takes parts of its standard input, if it has any."""
+        """Return the object that takes parts of the command's standard input, if it has any."""
         command = self._command
         return open_input(command.address.machine_id, command.stdin_key) if command.stdin_key else nullcontext()
 
@@ -116,7 +116,7 @@ class CommandStream:
             task.cancel()
 
     async def _next(self) -> Item | None:
-        """None where nothing comes for HEARTBEAT_SECONDS."""
+        """Return the next item, or None if none comes for HEARTBEAT_SECONDS."""
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
                 return await self._items.get()
@@ -132,7 +132,7 @@ class OutputEvents:
         self._is_lossy = False
 
     def texts_of(self, item: Item) -> list[bytes]:
-        """As the client is sent them."""
+        """Return the texts that the client is sent for an item."""
         if isinstance(item, OutputPart):
             return self._output(item.stream, item.data)
         rest = [text for name in ("stdout", "stderr") for text in self._output(name, b"", final=True)]

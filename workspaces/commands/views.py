@@ -30,17 +30,18 @@ from workspaces.grants import revoked_grants
 from workspaces.guests import call_guest
 from workspaces.requested import requested_workspace
 
-# Parts of a command's input: several wait in memory.
+# The limit of a part of a command's input: several parts wait in memory.
 INPUT_BYTES = 1024 * 1024
 EVENTS = "text/event-stream"
 FRAMES = (
     "With `stream`. Server-sent events, each with one JSON object on one line of `data`: `stdout` and `stderr` "
     '(`{"data", "lossy"}`) as the command writes, then `exit` (`exit_code`, `duration_ms`, `timed_out`, and `lossy`, '
-    "whether any event before was). `data` is in the `encoding` that was asked for; as text it has whole characters. "
+    "whether any event before was). `data` is in the `encoding` of the request; as text it has whole characters. "
     "A comment "
-    "`: heartbeat` after each 15 seconds without one. What fails after the beginning is the last event, `error`: the "
+    "`: heartbeat` comes after each 15 seconds without an event. A failure after the beginning is the last event, "
+    "`error`: the "
     "body of an error and its `status` (`output_not_read`: the client did not read for 20 seconds after the timeout). "
-    "No stream ends without `exit` or `error`, but with its connection."
+    "A stream without `exit` or `error` ended because its connection did."
 )
 # tests/workspaces/test_command_streams.py sends it.
 EVENTS_EXAMPLE = (
@@ -51,7 +52,7 @@ EVENTS_EXAMPLE = (
 
 
 class CommandsViewSet(AsyncViewSet):
-    """Runs commands in a workspace."""
+    """Commands in a workspace."""
 
     @extend_schema(
         request=ExecRequest,
@@ -64,8 +65,8 @@ class CommandsViewSet(AsyncViewSet):
             ),
             **refused(
                 {
-                    400: "`validation_error`; `command_invalid`: `details.exit_code` is 127 where there is no such "
-                    "program, and 126 for all else that keeps it from being started",
+                    400: "`validation_error`; `command_invalid`: `details.exit_code` is 127 if there is no such "
+                    "program, and 126 if it cannot be started for another reason",
                     409: "`vm_not_running`",
                     429: "`rate_limited`: too many commands run at once, of this account, in this machine or of all; "
                     "`Retry-After` says in how many seconds to try again",
@@ -74,15 +75,17 @@ class CommandsViewSet(AsyncViewSet):
         },
     )
     async def execute(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
-        """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124).
+        """Run a command in the workspace to its end. At the timeout the command and all that it began are killed (code
+        124).
 
         At most 1 MiB of each output is returned; `truncated` says whether there was more. `encoding: "base64"` gives
-        both byte for byte; as text, `lossy` says whether bytes that are no UTF-8 were replaced. The command continues
-        if the client disconnects, and if the credential is revoked, which gets no output any more (401).
+        both byte for byte; as text, `lossy` says whether bytes that are not UTF-8 were replaced. The command continues
+        if the client disconnects. It also continues if the credential is revoked, but the credential then gets no
+        output (401).
 
         With `stream` the answer begins when the command runs, and is an event stream of its output, without a limit;
-        the command waits while its client does not read. It ends when its client disconnects, and when the credential
-        is revoked: it gets SIGTERM, and what is left after 2 seconds is killed. So it is at the timeout.
+        the command waits while its client does not read. If its client disconnects, if the credential is revoked, or at
+        the timeout, the command gets SIGTERM, and 2 seconds later what is left of it is killed.
         """
         command = await in_request_thread(requested_command, request, workspace_id)
         if command.is_streamed:
@@ -99,8 +102,8 @@ class CommandsViewSet(AsyncViewSet):
             **refused(
                 {
                     404: "`not_found`: also while the command has not begun",
-                    409: "`input_full`: it did not read for 20 seconds, and nothing was taken; `input_closed`: it "
-                    "reads no more; `conflict`: bytes before the part are missing",
+                    409: "`input_full`: the command did not read for 20 seconds, and nothing was taken; "
+                    "`input_closed`: it reads no more; `conflict`: bytes before the part are missing",
                     413: "`payload_too_large`: above 1 MiB",
                     415: f"`unsupported_media_type`: not {RAW}",
                 }
@@ -111,7 +114,7 @@ class CommandsViewSet(AsyncViewSet):
     async def write_input(self, request: ApiRequest, workspace_id: str, stdin_key: str) -> Response:
         """Write a part of the standard input of a command with `stream` and this `stdin_key`, of at most 1 MiB.
 
-        Answers when the command can take it. To send a part again has no second effect. Send one after the other.
+        Answers when the command can take it. Sending a part again has no second effect. Send one part after the other.
         """
         workspace = await in_request_thread(requested_workspace, request.user, workspace_id, whole=True)
         data = await in_body_thread(self.http_request.read)
@@ -123,7 +126,7 @@ class CommandsViewSet(AsyncViewSet):
 
 
 async def _run(command: Command) -> ExecResult:
-    """Raises RateLimited before anything reaches the guest, and the errors of `call_guest`."""
+    """Run a command to its end. Raise RateLimited before anything reaches the guest, and the errors of `call_guest`."""
     with command_place(command.account_id):
         async with last_used.in_use_async(command.address.machine_id, command.seconds + PLACE_SECONDS):
             return await call_guest(command.address, command.execute, command.seconds)

@@ -1,4 +1,4 @@
-"""The `config` of a workspace: its fields, what is valid in them, and which columns they set."""
+"""The `config` of a workspace: its fields, their valid values, and the columns that they set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Desktop(serializers.Serializer[Any]):
 
 
 class ResourceFields(serializers.Serializer[Any]):
-    """Ranges of the specification; the plan narrows them."""
+    """Settings, in the ranges of the specification; the plan narrows them."""
 
     cpus = StrictFloat(min_value=0.1, max_value=12, required=False)
     memory_mb = StrictInteger(min_value=128, max_value=65536, required=False)
@@ -83,10 +83,10 @@ class ValidConfig:
 def read_config(
     config: Any, *, partial: bool = False, beside: Mapping[str, tuple[str, Any]] | None = None
 ) -> ValidConfig:
-    """Check a config and return what it sets; an update (`partial`) sets what is given. `beside`: fields that are given
-    beside it, under another name, and count where it has none of them.
+    """Check a config and return the columns that it sets; an update (`partial`) sets only the given fields. `beside`:
+    fields that are given beside the config, under another name; they count if the config does not have them.
 
-    Raises InvalidConfig that names each wrong field as the caller did.
+    Raise InvalidConfig, which names each wrong field as the caller did.
     """
     if not isinstance(config, dict):
         raise errors.InvalidConfig("The config must be an object.")
@@ -104,7 +104,7 @@ def read_config(
 
 def _require_no_other_field(config: dict[str, Any], *, partial: bool) -> None:
     if "image" in config:
-        # Ignored like an unknown field, it would silently make a workspace of the default image.
+        # If it were ignored like an unknown field, the workspace would silently have the default image.
         problem = "The image is not changed by an update." if partial else "Give the image beside config, not in it."
         raise errors.InvalidConfig(details={"image": [problem]})
     workloads = config.get("workloads")
@@ -113,7 +113,7 @@ def _require_no_other_field(config: dict[str, Any], *, partial: bool) -> None:
         raise errors.InvalidConfig(details={"workloads": [problem]})
 
 
-# From a config field to the column that holds it, where the names are the same.
+# Config fields whose column has the same name.
 SAME_NAME = (
     "ttl_action",
     "remove_on_exit",

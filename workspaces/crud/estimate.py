@@ -1,4 +1,4 @@
-"""`GET /workspace/estimate`: what a workspace of a size would cost, and whether it could be created now."""
+"""`GET /workspace/estimate`: the price of a workspace of a size, and whether it could be created now."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ MS_PER_HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`credits_per_hour`: at full use of the CPUs, by the rates of now."""
+    """Estimate of a workspace. `credits_per_hour`: at full use of the CPUs, by the present rates."""
 
     credits_per_hour: Decimal
     available: bool
 
 
 def workspace_estimate(account: Account, wanted: quota.Amount) -> Estimate:
-    """Reads only: a create may still be refused, if another one is faster. Traffic of disk and network is not part of
-    it, as that is charged as it occurs. Five queries, whatever the account has.
+    """Return an estimate. Nothing is reserved: a create may still be refused if another one is faster. Traffic of disk
+    and network is not included, as it is charged as it occurs. Five queries, whatever the account has.
     """
     now = int((timezone.now() - EPOCH).total_seconds() * 1_000_000)
     cpu_time = wanted.cpu_millis * CPU_NS_PER_HOUR // 1000
@@ -51,7 +51,7 @@ def _within_limits(account: Account, wanted: quota.Amount) -> bool:
 
 
 class EstimateQuery(serializers.Serializer[Any]):
-    """The ranges and defaults of a create; at least one of them is given."""
+    """Query of an estimate, with the ranges and defaults of a create; at least one size is given."""
 
     cpu = serializers.DecimalField(
         coerce_to_string=False,
@@ -74,13 +74,13 @@ class EstimateQuery(serializers.Serializer[Any]):
 
 
 def estimated_size(query: dict[str, Any]) -> Size:
-    """Fields that are left out are as in a create that leaves them out."""
+    """Return the size of a query. Fields that are left out have the defaults of a create."""
     given = {"cpus": query.get("cpu"), "memory_mb": query.get("ram_mb"), "disk_size_mb": query.get("disk_mb")}
     return Size(**{**DEFAULT_SIZES, **shapes.columns(given)})
 
 
 class EstimateObject(ResponseSerializer):
-    """Serialize an `Estimate`."""
+    """Price of a workspace, and whether it could be created now."""
 
     credits_per_hour = Amount(help_text="At full use of the CPUs; traffic of disk and network is charged beside it.")
     available = serializers.BooleanField(help_text="Whether one of this size could be created now.")

@@ -25,7 +25,7 @@ from workspaces.settings_serializers import ConfigObject, LifecycleObject, OpenO
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
-# Of a size at the top level of a create; the first that is given counts.
+# Names of a size at the top level of a create; the first that is given counts.
 SIZE_NAMES = {
     "cpus": ("cpus", "vcpus"),
     "memory_mb": ("memory_mb", "ram_mb"),
@@ -35,8 +35,9 @@ SIZE_NAMES = {
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
 
 
+# Fields with an error code of their own are checked in `new_workspace`.
 class CreateRequest(serializers.Serializer[Any]):
-    """`POST /workspace`. Fields with an error code of their own are checked in `new_workspace`."""
+    """Request to create a workspace."""
 
     name = StrictChar(required=False, allow_null=True, allow_blank=True)
     slug = StrictChar(required=False, allow_null=True)
@@ -45,7 +46,7 @@ class CreateRequest(serializers.Serializer[Any]):
         required=False,
         allow_null=True,
         max_length=120,
-        help_text="Of the image catalog; sets the image (an image given as well must be its base) and the sizes.",
+        help_text="A preset of the image catalog: sets the sizes and the image. A given `image` must be its base.",
     )
     namespace = StrictChar(required=False, allow_null=True)
     mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
@@ -60,16 +61,18 @@ class CreateRequest(serializers.Serializer[Any]):
 
 
 def checked_slug(value: str | None) -> str | None:
-    """3-128 lowercase letters, digits and hyphens, and not a word of a route."""
+    """Return a slug if it has 3 to 128 lowercase letters, digits and hyphens and is not a word of a route. Raise
+    serializers.ValidationError otherwise.
+    """
     if value is not None and not is_slug(value):
         raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and not a word of a route.")
     return value
 
 
 def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
-    """The service input for a create request, and the validated body.
+    """Return the service input for a create request, and the validated body.
 
-    Raises InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
+    Raise InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
     """
     _require_special_fields(body)
     config = read_config(body.get("config", {}), beside=_sizes_beside_config(body))
@@ -105,7 +108,7 @@ def _require_special_fields(body: dict[str, Any]) -> None:
 
 
 def require_image(image: Any) -> None:
-    """Raises InvalidImage unless it is a container image reference."""
+    """Raise InvalidImage unless it is a container image reference."""
     if not isinstance(image, str) or not image.strip():
         raise errors.InvalidImage(details={"image": [errors.InvalidImage.message]})
     try:
@@ -115,13 +118,17 @@ def require_image(image: Any) -> None:
 
 
 def _sizes_beside_config(body: dict[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return the sizes that are given beside `config`, which has precedence, each with the name under which it is."""
+    """Return the sizes that are given beside `config`, which has precedence, each with the name that the
+    request uses.
+    """
     found = {name: next((each for each in names if each in body), "") for name, names in SIZE_NAMES.items()}
     return {name: (sent, body[sent]) for name, sent in found.items() if sent}
 
 
 class UpdateRequest(serializers.Serializer[Any]):
-    """`PUT /workspace/:id`. Null removes slug and logo. `config` accepts settings without an operation of their own."""
+    """Changes of a workspace. Null removes slug and logo. `config` takes the settings that have no route of
+    their own.
+    """
 
     name = StrictChar(required=False)
     slug = StrictChar(required=False, allow_null=True)
@@ -144,7 +151,7 @@ ELSEWHERE = {
 
 
 def workspace_changes(body: dict[str, Any]) -> dict[str, Any]:
-    """Columns that an update sets. Raises InvalidNameLength, InvalidConfig, ValidationError."""
+    """Return the columns that an update sets. Raise InvalidNameLength, InvalidConfig, ValidationError."""
     name = body.get("name")
     if isinstance(name, str) and len(name) > 255:
         raise errors.InvalidNameLength(details={"name": [errors.InvalidNameLength.message]})
@@ -183,7 +190,7 @@ class ListResponse(Success):
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What the details show: a row with every column, a token for it, and its statistics."""
+    """Contents of a workspace's details: a row with every column, a token for it, and its statistics."""
 
     workspace: Workspace
     token: str
@@ -210,7 +217,7 @@ class DetailsExtras(ResponseSerializer):
 
 
 class DetailsObject(WorkspaceObject, DetailsExtras):
-    """The fields of the workspace and of `DetailsExtras` in one object."""
+    """A workspace and its details, in one object."""
 
     def to_representation(self, details: Details) -> dict[str, Any]:
         return {**WorkspaceObject(details.workspace).data, **DetailsExtras(details).data}
@@ -221,7 +228,7 @@ class DetailsEnvelope(Success):
 
 
 class DetailsResponse(DetailsEnvelope, DetailsExtras):
-    """The extras once more beside the workspace."""
+    """Details of a workspace: in `workspace`, and all but the workspace's own fields once more beside it."""
 
 
 class PoolUsage(ResourcesObject):
@@ -233,7 +240,7 @@ class PoolUsage(ResourcesObject):
 
 
 class QuotaResponse(Success):
-    """Of an `AccountQuota`."""
+    """Limits and use of an account (`AccountQuota`)."""
 
     plan = serializers.CharField(source="plan.code")
     planLabel = serializers.CharField(source="plan.label")

@@ -46,8 +46,8 @@ class NewWorkspace:
     """A validated create request. `fields` are columns of the row beyond those named.
 
     `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
-    that were asked for; the others come from the preset or are the defaults.
-    `start`: false for a machine that is made and stays off; a creation that is tried again starts it.
+    that the request gives; the others come from the preset or are the defaults. `start`: false for a machine that is
+    made and stays off; a creation that is tried again starts it.
     """
 
     image: str | None = None
@@ -63,7 +63,9 @@ class NewWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """`replayed`: an earlier request with the same idempotency key made it; `operation` is the one to wait for."""
+    """Result of a create. `replayed`: an earlier request with the same idempotency key made the workspace; `operation`
+    is the one to wait for.
+    """
 
     workspace: Workspace
     operation: Operation | None
@@ -72,12 +74,12 @@ class Created:
 
 @refusals_announced()
 def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = "") -> Created:
-    """Make the row and queue its creation; the machine is made by vmhost afterwards.
+    """Make the row and queue its creation; vmhost makes the machine afterwards.
 
-    With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
-    Raises NotFound (the namespace; a workspace that the key made, outside of the credential's), Forbidden (bound
+    With an idempotency key the same request returns the same workspace; other options raise IdempotencyConflict. Raise
+    NotFound (the namespace; or the key made a workspace that the credential does not reach), Forbidden (bound
     elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the limit errors of `services.quota`, VMUnavailable, and
-    those of `images.choice`. Nothing is left on any of them.
+    those of `images.choice`. Nothing is left after any of them.
     """
     if actor.scope is Scope.WORKSPACE:
         raise Forbidden("A workspace-scope credential cannot create workspaces.")
@@ -114,7 +116,7 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
 
 
 def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
-    """What the catalog makes of the request. Raises as `images.choice`."""
+    """Return the image and the size that the catalog yields for the request. Raise the errors of `images.choice`."""
     desktop = bool(new.fields.get("desktop_enabled"))
     chosen = choice.choose_image(image=new.image, preset=new.preset, default=settings.ENV.default_image)
     choice.require_env(chosen.snapshot, new.fields.get("env") or {})
@@ -174,7 +176,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
 def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     """Retry a failed creation on any host with capacity; with `static_network` on the same one, at the same address.
 
-    Raises InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
+    Raise InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
     """
     account = account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -216,9 +218,9 @@ def remove_workspace_row(workspace: Workspace) -> None:
 
 @transaction.atomic
 def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | None, bool]:
-    """Queue the removal of the machine and its row. Returns the operation and whether a creation was in flight.
+    """Queue the removal of the machine and its row. Return the operation and whether a creation was in flight.
 
-    A second delete joins the first. None: there was no host to ask, and the row is gone already.
+    A second delete joins the first. The operation is None if there was no host to ask: the row is gone already.
     """
     found = rows.find_and_lock(workspace.pk, "host")
     if found is None:
@@ -240,8 +242,8 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
 
 @transaction.atomic
 def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> Workspace:
-    """Write validated columns. Raises SlugTaken, InvalidConfig (a desktop that the image or its size does not
-    allow), NotFound (deleted concurrently); nothing has changed then.
+    """Write validated columns. Raise SlugTaken, InvalidConfig (a desktop that the image or its size does not allow),
+    NotFound (deleted concurrently); nothing has changed then.
     """
     account_lock(workspace.account)
     slug = changes.get("slug")

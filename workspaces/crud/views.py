@@ -33,7 +33,7 @@ from workspaces.wait_response import wait_for_create, wait_for_removal
 
 
 class WorkspacePagination(PagePagination):
-    """`filtered`: the list has fewer rows than the actor may see, so that they must be counted."""
+    """Pagination. `filtered`: the list has fewer rows than the actor may see, so that they must be counted."""
 
     results_field = "workspaces"
 
@@ -54,7 +54,7 @@ CREATE_REFUSALS = {
     "`quota_exceeded`: the credits of the namespace",
     403: "`RESOURCE_NOT_ALLOWED`: more than the plan allows for one workspace; `forbidden`; `namespace_suspended`",
     409: "`NAMESPACE_LIMIT_REACHED`; `slug_taken`; `idempotency_conflict`: the key was used with other options",
-    500: "`CREATE_FAILED`: the sentence says what went wrong",
+    500: "`CREATE_FAILED`: the message says what went wrong",
 }
 UPDATE_REFUSALS = {
     400: "`validation_error`; `INVALID_CONFIG`; `MISSING_REQUIRED_ENV`: a catalog entry's variables",
@@ -63,7 +63,7 @@ UPDATE_REFUSALS = {
 
 
 class WorkspaceViewSet(ViewSet):
-    """Lists and reads cover the scope of the credential; creating requires account or namespace scope."""
+    """Workspaces. Lists and reads cover the scope of the credential; creating requires account or namespace scope."""
 
     action_scopes = {"create": NAMESPACE_SCOPES, "quota": NAMESPACE_SCOPES, "estimate": NAMESPACE_SCOPES}
 
@@ -84,9 +84,10 @@ class WorkspaceViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
 
-        Beside `config`, too, `cpus`, `memory_mb` and `disk_size_mb` are read, also as `vcpus`, `ram_mb` and `disk_mb`.
-        With `wait_ready` false, or when the wait runs out, 202 with the progress; the creation continues. A repeated
-        idempotency key returns 200 with the same workspace. The creation continues if the client disconnects.
+        `cpus`, `memory_mb` and `disk_size_mb` may also be given beside `config`, there also as `vcpus`, `ram_mb` and
+        `disk_mb`. With `wait_ready` false, or when the wait runs out, the response is 202 with the progress; the
+        creation continues. A repeated idempotency key returns 200 with the same workspace. The creation continues if
+        the client disconnects.
         """
         body = body_of(request)
         key = key_of(request, body)
@@ -114,15 +115,15 @@ class WorkspaceViewSet(ViewSet):
         },
     )
     def retry(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Try a failed creation again; 202; `provisioning` shows the progress."""
+        """Try a failed creation again. Answers 202; `provisioning` shows the progress."""
         workspace = requested_workspace(request.user, workspace_id)
         services.provisioning_retry(actor=request.user.label, workspace=workspace)
         return accepted_response(202, selectors.get_workspace(request.user, workspace.pk))
 
     @extend_schema(parameters=[serializers.ListQuery], responses=serializers.ListResponse)
     def list(self, request: ApiRequest) -> Response:
-        """Workspaces, newest first. Sandboxes are listed by `GET /sandbox`; by the id of its machine
-        (`sandbox.workspace_id`) every other route here takes one as well.
+        """List workspaces, newest first. Sandboxes are listed by `GET /sandbox`. Every other route here also takes the
+        id of a sandbox's machine (`sandbox.workspace_id`).
         """
         query = validated_query(serializers.ListQuery, request)
         filters = {name: value for name, value in query.items() if name not in ("page", "limit")}
@@ -133,12 +134,14 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(responses=WorkspaceResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """One workspace by id or slug."""
+        """Return one workspace by id or slug."""
         return respond(WorkspaceResponse, workspace=requested_workspace(request.user, workspace_id))
 
     @extend_schema(responses=serializers.DetailsResponse)
     def details(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
+        """Return the workspace with its token (valid for 15 minutes, for this workspace), statistics and
+        configuration.
+        """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         details = serializers.Details(workspace, _token(request, workspace), stats_of(workspace))
         return Response(serializers.DetailsResponse(details).data)
@@ -168,15 +171,15 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(responses={200: serializers.QuotaResponse, **refused(NAMESPACE_GONE)})
     def quota(self, request: ApiRequest) -> Response:
-        """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
+        """Return the plan's limits, the owned and the running pool, and whether another workspace can be created."""
         require_own_namespace(request.user)
         return Response(serializers.QuotaResponse(quota.account_quota(request.user.account)).data)
 
     @extend_schema(parameters=[EstimateQuery], responses={200: EstimateResponse, **refused(NAMESPACE_GONE)})
     def estimate(self, request: ApiRequest) -> Response:
-        """What a workspace of this size costs in an hour of full use, and whether one could be created now: within the
-        plan and the pools, and on a host with room. What is left out is as in a create. Nothing is reserved. Traffic of
-        disk and network is charged as it occurs.
+        """Return the price of a workspace of this size for an hour of full use, and whether one could be created now:
+        within the plan and the pools, and on a host with room. Sizes that are left out have the defaults of a create.
+        Nothing is reserved. Traffic of disk and network is charged as it occurs.
         """
         require_own_namespace(request.user)
         wanted = estimated_size(validated_query(EstimateQuery, request))
@@ -184,7 +187,7 @@ class WorkspaceViewSet(ViewSet):
 
 
 def accepted_response(status: int, workspace: Workspace) -> Response:
-    """The workspace with the progress of its creation."""
+    """Return the response with the workspace and the progress of its creation."""
     return respond(serializers.AcceptedResponse, status, workspace=workspace)
 
 

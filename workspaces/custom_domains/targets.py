@@ -13,7 +13,7 @@ from workspaces.states import Status
 
 
 def served_workspaces(kind: TargetKind, ids: Collection[str]) -> set[str]:
-    """All that are there: whether a port is open is asked for each request."""
+    """Return the workspaces that exist: whether a port is open is asked with each request."""
     if kind != TargetKind.WORKSPACE:
         return set()
     return set(Workspace.objects.filter(pk__in=ids).values_list("pk", flat=True))

@@ -17,9 +17,9 @@ from workspaces.requested import requested_workspace
 
 PORT_TEXT = """
 
-`port` is a public port of the workspace: what is set for its own address (`public_access`, `ingress`) holds for the
-domain, and a request to a sleeping workspace wakes it. Where the port is unpublished, the domain is a 404 until it is
-public again."""
+`port` is a public port of the workspace: the settings of its own address (`public_access`, `ingress`) hold for the
+domain, too, and a request to a sleeping workspace wakes it. If the port is unpublished, the domain answers 404 until
+the port is public again."""
 
 
 class WorkspaceDomainViewSet(DomainViewSet):

@@ -1,7 +1,7 @@
-"""The fast path of the edge's authorization requests, before Django's request handling, which costs more than they do.
+"""Fast path of the edge's authorization requests, before Django's request handling, which costs more than they do.
 
-Only the common case is handled here: the workspace runs. Everything else, errors included, goes through the views.
-Where the port is open to everyone, the route is cached for the edge until the second ends.
+Only the common case is handled here: the workspace runs. Everything else, errors included, goes through the views. If
+the port is open to everyone, the route is cached for the edge until the second ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EdgeAuthFastPath:
 
 
 def _upstream(environ: WSGIEnvironment) -> str:
-    """The upstream of the request; empty where the views must handle it."""
+    """Return the upstream of the request; empty if the views must handle it."""
     facts = edge_facts(environ.get(VARIABLE, ""), settings.SECRET_KEY)
     if facts is None:
         return ""
@@ -58,6 +58,6 @@ def _upstream(environ: WSGIEnvironment) -> str:
         return ""
     last_used.record_request(target.workspace_id)
     if not target.ingress and target.ip and public_address(settings.PUBLIC_URL).label_of(facts.host):
-        # Not of custom domains: the edge looks for labels of public ports alone.
+        # Custom domains are not stored: the edge looks for labels of public ports only.
         route_cache().store(second, facts.host.partition(".")[0].lower(), target.upstream)
     return target.upstream

@@ -1,9 +1,9 @@
-"""Authorization of requests to public ports: called by the edge once per second and port, and for each request where
-access is restricted; so every statement counts.
+"""Authorization of requests to public ports. The edge calls it once per second and port, and for each request if access
+is restricted; so every statement counts.
 
-Responses: 200 with `X-Upstream` (it runs), 202 (it sleeps; the edge calls the streams process, which waits), else what
-the visitor sees. The host name and the client's address decide; the edge sends both in its header, with its secret. It
-routes nothing from outside to these paths.
+Responses: 200 with `X-Upstream` (it runs), 202 (it sleeps; the edge calls the streams process, which waits), else the
+response that the visitor sees. The host name and the client's address decide; the edge sends both in its header, with
+its secret. It does not route requests from outside to these paths.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 UPSTREAM = "X-Upstream"
 RETRY_AFTER_SECONDS = 2
-# About to run: a retry after a moment finds it running.
+# The workspace is about to run: a retry after a moment finds it running.
 STARTING_UP = frozenset(
     {Status.QUEUED, Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.RESIZING}
 )
@@ -57,7 +57,7 @@ class NotAllowed(DomainError):
 
 
 class NotRunning(DomainError):
-    """With `Retry-After` where a retry helps."""
+    """Error of a workspace that does not run, with `Retry-After` if a retry helps."""
 
     code = "workspace_not_running"
     status = 503
@@ -88,7 +88,7 @@ class Target:
 
     @property
     def upstream(self) -> str:
-        """The address at which its program listens."""
+        """Return the address at which the workspace's program listens."""
         return f"{self.ip}:{self.port}"
 
 
@@ -100,7 +100,7 @@ _COLUMNS = [
 
 @require_GET
 def authorize_port(request: HttpRequest) -> HttpResponse:
-    """For a request to a public port; in the api process."""
+    """Answer for a request to a public port; in the api process."""
     try:
         target = _target(request)
         if target.runs:
@@ -115,7 +115,7 @@ def authorize_port(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 async def wake_port(request: HttpRequest) -> HttpResponse:
-    """For a request to a workspace that sleeps; in the streams process, where waiting costs no thread."""
+    """Answer for a request to a workspace that sleeps; in the streams process, where a wait does not hold a thread."""
     try:
         target = await in_thread(_target, request)
         is_waking = await _wake(target.workspace_id)
@@ -132,7 +132,9 @@ async def wake_port(request: HttpRequest) -> HttpResponse:
 
 
 async def _wake(workspace_id: str) -> bool:
-    """False where it cannot be woken; the reason is logged, as it concerns the owner and not the visitor."""
+    """Wake a workspace. Return False if it cannot be woken; the reason is logged, as it concerns the owner and not the
+    visitor.
+    """
     try:
         await wake_coalescer().ensure_running(workspace_id)
         return True
@@ -146,7 +148,7 @@ def _target(request: HttpRequest) -> Target:
 
 
 def find_target(facts: EdgeFacts | None) -> Target:
-    """The target of a request, by the edge's header. Raises NotFound (not the edge), NotPublic, NotAllowed."""
+    """Return the target of a request, by the edge's header. Raise NotFound (not the edge), NotPublic, NotAllowed."""
     if facts is None:
         raise NotFound("There is no such route or resource.")
     named = public_address(settings.PUBLIC_URL).label_of(facts.host)
@@ -161,7 +163,7 @@ def find_target(facts: EdgeFacts | None) -> Target:
 
 
 def _of_custom_domain(host: str) -> Target | None:
-    """The public port that the domain of a user leads to."""
+    """Return the public port to which a user's domain leads."""
     found = port_of_name(host.lower().removesuffix("."))
     if found is None:
         return None
@@ -182,7 +184,7 @@ def _published(hash_: str) -> Target | None:
 
 @cache
 def _compiled() -> str:
-    """The most frequent query; compiling it takes as long as the rest of the request."""
+    """Return the SQL of the most frequent query; compiling it takes as long as the rest of the request."""
     return PublicPort.objects.filter(hash="").order_by().values_list(*_COLUMNS).query.sql_with_params()[0]
 
 
@@ -192,7 +194,7 @@ def _is_open(target: Target) -> bool:
 
 
 def is_inside(address: str, networks: Sequence[str]) -> bool:
-    """Whether an address is in one of the networks; False for a malformed one."""
+    """Return whether an address is in one of the networks; False for a malformed one."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -218,7 +220,7 @@ def _retry_after() -> dict[str, str]:
 
 
 def _error_page(request: HttpRequest, error: DomainError) -> HttpResponse:
-    """What the visitor sees: a page for a browser, else the error body."""
+    """Return the response that the visitor sees: a page for a browser, else the error body."""
     response: HttpResponse
     if "text/html" in request.headers.get("Accept", "") and error.status in TITLES:
         response = HttpResponse(page(TITLES[error.status], error.message), status=error.status, headers=error.headers)

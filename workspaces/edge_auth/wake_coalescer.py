@@ -22,16 +22,17 @@ MAX_WAKES = 16
 
 
 class WakeCoalescer:
-    """Belongs to one event loop."""
+    """Wakes of one event loop."""
 
     def __init__(self) -> None:
         self._waking: dict[str, asyncio.Task[bool]] = {}
         self._threads = ThreadPoolExecutor(max_workers=MAX_WAKES, thread_name_prefix="wake")
 
     async def ensure_running(self, workspace_id: str) -> bool:
-        """True once it runs; False where it did not wake in time. A caller that is cancelled changes nothing.
+        """Return True once the workspace runs, or False if it did not wake in time. A caller that is cancelled does not
+        cancel the wake.
 
-        Raises as `power.ensure_running`, and VMUnavailable for a deleted workspace.
+        Raise what `power.ensure_running` raises, and VMUnavailable for a deleted workspace.
         """
         task = self._waking.get(workspace_id)
         if task is None:
@@ -62,5 +63,5 @@ def _wait(workspace_id: str) -> bool:
 
 @lru_cache(maxsize=1)
 def wake_coalescer() -> WakeCoalescer:
-    """The coalescer of this process."""
+    """Return the coalescer of this process."""
     return WakeCoalescer()

@@ -45,7 +45,7 @@ WRITTEN_FILES = replace(FILES_IN_JSON, streamed_bytes=lambda: settings.FILE_STRE
 
 
 async def read_file(request: HttpRequest, address: GuestAddress, grant: BodyGrant) -> HttpResponseBase:
-    """The file that the query names, as the Accept header wants it, while `grant` holds. Raises PathInvalid,
+    """Return the file that the query names, as the Accept header wants it, while `grant` holds. Raise PathInvalid,
     PathNotFound, GuestUnreachable, PayloadTooLarge, RangeNotSatisfiable, PreconditionFailed.
     """
     path = query_path(request)
@@ -61,7 +61,7 @@ async def read_file(request: HttpRequest, address: GuestAddress, grant: BodyGran
 
 
 async def _as_json(request: HttpRequest, opened: Opened, path: str, entry: Entry) -> HttpResponseBase:
-    """`{success, path, encoding, content, size}`; the size comes last, when it is known."""
+    """Return `{success, path, encoding, content, size}`; the size comes last, when it is known."""
     if not entry.is_virtual and entry.size > settings.FILE_WRITE_LIMIT:
         raise PayloadTooLarge(
             f"The file has {entry.size} bytes, and JSON carries at most {settings.FILE_WRITE_LIMIT}. "
@@ -140,11 +140,11 @@ async def write_file(
 
 
 async def _write_raw(request: HttpRequest, address: GuestAddress, grant: BodyGrant, is_edited: bool) -> tuple[str, int]:
-    """The body is streamed into the guest: the old file stays until the new one is complete."""
+    """Stream the body into the guest. The old file stays until the new one is complete."""
     path, mode = query_path(request), query_mode(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
     async with while_granted(grant), call_errors(address):
-        # Without a deadline: each step has its own, and a slow client is allowed.
+        # There is no deadline: each step has its own, and a slow client is allowed.
         put = partial(_put, path=path, is_edited=is_edited, mode=mode)
         return path, await guest_pool().apush(address, put, body)
 
@@ -167,14 +167,15 @@ async def write_json(
     *,
     is_edited: bool,
 ) -> tuple[str, int]:
-    """Write the base64 `content` of a JSON body; returns its path, which `path_of` finds in the other fields, and size.
+    """Write the base64 `content` of a JSON body. Return its path, which `path_of` finds in the other fields, and its
+    size.
 
-    The whole body is read before the guest is contacted: its path may come last, and it may be malformed. Raises
+    The whole body is read before the guest is contacted: its path may come last, and it may be malformed. Raise
     InvalidJson, ValidationError, PayloadTooLarge, Unauthorized (`grant` was revoked) and the errors of `call_errors`;
     nothing has changed then.
     """
     use = TransferUse(address.machine_id)
-    # A folder of ours: on a full disk Python finds no temporary folder at all, and says no more than that.
+    # This is a folder of ours: on a full disk Python finds no temporary folder, and its error does not say why.
     with tempfile.TemporaryFile(dir=settings.STATE) as spool:
         path = path_of(await in_body_thread(_receive, request, spool, use))
         async with while_granted(grant), call_errors(address):

@@ -19,7 +19,7 @@ MAX_QUERY_FIELDS = 100
 
 
 def query_path(request: HttpRequest, default: str = "") -> str:
-    """`path` of the query, bytes that are not UTF-8 as surrogates. Raises ValidationError."""
+    """Return `path` of the query; bytes that are not UTF-8 are surrogates in it. Raise ValidationError."""
     query = request.META.get("QUERY_STRING", "")
     try:
         fields = parse_qsl(query, errors="surrogateescape", max_num_fields=MAX_QUERY_FIELDS)
@@ -30,7 +30,7 @@ def query_path(request: HttpRequest, default: str = "") -> str:
 
 
 def checked_path(path: Any) -> str:
-    """`path` of a JSON body, which has characters only. Raises ValidationError."""
+    """Return `path` of a JSON body, which has characters only. Raise ValidationError."""
     return _checked(path, "strict")
 
 
@@ -41,7 +41,7 @@ def _checked(path: Any, errors: str) -> str:
 
 
 def _is_path(path: str, errors: str) -> bool:
-    """Whether a path can be encoded, and has no NUL byte."""
+    """Return whether a path can be encoded, and has no NUL byte."""
     try:
         return b"\0" not in path.encode("utf-8", errors)
     except UnicodeEncodeError:
@@ -53,12 +53,12 @@ def displayed_path(name: str) -> str:
 
 
 def encoded_path(path: str) -> str | None:
-    """The percent-encoded bytes of a path that is not UTF-8, else None."""
+    """Return the percent-encoded bytes of a path that is not UTF-8, else None."""
     return None if displayed_path(path) == path else quote_from_bytes(path.encode("utf-8", "surrogateescape"))
 
 
 def query_mode(request: HttpRequest) -> int | None:
-    """The permission bits that a query names in octal; None where it names none. Raises ValidationError."""
+    """Return the permission bits that a query gives in octal, or None if it gives none. Raise ValidationError."""
     text = request.GET.get("mode")
     if text is None:
         return None

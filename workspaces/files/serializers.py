@@ -17,7 +17,7 @@ LIST_LIMIT = 10_000
 
 
 class ListingQuery(serializers.Serializer[Any]):
-    """`cursor` becomes the name after which the page begins."""
+    """Query of a directory. `cursor` becomes the name after which the page begins."""
 
     limit = serializers.IntegerField(min_value=1, max_value=LIST_LIMIT, default=LIST_LIMIT)
     cursor = serializers.CharField(required=False, default="", allow_blank=True, max_length=2048)
@@ -33,12 +33,12 @@ class ListingQuery(serializers.Serializer[Any]):
 
 
 def cursor_after(name: str) -> str:
-    """The cursor of the page after this name."""
+    """Return the cursor of the page after this name."""
     return base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
 
 
 class FileEntry(serializers.Serializer[Any]):
-    """Of an `Entry`. A page has up to LIST_LIMIT of them, so they are made without a call for each field."""
+    """Entry of a directory."""
 
     name = serializers.CharField()
     path = serializers.CharField()
@@ -48,11 +48,12 @@ class FileEntry(serializers.Serializer[Any]):
     )
     mode = serializers.IntegerField(help_text="Permission bits.")
     modified = serializers.DateTimeField()
-    target = serializers.CharField(required=False, help_text="Of a symlink, as it is written there.")
+    target = serializers.CharField(required=False, help_text="The target of a symlink, as it is written there.")
     encoded_path = serializers.CharField(
         required=False, help_text="If the path is not UTF-8: its bytes, percent-encoded."
     )
 
+    # Made without a call for each field, because a page has up to LIST_LIMIT entries.
     def to_representation(self, entry: Entry) -> dict[str, Any]:
         body = {
             "name": displayed_path(entry.name),
@@ -78,14 +79,14 @@ class ListingResponse(Success):
 
 
 class PercentField(serializers.FloatField):
-    """How much of a `DiskUsage` is used."""
+    """Used part of a `DiskUsage`, in percent."""
 
     def to_representation(self, value: Any) -> Any:
         return round(100 * value.used_bytes / value.total_bytes, 1) if value.total_bytes else 0.0
 
 
 class UsageResponse(Success):
-    """Of a `DiskUsage`."""
+    """Use of the writable disk (`DiskUsage`)."""
 
     total_bytes = serializers.IntegerField()
     used_bytes = serializers.IntegerField()
@@ -93,8 +94,9 @@ class UsageResponse(Success):
     percent = PercentField(source="*", help_text="Used of total, 0 to 100.")
 
 
+# This class only documents the body, which `content.py` streams.
 class FileContent(Success):
-    """A file as JSON. Its body is streamed (`content.py`), so this class only documents it."""
+    """A file as JSON."""
 
     path = serializers.CharField()
     encoding = serializers.ChoiceField(["base64"])
@@ -102,8 +104,9 @@ class FileContent(Success):
     size = serializers.IntegerField()
 
 
+# This class only documents the body, which `upload.py` parses in constant memory.
 class FileWrite(serializers.Serializer[Any]):
-    """Parsed in constant memory by `upload.py`, so this class only documents it."""
+    """A file to write, as JSON."""
 
     path = serializers.CharField()
     content = serializers.CharField(help_text="Base64, of at most 64 MiB decoded.")

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from common.errors import InvalidJson, PayloadTooLarge, ValidationError
 
-CHUNK = 240 * 1024  # what one request to a guest's file server carries
+CHUNK = 240 * 1024  # as much as one request to a guest's file server carries
 MAX_SMALL = 64 * 1024  # bytes of a key, or of any value except the content
 FIRST_WINDOW = 512  # decoded at first: most keys and values are short, and decoding costs by the window
 MAX_FIELDS = 1000
@@ -37,7 +37,7 @@ class Upload:
 def read_upload(read: Callable[[int], bytes], spool: IO[bytes], limit: int) -> Upload:
     """Parse a body from `read(n)` into `spool`.
 
-    Raises InvalidJson, ValidationError (not an object, no content, not base64), PayloadTooLarge (more than `limit`
+    Raise InvalidJson, ValidationError (not an object, no content, not base64), PayloadTooLarge (more than `limit`
     decoded bytes). The spool is the caller's, also on failure.
     """
     return _Body(read, spool, limit).parse()
@@ -100,7 +100,7 @@ class _Body:
         self.buffer = self.buffer[1:]
 
     def _next(self) -> bytes:
-        """The separator after a value: a comma, or the end of the object."""
+        """Return the separator after a value: a comma, or the end of the object."""
         found = self._peek()
         if found not in (b",", b"}"):
             raise InvalidJson("The body is not valid JSON: expected ',' or '}'.")
@@ -112,7 +112,7 @@ class _Body:
             raise InvalidJson("The body is not valid JSON: there is more after the object.")
 
     def _small(self) -> Any:
-        """One key or value, by the standard library's decoder, of a bounded size."""
+        """Return one key or value, by the standard library's decoder, of a bounded size."""
         self._skip()
         window = FIRST_WINDOW
         while True:
@@ -153,7 +153,7 @@ class _Body:
 
 
 def _whole(text: bytes) -> int:
-    """The length up to the last complete character: an escape may be cut at the end of a chunk."""
+    """Return the length up to the last complete character: an escape may be cut at the end of a chunk."""
     if b"\\" not in text[-MAX_ESCAPE:]:
         return len(text)
     end = _CHARACTERS.match(text).end()  # type: ignore[union-attr]

@@ -55,7 +55,7 @@ CONDITIONS = [
 
 RUNNING = {409: "`vm_not_running`"}
 PLACES = {
-    400: "`path_invalid`: what is there is no directory",
+    400: "`path_invalid`: the path is not a directory",
     404: "`path_not_found`: also a loop of symbolic links",
     **RUNNING,
 }
@@ -73,12 +73,12 @@ class FilesViewSet(AsyncViewSet):
         responses={200: ListingResponse, **refused(PLACES)},
     )
     async def list(self, request: ApiRequest, workspace_id: str) -> Response:
-        """A directory's entries by name, at most `limit` of them, and of those with long paths about 4 MiB.
+        """List a directory's entries by name, at most `limit` of them; of entries with long paths about 4 MiB.
 
-        If there are more, `truncated` is true, and the same request with `cursor` set to `next_cursor` continues
-        after the last name; entries created or removed between the two requests are included or not by their names. A
-        name that is not UTF-8 has replacement characters in `name` and `path`, and the true path, percent-encoded, in
-        `encoded_path`.
+        If there are more, `truncated` is true, and the same request with `cursor` set to `next_cursor` continues after
+        the last name. Entries that are created or removed between the two requests are included or not, depending on
+        their names. A name that is not UTF-8 has replacement characters in `name` and `path`, and the true path,
+        percent-encoded, in `encoded_path`.
         """
         path = query_path(self.http_request, default="/")
         query = validated_query(ListingQuery, request)
@@ -98,9 +98,10 @@ class FilesViewSet(AsyncViewSet):
 
     @extend_schema(responses={200: UsageResponse, **refused(RUNNING)})
     async def usage(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The writable disk, which holds what was changed since the image. The image itself takes none of it.
+        """Return the use of the writable disk, which holds all changes since the image. The image itself takes none of
+        it.
 
-        As the guest reports it, but never more than the disk's size.
+        The guest reports it; it is never more than the disk's size.
         """
         address, size = await in_request_thread(address_and_disk_size, request, workspace_id)
         reported = await call_guest(address, lambda session: session.disk_usage(), CALL_SECONDS)
@@ -130,19 +131,19 @@ class FileContentViewSet(AsyncViewSet):
                     404: "`path_not_found`: also a loop of symbolic links",
                     **RUNNING,
                     413: "`payload_too_large`: a file above 64 MiB, requested as JSON",
-                    412: "`precondition_failed`: of raw bytes",
+                    412: "`precondition_failed`: for raw bytes only",
                     416: "`range_not_satisfiable`",
                 }
             ),
         },
     )
     async def read(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
-        """One file, streamed: base64 in JSON up to 64 MiB, or with `Accept: application/octet-stream` its raw bytes,
-        whose header `X-File-Mode` has its permission bits in octal.
+        """Return one file, streamed: base64 in JSON up to 64 MiB, or with `Accept: application/octet-stream` its raw
+        bytes, whose header `X-File-Mode` has its permission bits in octal.
 
-        A file that grows during the transfer ends at its announced size; one that shrinks breaks the response off, and
-        so does the end of the credential. Virtual files of the kernel (`/proc`, `/sys`) are read at once, have no
-        length, ranges or tags, and at most 16 MiB.
+        A file that grows during the transfer ends at its announced size. If the file shrinks or the credential ends,
+        the response breaks off. Virtual files of the kernel (`/proc`, `/sys`) are read at once, have no length, ranges
+        or tags, and at most 16 MiB.
         """
         address, grant = await in_request_thread(address_and_grant, request, workspace_id)
         return await read_file(self.http_request, address, grant)
@@ -174,7 +175,7 @@ class FileContentViewSet(AsyncViewSet):
     async def write(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
         """Write one file: to a temporary file beside it, then renamed. Readers see the old file or the whole new one.
 
-        Raw bytes are streamed into the workspace, JSON is written once it is received completely. Missing parent
+        Raw bytes are streamed into the workspace; JSON is written once it is received completely. Missing parent
         directories are created. An existing file keeps its mode and owner, its other hard links keep the old content,
         and through a symbolic link its target is written. Any failure, also during the transfer, leaves the old file
         unchanged and no temporary file; so does the end of the credential (401).
@@ -184,23 +185,23 @@ class FileContentViewSet(AsyncViewSet):
 
 
 def address_and_disk_size(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, int]:
-    """The guest's address and the bytes of its disk. Raises NotFound, VmNotRunning."""
+    """Return the guest's address and the bytes of its disk. Raise NotFound, VmNotRunning."""
     workspace = requested_workspace(request.user, workspace_id, whole=True)
     return address_of(workspace), workspace.applied_disk_size_mb << 20
 
 
 def address_and_grant(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, BodyGrant]:
-    """The guest's address, and what a body ends with. Raises NotFound, VmNotRunning."""
+    """Return the guest's address, and the grant with whose end a body ends. Raise NotFound, VmNotRunning."""
     workspace = requested_workspace(request.user, workspace_id, whole=True)
     return address_of(workspace), body_grant(request.user, workspace)
 
 
 def address_and_edits(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, BodyGrant, bool]:
-    """As `address_and_grant`, and whether the guest's files are also edited."""
+    """Return what `address_and_grant` returns, and whether the guest's files are also edited."""
     workspace = requested_workspace(request.user, workspace_id, whole=True)
     return address_of(workspace), body_grant(request.user, workspace), workspace.kind == Kind.SANDBOX
 
 
 def guest_address(request: ApiRequest, workspace_id: str) -> GuestAddress:
-    """Raises NotFound, VmNotRunning."""
+    """Return the guest's address. Raise NotFound, VmNotRunning."""
     return address_of(requested_workspace(request.user, workspace_id, whole=True))

@@ -11,7 +11,9 @@ from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
 
 
 def read_console(path: Path, what: str, argument: int) -> bytes:
-    """Runs in vmhost. `what`: `tail` (argument: lines), `files`, `read` (argument: index of the file) or `clear`."""
+    """Carry out a request for a console log, in vmhost. `what`: `tail` (argument: lines), `files`, `read` (argument:
+    index of the file) or `clear`.
+    """
     handlers = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
     return handlers[what](path, argument)
 
@@ -28,7 +30,7 @@ def _tail(path: Path, lines: int) -> bytes:
 
 
 def end_of(path: Path, size: int) -> bytes:
-    """The last bytes of a file, from the start of a line; nothing where there is no file."""
+    """Return the last bytes of a file, from the start of a line; nothing if there is no file."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, 2)
@@ -51,7 +53,7 @@ def _files(path: Path, _: int) -> bytes:
 
 
 def _read(path: Path, index: int) -> bytes:
-    """The content after one byte, which distinguishes an empty file from a missing one."""
+    """Return the content after one byte, which distinguishes an empty file from a missing one."""
     try:
         with (path, rotated_path(path))[index].open("rb") as file:
             return b"+" + file.read(MAX_TAIL_BYTES)

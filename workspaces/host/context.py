@@ -24,12 +24,12 @@ FACTS = "facts"  # in an operation's params
 
 
 def recorded_facts(operation: Operation) -> list[str]:
-    """Facts that earlier attempts of an operation recorded."""
+    """Return the facts that earlier attempts of an operation recorded."""
     return list(operation.params.get(FACTS, []))
 
 
 class Cancelled(Exception):
-    """A delete ends the operation: its steps stop, and what they created is removed."""
+    """End of the operation by a delete: its steps stop, and everything they created is removed."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Context:
     facts: dict[str, object] = field(default_factory=dict)
 
     def remaining(self) -> float:
-        """Seconds to the deadline, at least one: `expire_operations` ends what is past it."""
+        """Return the seconds to the deadline, at least one: `expire_operations` ends an operation past it."""
         return max(1.0, (self.operation.deadline_at - timezone.now()).total_seconds())
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Context:
         queue.record_facts(self.operation, **{FACTS: sorted({*recorded_facts(self.operation), fact})})
 
     def check_cancelled(self) -> None:
-        """Raises Cancelled, ClaimLost."""
+        """Raise Cancelled if a delete has ended the operation, or ClaimLost."""
         if queue.is_cancelled(self.operation):
             raise Cancelled(self.operation.pk)
 

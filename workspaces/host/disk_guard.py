@@ -1,16 +1,16 @@
 """Keeps machines from taking the last of the host's disk, so that logs and the database are the last to starve.
 
-Disks of machines are sparse, so what guests write may fill the host however little was promised. Of the setting
-`disk_reserve_mb`, the host's reserve:
+Disks of machines are sparse, so guests may fill the host however little was promised. The setting `disk_reserve_mb` is
+the host's reserve:
 
     free below all of it      no machine is created or started here (`workspaces.placement`), no memory saved
     free below half of it     machines whose disks grow are paused, until three quarters are free again; one that has
-                              grown by a sixteenth of it since then is ended: what is paused writes nothing
-    a quarter of it           is held as a file in the state folder, and given up when an eighth is free: what another
-                              program left of the disk is then enough to delete workspaces, and to log
+                              grown by a sixteenth of it since then is ended: a paused machine does not write
+    a quarter of it           is held as a file in the state folder, and given up when an eighth is free: if another
+                              program fills the disk, there is then room to delete workspaces, and to log
 
 QEMU itself pauses a machine whose write finds no space, and repeats the write when it is resumed: no guest sees an
-error. Nothing of this is stored. A later vmhost finds what the file system and the machines say.
+error. None of this is stored: a later vmhost reads it from the file system and the machines.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from workspaces.states import Status
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
-# Below the full reserve.
+# Seconds between checks while less than the full reserve is free.
 CHECK_SOON_SECONDS = 0.2
 # Operations during which a guest may write, and which leave a machine that was paused as it is. Pausing a machine whose
 # memory is being saved would wait for the save.
 BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING, Status.STOPPING, Status.RESTARTING})
 BUSY |= {Status.RESIZING, Status.REINSTALLING}
-# Those that wait for the guest: it must go on when there is room. Others may have begun another run of the machine,
-# which must not be resumed before its network is attached.
+# Operations that wait for the guest: it must go on when there is room. Other operations may have begun another run of
+# the machine, which must not be resumed before its network is attached.
 RESUMED_WHILE_BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING})
-# A process that does not answer its monitor would hold a call for as long; the guard goes on without it.
+# A process that does not answer its monitor would hold a call; the guard goes on without it after this time.
 ANSWER_SECONDS = 1.0
-PAUSED_MESSAGE = "The host's disk is nearly full; the machine is paused until it is not."
+PAUSED_MESSAGE = "The host's disk is nearly full; the machine is paused until there is room."
 ENDED_MESSAGE = "The host's disk is nearly full, and the machine's disk grew although it was paused; it was ended."
 
 
 def free_mb(folder: Path) -> int:
-    """MiB that an unprivileged writer may still store in this file system."""
+    """Return the MiB that an unprivileged writer may still store in this file system."""
     return shutil.disk_usage(folder).free // MIB
 
 
@@ -76,19 +76,19 @@ class DiskGuard:
         self._file = ReserveFile(state / "reserve", reserve_mb // 4)
         self._can_hold = True
         self._short = False
-        # At the last round; empty while there is room.
+        # Bytes allocated at the last round; empty while there is room.
         self._allocated: Mapping[str, int] = {}
         self._grew: frozenset[str] = frozenset()
         self._paused_busy: set[str] = set()
         # Bytes of the disks of machines when they were paused first in this shortage, or should have been.
         self._paused_at: dict[str, int] = {}
-        self._calls: dict[tuple[str, str], Future[bool]] = {}  # of the driver, by name and machine; the last of each
+        self._calls: dict[tuple[str, str], Future[bool]] = {}  # the last call of the driver for each name and machine
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="disk-guard", daemon=True)
 
     @property
     def is_short(self) -> bool:
-        """Whether machines that write wait for room: none may be resumed now."""
+        """Return whether machines that write wait for room: none may be resumed now."""
         return self._short
 
     def start(self, on_room: Callable[[], object]) -> None:
@@ -105,13 +105,13 @@ class DiskGuard:
             self._thread.join(10)
 
     def check_once(self) -> None:
-        """One round. What fails in it is tried again in the next one."""
+        """Make one round. Whatever fails in it is tried again in the next round."""
         if not self._reserve_mb:
             return
         self._keep_reserve()
         # The first vmhost of an instance has not made the folder yet.
         free = self._free(self._machines if self._machines.is_dir() else self._state)
-        # Measured from the full reserve on, so that the first round of a shortage knows what grows.
+        # Growth is measured below the full reserve already, so that the first round of a shortage knows what grew.
         growing = self._measure_growth() if free < self._reserve_mb else self._forget_sizes()
         if free < self._reserve_mb // 2:
             self._begin_shortage(free)
@@ -126,7 +126,7 @@ class DiskGuard:
         free, size = self._free(self._state), self._file.megabytes
         if free < self._reserve_mb // 8:
             if self._file.is_held:
-                logger.error("disk: %d MiB are free; the reserve of %d MiB is given up", free, size)
+                logger.error("disk: %d MiB are free; the held reserve of %d MiB is released", free, size)
             self._file.release()
         elif self._can_hold and free - size >= self._reserve_mb // 2 and not self._file.is_held:
             self._hold_reserve()
@@ -148,7 +148,7 @@ class DiskGuard:
             self._short = True
 
     def _measure_growth(self) -> list[str]:
-        """Machines whose disks allocated space since the last round."""
+        """Return the machines whose disks allocated space since the last round."""
         before, self._allocated = self._allocated, self._driver.disk_allocations()
         return [key for key, size in self._allocated.items() if size > before.get(key, size)]
 
@@ -158,8 +158,8 @@ class DiskGuard:
         return []
 
     def _end_growing(self, growing: list[str]) -> list[str]:
-        """End those that went on growing after they were paused: something resumed them, or their process does not
-        stop. Returns the others.
+        """End the machines that went on growing after they were paused: something resumed them, or their process does
+        not stop. Return the others.
         """
         limit = self._reserve_mb * MIB // 16
         others = []
@@ -175,9 +175,11 @@ class DiskGuard:
         return others
 
     def _pause_growing(self, growing: list[str]) -> None:
-        """Pause them; those that an operation is working on only where they grew in the round before, too.
+        """Pause the growing machines. A machine that an operation is working on is paused only if it also grew in the
+        round before.
 
-        Without a database all are paused: it may be what has no room, and reconcile resumes those that should run.
+        Without a database all are paused: it may be the database that has no room, and reconcile resumes the machines
+        that should run.
         """
         again, self._grew = self._grew.intersection(growing), frozenset(growing)
         if not growing:
@@ -205,7 +207,7 @@ class DiskGuard:
     def _resume_busy(self) -> None:
         """Resume machines that were paused during an operation which goes on; others are left to `on_room`.
 
-        Raises DatabaseError; it is tried again then.
+        Raise DatabaseError; the next round tries again.
         """
         rows = list(Workspace.objects.filter(pk__in=self._paused_busy, status__in=RESUMED_WHILE_BUSY))
         self._paused_busy = set()
@@ -217,9 +219,10 @@ class DiskGuard:
         return self._call("pause", key)
 
     def _call(self, method: str, key: str) -> bool:
-        """Call the driver for a machine. False where it fails; True where it has not returned after ANSWER_SECONDS.
+        """Call the driver for a machine. Return False if it fails, and True if it has not returned after
+        ANSWER_SECONDS.
 
-        It is then left to its thread, and not called again before it returns.
+        In that case the call is left to its thread, and not made again before it returns.
         """
         before = self._calls.get((method, key))
         if before is not None and not before.done():
@@ -251,5 +254,5 @@ class DiskGuard:
         try:
             close_old_connections()
             self.check_once()
-        except Exception as exc:  # the thread must survive whatever cannot be written or asked on a full disk
+        except Exception as exc:  # the thread must survive every failure on a full disk
             logger.warning("disk: %s", exc)

@@ -1,7 +1,7 @@
-"""Corrects what the sweep waits for after the clock was set back.
+"""Correction of the due times of the sweep after the clock was set back.
 
-A due time is the time at which it was written and the length that a setting gives it. One that is later from now than
-that length was written by a clock that was ahead, and would come later by as much as the clock was set back.
+A due time is the time at which it was written plus the length that a setting gives. If a due time is later from now
+than that length, a clock that was ahead wrote it, and it would come later by as much as the clock was set back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.utils import timezone
 from workspaces.host.restarts import LONGEST_DELAY
 from workspaces.rows import update_all
 
-# Apart by less are clocks of several machines.
+# Clocks of several machines differ by less than this.
 TOLERANCE = timedelta(seconds=5)
 # A clock that is behind after a boot is corrected within this time; until then due times of the future may be right,
 # and the end of a TTL that came too early would be the end of a disk.
@@ -30,7 +30,7 @@ LENGTHS: dict[str, Callable[[], Expression]] = {
 
 
 def due_times_correct() -> int:
-    """Write due times that no rule gives as if they were given now. Returns how many; none soon after a boot.
+    """Rewrite due times that no rule can give, as if they were set now. Return how many; none soon after a boot.
 
     An idle time is looked at in the next sweep: it ends a length after the last use, and a use may have its own end.
     """
@@ -52,5 +52,5 @@ def _after(now: datetime, length: Expression) -> Expression:
 
 
 def _is_beyond(column: str, length: Expression, now: datetime) -> Q:
-    """Partial indexes have the rows that have such a time."""
+    """Return the condition of a due time that is too late. Partial indexes contain the rows that have such a time."""
     return Q(**{f"{column}__gt": _after(now + TOLERANCE, length)})

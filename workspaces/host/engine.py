@@ -1,8 +1,8 @@
 """Claiming an operation and carrying it out; in vmhost only.
 
-A kind is a list of named steps and what happens before a retry, on failure and on cancellation. A step may run again
-after a crash anywhere in it; a retry begins by putting the machine into a known state. The outcome of an operation and
-the transition of its workspace are one transaction.
+A kind is a list of named steps, with actions before a retry, on failure and on cancellation. A step may run again after
+a crash anywhere in it; a retry begins by putting the machine into a known state. The outcome of an operation and the
+transition of its workspace are one transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ RETRYABLE = (BackendUnavailable, GuestUnreachable, MachineExited)
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """`prepare_retry` runs before the steps of a later attempt; `failed` and `cancelled` clean up and end it."""
+    """Steps of a kind. `prepare_retry` runs before the steps of a later attempt; `failed` and `cancelled` clean up and
+    end it.
+    """
 
     steps: tuple[tuple[str, Callable[[Context], None]], ...]
     prepare_retry: Callable[[Context], None]
@@ -78,7 +80,7 @@ KINDS: dict[str, Procedure] = {
 
 
 def run_operation(operation_id: str, runtime: HostRuntime) -> None:
-    """Claim and carry out one operation; does nothing where it cannot be claimed.
+    """Claim and carry out one operation. Do nothing if it cannot be claimed.
 
     Beyond the account's share of the threads it stays queued, until one of the account's operations ends.
     """
@@ -171,9 +173,9 @@ def _retry_or_fail(context: Context, kind: Procedure, exc: BackendError) -> None
 
 
 def fail_operation(context: Context, kind: Procedure, code: str, message: str) -> None:
-    """End an operation as failed; what its clean-up cannot remove now, reconcile removes later.
+    """End an operation as failed. Reconcile later removes whatever the clean-up cannot remove now.
 
-    One that has ended stays as it is: reconcile finds what went wrong after its last commit.
+    An operation that has ended stays as it is: reconcile finds whatever went wrong after its last commit.
     """
     if not context.operation.is_live:
         logger.warning("error after the end of %s: %s", context.operation.pk, message)

@@ -17,7 +17,7 @@ MAX_WAIT_SECONDS = 60
 
 
 def fault_point(kind: str, step: str) -> None:
-    """Reached just before a step is carried out, after it was recorded."""
+    """Die or wait here, if a test asks for it: just before a step is carried out, after it was recorded."""
     folder: Path | None = settings.ENV.faults
     if folder is None:
         return

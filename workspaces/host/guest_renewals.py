@@ -22,25 +22,25 @@ from workspaces.workload_changes.services import renew_workloads
 
 logger = logging.getLogger(__name__)
 
-# Of all changes together. A guest may let each of them wait, and its operation holds a thread of the host.
+# The limit of all changes together. A guest may let each change wait, and its operation holds a thread of the host.
 RENEW_SECONDS = 60.0
 KINDS: tuple[tuple[str, Callable[[Workspace, float], str]], ...] = (
     ("ssh_not_changed", renew_access),
     ("workload_not_changed", renew_workloads),
 )
-# Guests that do not answer wait in these; no other work of the host waits for them.
+# These threads wait for guests that do not answer; no other work of the host waits for them.
 THREADS = 4
-MOST_PENDING = 2 * THREADS  # so that a guest that becomes stale does not wait behind all of another account
-# Before the first attempt: what an api process that died had sent to the guest is there by then, or never. Longer than
-# the limits of those calls.
+MOST_PENDING = 2 * THREADS  # so that a guest does not wait behind all guests of another account
+# Seconds before the first attempt: a change that an api process sent to the guest before it died has arrived by then,
+# or never arrives. This is longer than the limits of those calls.
 SETTLE_SECONDS = 25.0
-# After an attempt that failed; doubled each time.
+# Seconds to wait after a failed attempt; doubled each time.
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 
 
 def renew_guest(row: Workspace) -> None:
-    """Of a guest that has just started, resumed or woken. What could not be applied is recorded, and tried again by
-    `GuestRenewals`.
+    """Renew a guest that has just started, resumed or woken. Changes that could not be applied are recorded, and
+    `GuestRenewals` tries them again.
     """
     until = time.monotonic() + RENEW_SECONDS
     for event, renew in KINDS:
@@ -49,7 +49,9 @@ def renew_guest(row: Workspace) -> None:
 
 
 class GuestRenewals:
-    """Of one host; its process looks regularly. An attempt that ends with the process is made by the next one."""
+    """Renewals of the guests of one host, whose process looks for stale guests regularly. An attempt that ends with the
+    process is made again by the next process.
+    """
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -57,11 +59,11 @@ class GuestRenewals:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._pending: set[str] = set()
-        # Of stale workspaces: when the next attempt may be, and the wait after that one.
+        # For each stale workspace: when the next attempt may be, and the wait after that one.
         self._next: dict[str, tuple[float, float]] = {}
 
     def begin(self) -> int:
-        """Begin attempts for guests that are due. Returns how many. Never waits for a guest."""
+        """Begin attempts for guests that are due. Return how many. Never waits for a guest."""
         stale = _stale_guests(self._host)
         with self._lock:
             chosen = self._chosen(stale)
@@ -87,7 +89,7 @@ class GuestRenewals:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Attempts that have begun end by themselves within RENEW_SECONDS, or with the process."""
+        """Let the threads end. Attempts that have begun end within RENEW_SECONDS, or with the process."""
         for _ in self._threads:
             self._queue.put(None)
 
@@ -95,7 +97,7 @@ class GuestRenewals:
         while (key := self._queue.get()) is not None:
             try:
                 _renew(key)
-            except Exception:  # the next attempt may find what was missing
+            except Exception:  # the next attempt may succeed
                 logger.exception("changes of %s", key)
             finally:
                 self._pending.discard(key)
@@ -103,7 +105,9 @@ class GuestRenewals:
 
 
 def _stale_guests(host: str) -> list[str]:
-    """Guests that run without an operation and have missed a change: the first of each account, then the second."""
+    """Return the guests that run without an operation and have missed a change: the first of each account, then the
+    second.
+    """
     live = Operation.objects.filter(workspace=OuterRef("pk"), finished_at=None)
     missed = Q(ssh_stale=True) | ~Q(stale_workloads=[])
     rows = Workspace.objects.filter(missed, ~Exists(live), host_id=host, status=Status.RUNNING)

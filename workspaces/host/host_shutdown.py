@@ -17,15 +17,15 @@ from workspaces.transitions import TransitionLost, transition
 
 logger = logging.getLogger(__name__)
 
-# Each waits for its machine; vmhost has 60 s more than the time of one of them (`supervise.processes`).
+# Each thread waits for one machine; vmhost has 60 s more than the time of one of them (`supervise.processes`).
 CONCURRENCY = 64
 UP = frozenset({Status.RUNNING, Status.PAUSED})
 
 
 def stop_all_machines(host: str, driver: Driver, grace: float) -> int:
-    """Shut down the host's running machines; those that take longer than `grace` seconds are ended. Returns how many.
+    """Shut down the host's running machines; those that take longer than `grace` seconds are ended. Return how many.
 
-    One that cannot be stopped is logged, and keeps none of the others from it. If the process dies in between,
+    A machine that cannot be stopped is logged, and does not keep the others from it. If the process dies in between,
     reconcile settles the rows by the state of their machines.
     """
     rows = list(Workspace.objects.filter(host_id=host, status__in=UP))

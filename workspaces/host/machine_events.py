@@ -37,10 +37,10 @@ _REASON_OF_STATE = {MachineState.ABSENT: StopReason.LOST, MachineState.ASLEEP: S
 
 
 def handle_machine_event(event: Event, driver: Driver) -> None:
-    """Handle one event of the driver: the end of a machine, of all that it reports.
+    """Handle one event of the driver. Of all that it reports only the end of a machine matters.
 
-    The event may come late, when a later process of the machine has ended: the reason is asked of the driver. Events of
-    orphans are ignored: reconcile removes those machines.
+    The event may come late, when a later process of the machine has ended: so the driver is asked for the reason.
+    Events of orphans are ignored: reconcile removes those machines.
     """
     if event.kind is not EventKind.STOPPED or event.reason is None:
         return
@@ -50,9 +50,9 @@ def handle_machine_event(event: Event, driver: Driver) -> None:
 
 
 def settle_machine_end(operation: Operation, driver: Driver) -> None:
-    """After an operation: settle an end of the machine, whose event may have come while the operation was in flight.
+    """Settle an end of the machine after an operation: its event may have come while the operation was in flight.
 
-    An end whose reason is not known yet is left to its event.
+    If the reason of the end is not known yet, its event settles it.
     """
     row = Workspace.objects.select_related("account", "host").filter(pk=operation.workspace_id).first()
     if row is None or row.status not in ENDED:
@@ -65,16 +65,16 @@ def settle_machine_end(operation: Operation, driver: Driver) -> None:
 
 
 def final_reason(end: MachineEnd) -> StopReason | None:
-    """Why a process ended; None as long as its event, which says so, is still to come."""
+    """Return why a process ended, or None while the event that says so is still to come."""
     return end.reason if end.is_final else None
 
 
 def handle_machine_end(
     workspace: Workspace, driver: Driver, reason_of: Callable[[MachineEnd], StopReason | None] = final_reason
 ) -> None:
-    """Settle a machine whose process ended without an operation; one in flight settles it at its end.
+    """Settle a machine whose process ended without an operation; an operation in flight settles it at its own end.
 
-    Reason and exit code are those of the last process, as the driver knows them now; where `reason_of` has no reason,
+    Reason and exit code are those of the last process, as the driver knows them now. If `reason_of` has no reason,
     nothing is done. Applies `remove_on_exit` and the restart policy. A machine that disappeared is `lost`, one whose
     memory was saved `sleeping`, any other `stopped` with the reason.
     """
@@ -88,7 +88,7 @@ def handle_machine_end(
             return
         end = driver.last_end(workspace.pk)
         code = end.exit_code if workspace.cmd else None
-        # With an exit code it is a power-off, whatever ended the process while the guest carried it out.
+        # With an exit code the end is a power-off, whatever ended the process meanwhile.
         reason = _REASON_OF_STATE.get(state) or (reason_of(end) if code is None else StopReason.SHUTDOWN)
         if reason is None:
             return
@@ -106,12 +106,14 @@ def handle_machine_end(
 
 
 def memory_expiry(row: Workspace) -> datetime | None:
-    """When the memory of a workspace that falls asleep now is dropped; None: never."""
+    """Return when the memory of a workspace that falls asleep now is dropped, or None for never."""
     return timezone.now() + timedelta(seconds=row.stop_after) if row.stop_after else None
 
 
 def _ended(workspace: Workspace, reason: StopReason, code: int | None) -> None:
-    """The transition of a row whose machine ended, with the restart that its policy plans. Raises TransitionLost."""
+    """Make the transition of a row whose machine ended, with the restart that its policy plans. Raise
+    TransitionLost.
+    """
     now, exit_reason = timezone.now(), _exit_reason(workspace, reason)
     code = code if exit_reason == "exited" else None
     planned = {} if workspace.remove_on_exit else restarts.plan_restart(workspace, exit_reason, code, now)

@@ -14,7 +14,7 @@ UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
 def machine_info_reply(driver: Driver, workspace_id: str) -> bytes:
-    """Runs in vmhost. An error of the backend is part of the reply, under `problem`."""
+    """Return the reply of vmhost. An error of the backend is part of the reply, under `problem`."""
     return json.dumps(_described(driver, workspace_id), default=_plain).encode()
 
 
@@ -31,7 +31,7 @@ def _described(driver: Driver, workspace_id: str) -> dict[str, Any]:
 
 
 def _machine(driver: Driver, workspace_id: str) -> object:
-    """Its definition without anything of the host's files."""
+    """Return the definition of the machine without the host's files."""
     try:
         definition = driver.definition(workspace_id)
     except MachineNotFound:

@@ -1,4 +1,4 @@
-"""From a workspace's row to the driver's machine specification."""
+"""Translation of a workspace's row to the driver's machine specification."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from workspaces.images.catalog_snapshots import default_env, desktop_workload
 from workspaces.models import Workspace
 from workspaces.workloads import workload
 
-# A shell without a terminal ends at once; it is what base images name as their command.
+# A shell without a terminal ends at once. Base images name one as their command.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
-    """The machine that the row describes. Environment: the image's, then the preset's, then the workspace's."""
+    """Return the machine that the row describes. Environment: the image's, then the preset's, then the workspace's."""
     config = image.config
     entrypoint = (*config.entrypoint, *config.cmd)
     working_dir = absolute_path(config.working_dir)
@@ -52,14 +52,14 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
 
 
 def absolute_path(path: str) -> str:
-    """A path of an image's configuration, which may be relative, without links being looked at: as Docker does. Empty
-    where the image has none.
+    """Return a path of an image's configuration, which may be relative, as an absolute one. As in Docker, links are not
+    resolved. Empty if the image has none.
     """
     return posixpath.normpath("/" + path.lstrip("/")) if path else ""
 
 
 def workloads(workspace: Workspace) -> tuple[Workload, ...]:
-    """Those of the row and the desktop's, unless the row has a workload of its name."""
+    """Return the enabled workloads of the row, and the desktop's unless the row has a workload of that name."""
     own = tuple(workload(item) for item in workspace.workloads if item.get("enabled", True))
     desktop = desktop_workload(workspace.catalog_snapshot) if workspace.desktop_enabled else None
     if desktop is None or desktop.name in {item["name"] for item in workspace.workloads}:
@@ -68,7 +68,9 @@ def workloads(workspace: Workspace) -> tuple[Workload, ...]:
 
 
 def network_policy(workspace: Workspace) -> NetworkPolicy:
-    """The part of the row's network policy that the host enforces; the edge enforces that of public ports."""
+    """Return the part of the row's network policy that the host enforces; the edge enforces the part for public
+    ports.
+    """
     return NetworkPolicy(
         allow_internet=workspace.allow_internet,
         egress=tuple(workspace.egress),
@@ -78,7 +80,7 @@ def network_policy(workspace: Workspace) -> NetworkPolicy:
 
 
 def image_reference(workspace: Workspace) -> str:
-    """What to pull: the digest where an earlier pull pinned it, so that a moved tag changes nothing."""
+    """Return the reference to pull: with the digest if an earlier pull pinned it, so that a moved tag has no effect."""
     if not workspace.image_digest:
         return workspace.image
     return f"{parse_reference(workspace.image).repository}@{workspace.image_digest}"

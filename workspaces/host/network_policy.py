@@ -38,7 +38,9 @@ def mark_policy_applied(row: Workspace) -> None:
 
 
 def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str:
-    """Apply the row's policy and end connections to the ports in `close`. Empty, or why it applies later."""
+    """Apply the row's policy and end connections to the ports in `close`. Return an empty text, or why it applies
+    later.
+    """
     row = Workspace.objects.filter(pk=workspace_id).first()
     if row is None:
         return "The workspace is deleted."
@@ -59,6 +61,6 @@ def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ())
 
 
 def apply_stale_policies(driver: Driver, host: str) -> int:
-    """Apply changes that this host missed or could not apply. Returns how many it applied."""
+    """Apply changes that this host missed or could not apply. Return how many it applied."""
     waiting = Workspace.objects.filter(host_id=host, network_stale=True).values_list("pk", flat=True)
     return sum(not apply_policy(driver, key) for key in list(waiting))

@@ -1,8 +1,8 @@
-"""How many threads of a vmhost the operations of one account have at a time.
+"""Limit of the threads of a vmhost that the operations of one account have at a time.
 
-Operations take a thread from their claim to their outcome: minutes, where a registry answers slowly. An account with as
-many workspaces as the host has threads would otherwise delay those of all others, and so would two or three of them.
-What is beyond its share stays queued, where it has no cost but its row.
+Operations hold a thread from their claim to their outcome: minutes, if a registry answers slowly. An account with as
+many workspaces as the host has threads would otherwise delay the operations of all others, and so would two or three
+such accounts. Operations beyond the share stay queued, where they cost no more than their row.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from common.work.shares import Shares
 
 
 class OperationShares:
-    """The rule of `common.work.shares`, and what is deferred by it. Some threads are for no operation: reconciliation,
-    network policies and requests to the host need them. In memory: what a dead process deferred is notified of by the
-    next one.
+    """Rule of `common.work.shares`, and the operations that it defers. Some threads are not for operations:
+    reconciliation, network policies and requests to the host need them. The shares are in memory: the next process is
+    notified of the operations that a dead one deferred.
     """
 
     def __init__(self, threads: int) -> None:
@@ -25,12 +25,14 @@ class OperationShares:
         self._deferred: dict[str, deque[str]] = {}
 
     def begin_operation(self, account_id: str, operation_id: str) -> bool:
-        """Whether the account has a thread left; if so `end_operation` must follow. Else the operation is deferred."""
+        """Return whether the account has a thread left. If so, `end_operation` must follow; else the operation is
+        deferred.
+        """
         with self._lock:
             waiting = self._deferred.get(account_id, deque())
             if self._shares.has_place(account_id):
                 self._shares.begin(account_id)
-                if operation_id in waiting:  # the host is notified again of what stays queued
+                if operation_id in waiting:  # the host is notified again of operations that stay queued
                     self._take(account_id, operation_id)
                 return True
             if operation_id not in waiting:
@@ -38,8 +40,8 @@ class OperationShares:
             return False
 
     def end_operation(self, account_id: str) -> str | None:
-        """A deferred operation that may begin, of which the host should be notified: that of the account whose turn it
-        is.
+        """Return a deferred operation that may begin, of the account whose turn it is. The caller notifies the host of
+        it.
         """
         with self._lock:
             self._shares.end(account_id)

@@ -1,6 +1,6 @@
 """Outcomes of operations: the workspace's transition and the operation's end are one transaction.
 
-A failed operation leads to the state that its machine is in. Where the machine cannot be observed (the host does not
+A failed operation leads to the state that its machine is in. If the machine cannot be observed (the host does not
 answer, the deadline passed), `assumed_status` is a state that the owner can act on; reconcile corrects it later.
 """
 
@@ -39,7 +39,7 @@ LIFECYCLE_COLUMNS = [
     "ttl_seconds", "ttl_action", "ttl_expires_at", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
 ]  # fmt: skip
 TTL_ACTOR = "ttl"
-# An operation of the TTL that failed is retried, but not at every sweep.
+# A failed operation of the TTL is retried, but not at every sweep.
 TTL_RETRY_AFTER = timedelta(seconds=60)
 UNOBSERVED_STATUS = {
     OperationKind.PAUSE: Status.RUNNING,
@@ -54,7 +54,9 @@ KEEPS_MACHINE = frozenset({OperationKind.PAUSE, OperationKind.RESUME, OperationK
 
 
 def assumed_status(operation: Operation) -> Status:
-    """The status after a failed operation whose machine cannot be observed. One that was not begun changed nothing."""
+    """Return the status after a failed operation whose machine cannot be observed. An operation that had not begun
+    changed nothing.
+    """
     before = operation.params.get("from")
     if before and (operation.kind == OperationKind.STOP or operation.attempt == 0):
         return Status(before)
@@ -62,7 +64,7 @@ def assumed_status(operation: Operation) -> Status:
 
 
 def running_fields(row: Workspace, now: datetime | None = None) -> dict[str, Any]:
-    """The columns of a workspace that has started to run: ready, without an error, TTL and idle time from `now`."""
+    """Return the columns of a workspace that has started: ready, without an error, TTL and idle time from `now`."""
     now = now or timezone.now()
     return {
         "ready": True,
@@ -83,16 +85,17 @@ def lock_for_outcome(row: Workspace) -> None:
 
 
 def rest_status(row: Workspace, status: Status) -> Status:
-    """`status`, but `failed` where the creation never succeeded: such a row has no machine to start."""
+    """Return `status`, but `failed` if the creation never succeeded: such a row has no machine to start."""
     if status is Status.STOPPED and row.provisioning_state != Provisioning.READY:
         return Status.FAILED
     return status
 
 
 def rest_fields(row: Workspace, status: Status) -> dict[str, Any]:
-    """The columns of a workspace that comes to rest in `status` after a failure or a correction.
+    """Return the columns of a workspace that comes to rest in `status` after a failure or a correction.
 
-    `row` as it is now: times that the status needs are kept, and set from now where an earlier status had cleared them.
+    `row` must be as it is now: times that the status needs are kept, or set from now if an earlier status had cleared
+    them.
     """
     not_stopped = {"user_requested_stop": False}
     if status is Status.RUNNING:
@@ -113,12 +116,12 @@ def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
 
 
 def is_ttl_over(row: Workspace) -> bool:
-    """Of a row that was just read: whether its TTL is over; it may have been renewed or removed."""
+    """Return whether the TTL of a row is over. Read the row just before: its TTL may be renewed or removed."""
     return row.ttl_expires_at is not None and row.ttl_expires_at <= timezone.now()
 
 
 def succeed_with_status(context: Context, status: Status, event: str, message: str, **fields: Any) -> None:
-    """End the operation with the workspace in `status`. Raises TransitionLost, ClaimLost."""
+    """End the operation with the workspace in `status`. Raise TransitionLost, ClaimLost."""
     held = frozenset({Status(context.workspace.status)}) & TRANSITIONAL
     with transaction.atomic():
         transition(context.workspace, status, leaving=held, **{"error_code": "", "error_message": "", **fields})
@@ -127,7 +130,9 @@ def succeed_with_status(context: Context, status: Status, event: str, message: s
 
 
 def succeed_running(context: Context, event: str, message: str, **fields: Any) -> None:
-    """`succeed_with_status` with `running`; an end of the machine in between is settled after it."""
+    """Do what `succeed_with_status` does, with `running`. If the machine ended in between, that is settled
+    afterwards.
+    """
     with transaction.atomic():
         lock_for_outcome(context.workspace)
         succeed_with_status(context, Status.RUNNING, event, message, **{**running_fields(context.workspace), **fields})
@@ -135,7 +140,7 @@ def succeed_running(context: Context, event: str, message: str, **fields: Any) -
 
 
 def after_start(context: Context) -> None:
-    """Apply what was postponed until the workspace runs: the end of its machine, changes of SSH and of workloads."""
+    """Apply the changes that were postponed until the workspace runs: the end of its machine, SSH, workloads."""
     machine_events.settle_machine_end(context.operation, context.driver)
     renew_guest(context.workspace)
 
@@ -167,7 +172,7 @@ def fail_with_status(context: Context, status: Status, code: str, message: str, 
 
 
 def observed_status(context: Context) -> Status:
-    """The status of the machine now, or the assumed one where the host does not answer."""
+    """Return the status of the machine now, or the assumed one if the host does not answer."""
     try:
         return machine_status(context.driver.state(context.workspace.pk), context.operation)
     except BackendError:
@@ -175,10 +180,11 @@ def observed_status(context: Context) -> Status:
 
 
 def machine_status(state: MachineState, operation: Operation | None) -> Status:
-    """The status of a workspace whose machine is in `state` after `operation`, which did not succeed.
+    """Return the status of a workspace whose machine is in `state` after `operation`, which did not succeed.
 
-    A paused machine whose owner asked for no pause waits for room on the host's disk (`workspaces.host.disk_guard`), or
-    is one that was loaded and did not go on: the workspace is `running`, so that reconcile resumes the machine.
+    A paused machine whose owner did not ask for a pause waits for room on the host's disk
+    (`workspaces.host.disk_guard`), or was loaded and did not go on. The workspace is `running` then, so that reconcile
+    resumes the machine.
     """
     if state is MachineState.PAUSED and operation is not None and operation.kind != OperationKind.PAUSE:
         return Status.PAUSED if operation.params.get("from", Status.PAUSED) == Status.PAUSED else Status.RUNNING
@@ -186,7 +192,7 @@ def machine_status(state: MachineState, operation: Operation | None) -> Status:
 
 
 def destroy_machine(context: Context) -> None:
-    """End the machine; where that fails, the row is stopped or deleting, and reconcile ends it."""
+    """End the machine. If that fails, the row is stopped or deleting, and reconcile ends the machine."""
     try:
         context.driver.destroy(context.workspace.pk)
     except BackendError as exc:

@@ -32,28 +32,29 @@ _sampler: Sampler | None = None
 
 
 def host_runtime() -> HostRuntime:
-    """The host runtime of this process. Raises RuntimeError in any process but vmhost."""
+    """Return the host runtime of this process. Raise RuntimeError in any process but vmhost."""
     if _runtime is None:
         raise RuntimeError("this process is not vmhost")
     return _runtime
 
 
 def open_host() -> HostRuntime:
-    """Open the driver, settle what an earlier vmhost left, reconcile once, plan restarts after a host shutdown or boot.
+    """Open the driver, settle the remains of an earlier vmhost, reconcile once, and plan restarts after a host shutdown
+    or boot.
 
-    Raises BackendUnavailable.
+    Raise BackendUnavailable.
     """
     global _runtime, _sampler  # noqa: PLW0603 one for each process, by design
     env = settings.ENV
     runtime = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
-    # First: what follows writes, and on a full disk cannot.
+    # This is first, because the rest writes, which fails on a full disk.
     runtime.disk_guard.start(lambda: resume_paused_machines(runtime))
     runtime.start(handle_machine_event)
     _sweep_images(runtime)
     _runtime = runtime
     reconcile_rows_and_machines(runtime)
     boot_id = runtime.driver.capacity().boot_id
-    with transaction.atomic():  # a recorded boot has had its restarts planned
+    with transaction.atomic():  # so that a boot is recorded only if its restarts are planned
         rebooted = hosts.record_host_boot(name=runtime.name, boot_id=boot_id)
         restarts.plan_after_host_start(runtime.name, rebooted=rebooted)
     _sampler = Sampler(runtime.name, runtime.driver)
@@ -62,7 +63,9 @@ def open_host() -> HostRuntime:
 
 
 def _sweep_images(runtime: HostRuntime) -> None:
-    """What a dead pull left costs disk space; a host that does not start costs every tenant its machines."""
+    """Remove the remains of dead pulls. An error is logged only: the remains cost disk space, but a host that does not
+    start costs every tenant its machines.
+    """
     try:
         runtime.images.sweep()
     except OSError:  # a full disk, on which no lock can be made; a damaged file system
@@ -72,7 +75,7 @@ def _sweep_images(runtime: HostRuntime) -> None:
 def close_host() -> None:
     """Disconnect. Machines continue to run, or are stopped with PLATFORM_STOP_VMS_ON_DOWN.
 
-    Not where another machine has the host's name by now: the rows are those of its machines.
+    They are not stopped if another machine has the host's name by now: the rows belong to its machines.
     """
     global _runtime, _sampler  # noqa: PLW0603
     if _sampler is not None:
@@ -86,7 +89,7 @@ def close_host() -> None:
 
 
 def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
-    """One pass over this host. Returns how many rows, machines and policies were corrected."""
+    """Reconcile this host once. Return how many rows, machines and policies were corrected."""
     repaired = settle_orphaned_operations(runtime)
     try:
         repaired += reconcile_machines(runtime)

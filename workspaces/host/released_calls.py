@@ -1,8 +1,8 @@
 """Calls that steps wait for, without a connection of the database.
 
 A thread has a connection from its first query to the end of its task, and a creation from a slow registry takes half an
-hour: as many of them as the pool has connections would keep the heartbeat and all other operations of the host from the
-database.
+hour. As many creations as the pool has connections would keep the heartbeat and all other operations of the host from
+the database.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 def released_calls(target: T) -> T:
-    """`target`, whose methods return the thread's connection before they begin; the next query gets one again.
+    """Wrap `target` so that its methods return the thread's connection before they begin; the next query gets one
+    again.
 
-    Within a transaction it is kept, as `common.connections.release_connection` says.
+    Within a transaction the connection is kept, as `common.connections.release_connection` says.
     """
     return cast(T, _ReleasedCalls(target))
 

@@ -17,7 +17,7 @@ class ReserveFile:
 
     @property
     def is_held(self) -> bool:
-        """Whether all of it is allocated; a process that died while it allocated leaves less."""
+        """Return whether all of the space is allocated. A process that died while it allocated leaves less."""
         try:
             return self._path.stat().st_blocks * 512 >= self.megabytes * MIB
         except OSError:
@@ -30,7 +30,7 @@ class ReserveFile:
                 self.release()
 
     def hold(self) -> None:
-        """Allocate it. Raises OSError; nothing is held then.
+        """Allocate the space. Raise OSError; nothing is held then.
 
         Some file systems store no blocks for a file without content: `is_held` tells.
         """

@@ -30,14 +30,18 @@ ACTOR = "restart policy"
 
 
 def is_failure(reason: str, exit_code: int | None) -> bool:
-    """For `on-failure`: every end but a main process that exited with 0, a clean power-off and a host shutdown."""
+    """Return whether an end counts for `on-failure`: every end but a main process that exited with 0, a clean power-off
+    and a host shutdown.
+    """
     if reason in ("exited", StopReason.SHUTDOWN):
         return bool(exit_code)
     return reason != HOST_DOWN
 
 
 def plan_restart(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> dict[str, Any]:
-    """The columns that plan a restart after an exit; empty where the policy demands none, or the limit is reached."""
+    """Return the columns that plan a restart after an exit; empty if the policy does not demand one, or at the
+    limit.
+    """
     if not policy_wants_restart(row, reason, exit_code) or _is_at_its_limit(row, now):
         return {}
     count = _count(row, now)
@@ -70,7 +74,7 @@ def record_plan(row: Workspace, reason: str, exit_code: int | None, now: datetim
 
 
 def policy_wants_restart(row: Workspace, reason: str, exit_code: int | None) -> bool:
-    """Whether the policy demands a restart after this exit, apart from the limit."""
+    """Return whether the policy demands a restart after this exit, apart from the limit."""
     if row.restart_policy == RestartPolicy.ON_FAILURE:
         return is_failure(reason, exit_code)
     return row.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
@@ -81,7 +85,7 @@ def _is_at_its_limit(row: Workspace, now: datetime) -> bool:
 
 
 def restart_delay(count: int) -> int:
-    """Seconds before the next restart, after `count` of them in a row."""
+    """Return the seconds before the next restart, after `count` of them in a row."""
     delay: int = FIRST_DELAY * 2 ** min(count, 10)
     return min(LONGEST_DELAY, delay)
 
@@ -92,7 +96,7 @@ def _count(row: Workspace, now: datetime) -> int:
 
 
 def start_due(row: Workspace) -> bool:
-    """Start a workspace whose restart is due; False where it is obsolete or postponed."""
+    """Start a workspace whose restart is due. Return False if the restart is obsolete or postponed."""
     if row.status not in (Status.STOPPED, Status.LOST) or row.restart_policy == RestartPolicy.NO:
         update_row(row, restart_due_at=None)
         return False
@@ -110,14 +114,14 @@ def start_due(row: Workspace) -> bool:
 def _postpone(row: Workspace, why: DomainError) -> None:
     later = timezone.now() + timedelta(seconds=POSTPONE_SECONDS)
     update_if(row, Q(restart_due_at__isnull=False), restart_due_at=later)
-    if row.error_code != why.code:  # recorded once, not at every attempt
+    if row.error_code != why.code:  # so that it is recorded once, not at every attempt
         record_activity(row, "restart_postponed", f"It is not restarted now: {why.message}", actor=ACTOR)
         update_row(row, error_code=why.code, error_message=why.message)
 
 
 @transaction.atomic
 def plan_after_host_start(host: str, *, rebooted: bool) -> int:
-    """Plan the restart of workspaces that a host shutdown ended, as their policy says. Returns how many.
+    """Plan the restart of workspaces that a host shutdown ended, as their policy says. Return how many.
 
     After a boot (`rebooted`), `always` also starts what its owner had stopped; `unless-stopped` does not.
     """

@@ -1,4 +1,4 @@
-"""The host runtime: what the vmhost process of a host owns (driver, images, claims) and its threads."""
+"""Host runtime: the objects of the vmhost process of a host (driver, images, claims) and its threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROBE_ID = "no-machine"  # an id that no machine has
 
 
 class HostRuntime:
-    """One per vmhost process. `start` returns when the host is ready to carry out operations."""
+    """Runtime of one vmhost process. `start` returns when the host is ready to carry out operations."""
 
     def __init__(self, *, name: str, subnet: str, driver: Driver, images: ImageStore) -> None:
         self.name = name
@@ -64,7 +64,7 @@ class HostRuntime:
 
     @property
     def claims(self) -> frozenset[str]:
-        """Claims that this process owns now."""
+        """Return the claims that this process owns now."""
         return frozenset(self._claims)
 
     @contextmanager
@@ -77,7 +77,7 @@ class HostRuntime:
             self._claims.discard(claim)
 
     def start(self, on_event: Callable[[Event, Driver], None]) -> None:
-        """Open the driver, register the host, start the threads. Raises BackendUnavailable, HostNameHeld."""
+        """Open the driver, register the host, start the threads. Raise BackendUnavailable, HostNameHeld."""
         hosts.require_host_name(name=self.name, claim=self.claim)
         self.driver.open(self._events.put)
         self.send_heartbeat()
@@ -106,7 +106,7 @@ class HostRuntime:
             try:
                 close_old_connections()
                 on_event(event, self.driver)
-            except Exception:  # reconcile settles what the event reported
+            except Exception:  # reconcile settles the end that the event reported
                 logger.exception("event %s", event)
         connections.close_all()
 
@@ -115,7 +115,7 @@ class HostRuntime:
             try:
                 close_old_connections()
                 self.send_heartbeat()
-            except HostNameHeld as exc:  # as after this machine stood still: the other one has its operations by now
+            except HostNameHeld as exc:  # as after this machine stood still: another one has its operations by now
                 logger.critical("vmhost ends: %s", exc.message)
                 os.kill(os.getpid(), signal.SIGTERM)
                 break
@@ -124,14 +124,14 @@ class HostRuntime:
         connections.close_all()
 
     def send_heartbeat(self) -> None:
-        """Heartbeat of the claims and of the host; notifies again of operations that were not picked up.
+        """Renew the claims and the host's sign of life, and notify again of operations that were not picked up.
 
-        Raises HostNameHeld.
+        Raise HostNameHeld.
         """
         if claims := self.claims:
             queue.renew_leases(claims)
         try:
-            self.driver.state(PROBE_ID)  # raises where the hypervisor is lost; the capacity would not
+            self.driver.state(PROBE_ID)  # raises if the hypervisor is lost; the capacity would not
             capacity = self.driver.capacity()
         except BackendError as exc:
             hosts.record_host_problem(name=self.name, claim=self.claim, problem=exc.message)
@@ -141,7 +141,7 @@ class HostRuntime:
             queue.notify_host(operation)
 
     def allow_orphan_removal(self, per_hour: int) -> bool:
-        """Whether one more orphan may be removed within the hour; counts it if so."""
+        """Return whether one more orphan may be removed within the hour, and count it if so."""
         now = time.monotonic()
         self._removals = [at for at in self._removals if now - at < 3600]
         if len(self._removals) >= per_hour:

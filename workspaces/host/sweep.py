@@ -38,7 +38,7 @@ EXPIRED = "The time to live is over."
 
 
 def due_workspaces(now: datetime) -> QuerySet[Workspace]:
-    """Rows that are due, without those that have an operation in flight or whose host does not answer."""
+    """Return the rows that are due, without those that have an operation in flight or whose host does not answer."""
     wanted = Q()
     for column in DUE_COLUMNS:
         wanted |= Q(**{f"{column}__lte": now})
@@ -47,7 +47,7 @@ def due_workspaces(now: datetime) -> QuerySet[Workspace]:
 
 
 def sweep_due() -> int:
-    """Handle the rows that are due. Returns how many were changed."""
+    """Handle the rows that are due. Return how many were changed."""
     now = timezone.now()
     # Prefetched, not joined: without due rows nothing is read, and the planner cannot begin with the joined tables.
     rows = due_workspaces(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
@@ -70,7 +70,7 @@ def _handle(row: Workspace, now: datetime) -> bool:
 
 
 def _handle_due(row: Workspace, now: datetime) -> bool:
-    """At most one action for a row in one sweep, as each changes its status."""
+    """Carry out at most one action for a row in one sweep, as each action changes its status."""
     if row.ttl_expires_at and row.ttl_expires_at <= now:
         return expire_ttl(row)
     if row.memory_expires_at and row.memory_expires_at <= now:
@@ -138,7 +138,7 @@ def suspend_idle(row: Workspace, now: datetime) -> bool:
 
 
 def _idle_from(row: Workspace, now: datetime) -> datetime:
-    """When the idle time ends; shortly after `now` where Redis does not answer."""
+    """Return when the idle time ends; shortly after `now` if Redis does not answer."""
     try:
         used = last_used.last_used(row.pk)
     except redis.RedisError as exc:

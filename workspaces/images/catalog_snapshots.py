@@ -17,7 +17,7 @@ DESKTOP = "desktop"  # the capability, and the workload that provides it
 
 
 class CatalogSnapshot(TypedDict):
-    """`preset` is null where the entry was found by its image: then it sets no defaults."""
+    """Snapshot. `preset` is null if the entry was found by its image: then it sets no defaults."""
 
     entry: str
     preset: str | None
@@ -59,14 +59,14 @@ def offers_desktop(snapshot: CatalogSnapshot | None) -> bool:
 
 
 def default_env(snapshot: CatalogSnapshot | None) -> dict[str, str]:
-    """Variables of a preset that the environment of the workspace does not set."""
+    """Return the preset's variables with a default."""
     if snapshot is None or snapshot["preset"] is None:
         return {}
     return {item["key"]: item["default"] for item in snapshot["env"] if item.get("default") is not None}
 
 
 def desktop_workload(snapshot: CatalogSnapshot | None) -> Workload | None:
-    """The program that provides the desktop, if one must be started."""
+    """Return the program that provides the desktop, if one must be started."""
     desktop = snapshot["desktop"] if snapshot and offers_desktop(snapshot) else None
     if not desktop or not desktop.get("cmd"):
         return None
@@ -74,7 +74,7 @@ def desktop_workload(snapshot: CatalogSnapshot | None) -> Workload | None:
 
 
 def logo_url(logo: str) -> str | None:
-    """The URL of a file under /static/; other URLs unchanged."""
+    """Return the URL of a file under /static/. Other URLs are returned unchanged."""
     if not logo or logo.startswith("https://"):
         return logo or None
     return f"{settings.BASE_URL}{settings.STATIC_URL}{logo}"

@@ -1,7 +1,7 @@
 """The image of a create request, and its catalog entry.
 
-Runs in the transaction of the creation, after the lookup of the idempotency key: a repeated request returns what the
-first one created, even if the catalog has changed since.
+Runs in the transaction of the creation, after the lookup of the idempotency key: a repeated request returns the
+workspace that the first one created, even if the catalog has changed since.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from workspaces.images import catalog_snapshots, selectors, shapes
 from workspaces.images.catalog_snapshots import CatalogSnapshot
 from workspaces.images.models import CatalogEntry, Family
 
-# Of a request that names neither sizes nor a preset (specification, Workspace create config object).
+# Sizes for a request that names neither sizes nor a preset (specification, Workspace create config object).
 DEFAULT_SIZES = {"cpu_millis": 1000, "memory_mb": 512, "disk_size_mb": 512}
 SHOWN = {"cpu_millis": "cpus", "memory_mb": "memory_mb", "disk_size_mb": "disk_size_mb"}
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`image` is the reference to pull; `snapshot` is stored on the row, None if the image is not in the catalog."""
+    """Chosen image. `image` is the reference to pull; `snapshot` is stored on the row, None if the image is not in the
+    catalog.
+    """
 
     image: str
     snapshot: CatalogSnapshot | None
 
 
 def choose_image(*, image: str | None, preset: str | None, default: str) -> Choice:
-    """The entry of a preset, else of an image (`default` where neither is given).
+    """Return the entry of a preset, else of an image (`default` if neither is given).
 
-    Raises ValidationError (no such preset; an image that is not its base), InvalidConfig (no host runs the family).
+    Raise ValidationError (no such preset; an image that is not its base), InvalidConfig (no host runs the family).
     """
     if preset is None:
         reference = image or default
@@ -59,7 +61,7 @@ def _require_base(entry: CatalogEntry, image: str | None) -> None:
 
 
 def require_env(snapshot: CatalogSnapshot | None, env: Mapping[str, str]) -> None:
-    """Raises MissingRequiredEnv with every key that the entry requires and `env` lacks."""
+    """Raise MissingRequiredEnv with every key that the entry requires and `env` lacks."""
     missing = [
         item["key"] for item in (snapshot["env"] if snapshot else []) if item.get("required") and item["key"] not in env
     ]
@@ -70,9 +72,9 @@ def require_env(snapshot: CatalogSnapshot | None, env: Mapping[str, str]) -> Non
 
 
 def chosen_sizes(snapshot: CatalogSnapshot | None, requested: Mapping[str, int], *, desktop: bool) -> dict[str, int]:
-    """The columns of resources: those requested, else those of the preset, else the defaults.
+    """Return the columns of resources: those requested, else those of the preset, else the defaults.
 
-    With a desktop: at least what it needs. Raises InvalidConfig if less was requested.
+    With a desktop: at least what it needs. Raise InvalidConfig if less was requested.
     """
     chosen = {**DEFAULT_SIZES, **_of_preset(snapshot)}
     if desktop:
@@ -85,13 +87,15 @@ def chosen_sizes(snapshot: CatalogSnapshot | None, requested: Mapping[str, int],
 
 
 def require_desktop(snapshot: CatalogSnapshot | None) -> None:
-    """Raises InvalidConfig unless the image offers a desktop."""
+    """Raise InvalidConfig unless the image offers a desktop."""
     if not catalog_snapshots.offers_desktop(snapshot):
         raise errors.InvalidConfig(details={"desktop": ["This image has no desktop."]})
 
 
 def short_for_desktop(snapshot: CatalogSnapshot | None, given: Mapping[str, int]) -> dict[str, list[str]]:
-    """Which sizes are below what the image's desktop needs, by their names in requests, with an error message each."""
+    """Return the sizes that are below the needs of the image's desktop, by their names in requests, each with an error
+    message.
+    """
     minimum = _of_desktop(snapshot, "minimum_resources")
     return {SHOWN[name]: [_shortage(name, value)] for name, value in minimum.items() if given[name] < value}
 

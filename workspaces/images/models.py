@@ -10,7 +10,7 @@ from workspaces.images import shapes
 
 
 class Category(models.TextChoices):
-    """What entries are filtered by, in the order in which it is shown."""
+    """Category by which entries are filtered, in the order in which the categories are shown."""
 
     OS = "os", "Operating systems"
     DEVTOOLS = "devtools", "Developer tools"
@@ -50,7 +50,7 @@ class CatalogEntry(models.Model):
     )
 
     image = models.CharField(max_length=512, validators=[shapes.valid_reference])
-    # `image` in full, as `parse_reference` reads it: what the image of a create request is compared with.
+    # `image` in full, as `parse_reference` reads it. The image of a create request is compared with it.
     reference = models.CharField(max_length=600, editable=False, db_index=True)
     base_image = models.CharField(
         max_length=512,

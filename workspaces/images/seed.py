@@ -12,7 +12,7 @@ CATALOG = Path(__file__).with_name("catalog.json")
 
 
 def seed_rows() -> list[dict[str, Any]]:
-    """The columns of each entry; positions follow the order of the file, with gaps."""
+    """Return the columns of each entry; positions follow the order of the file, with gaps."""
     entries: list[dict[str, Any]] = json.loads(CATALOG.read_text())
     return [
         {**entry, "position": (number + 1) * 10, "reference": parse_reference(entry["image"]).tagged}

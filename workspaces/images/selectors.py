@@ -11,7 +11,7 @@ EVERY_CATEGORY = "all"
 
 
 def shown_entries(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
-    """The entries that contain every word of `search`, in the order of the catalog.
+    """Return the entries that contain every word of `search`, in the order of the catalog.
 
     The search runs here and not in the database, which would search JSON text, including brackets and escapes.
     """
@@ -39,7 +39,7 @@ class ListedCategory(NamedTuple):
 
 
 def shown_categories() -> list[ListedCategory]:
-    """The values of the filter, in the order in which they are shown."""
+    """Return the values of the filter, in the order in which they are shown."""
     every = ListedCategory(EVERY_CATEGORY, "All")
     return [every, *(ListedCategory(category.value, category.label) for category in Category)]
 
@@ -49,11 +49,11 @@ def by_preset(preset: str) -> CatalogEntry | None:
 
 
 def by_image(reference: Reference) -> CatalogEntry | None:
-    """The entry of this image, by name and tag; one without a preset before one with it."""
+    """Return the entry of this image, by name and tag; one without a preset before one with it."""
     found = CatalogEntry.objects.filter(reference=reference.tagged, is_shown=True)
     return min(found, key=lambda entry: (entry.preset is not None, entry.position, entry.pk), default=None)
 
 
 def by_name(name: str) -> CatalogEntry | None:
-    """For staff: by id, else by preset; hidden ones too."""
+    """Return an entry by id, else by preset, also a hidden one. For staff."""
     return CatalogEntry.objects.filter(pk=name).first() or CatalogEntry.objects.filter(preset=name).first()

@@ -32,7 +32,7 @@ class BaseOs(ResponseSerializer):
 class CatalogEnvItem(ResponseSerializer):
     key = serializers.CharField()
     desc = serializers.CharField()
-    required = serializers.BooleanField(help_text="To be in `config.env`.")  # type: ignore[assignment]  # the specification's name
+    required = serializers.BooleanField(help_text="It must be in `config.env`.")  # type: ignore[assignment]  # the specification's name
     default = serializers.CharField(required=False, help_text="The value in a workspace created from the preset.")
 
     def to_representation(self, item: dict[str, Any]) -> dict[str, Any]:

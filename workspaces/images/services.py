@@ -10,7 +10,7 @@ from common.saved_rows import delete_unless_deleted, save_unless_deleted
 from vmbackend.images.reference import parse_reference
 from workspaces.images.models import CatalogEntry
 
-# Not part of the content of an entry: a change of these alone makes no new revision.
+# Columns that are not content of an entry: a change of these alone makes no new revision.
 NOT_CONTENT = frozenset({"revision", "created_at", "updated_at", "position", "is_shown"})
 LISTS = ("includes", "keywords", "software", "env", "capabilities")
 CONTENT = tuple(field.name for field in CatalogEntry._meta.concrete_fields if field.name not in NOT_CONTENT)
@@ -18,8 +18,9 @@ CONTENT = tuple(field.name for field in CatalogEntry._meta.concrete_fields if fi
 
 @transaction.atomic
 def catalog_entry_save(*, entry: CatalogEntry) -> CatalogEntry:
-    """Write an entry whose fields were validated (`full_clean`); a change of content is a new revision. Raises
-    NotFound (it was deleted since it was read)."""
+    """Write an entry whose fields were validated (`full_clean`); a change of content is a new revision. Raise NotFound
+    (it was deleted since it was read).
+    """
     _fill_empty(entry)
     entry.reference = parse_reference(entry.image).tagged
     before = CatalogEntry.objects.select_for_update().filter(pk=entry.pk).first()
@@ -40,8 +41,9 @@ def _fill_empty(entry: CatalogEntry) -> None:
 
 
 def catalog_entry_delete(*, entry: CatalogEntry) -> None:
-    """Remove an entry. Its preset can no longer be used; workspaces created from it are unchanged. Raises NotFound
-    (it was deleted since it was read)."""
+    """Remove an entry. Its preset can no longer be used; workspaces created from it are unchanged. Raise NotFound (it
+    was deleted since it was read).
+    """
     delete_unless_deleted(entry)
 
 

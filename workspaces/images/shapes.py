@@ -1,4 +1,4 @@
-"""What the JSON columns of a catalog entry may hold. Each `valid_*` is a validator of a model field."""
+"""Shapes of the JSON columns of a catalog entry. Each `valid_*` is a validator of a model field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Word = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 
 
 class Shape(BaseModel):
-    """The base of what a column may hold: no other keys, and no conversion of types."""
+    """Base of the shapes: no other keys, and no conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -47,7 +47,9 @@ class Software(Shape):
 
 
 class DesktopShape(Shape):
-    """`prepared`: its programs are in the image. `cmd` starts it, as the workload `desktop`; never shown to callers."""
+    """Desktop of an image. `prepared`: its programs are in the image. `cmd` starts it, as the workload `desktop`; never
+    shown to callers.
+    """
 
     installable: bool
     prepared: bool = False
@@ -104,7 +106,7 @@ def valid_reference(value: str) -> None:
 
 
 def columns(sizes: Mapping[str, Any] | None) -> dict[str, int]:
-    """Sizes as the columns of a workspace that they set: thousandths of a CPU, MiB, MiB."""
+    """Return sizes as the columns of a workspace that they set: thousandths of a CPU, MiB, MiB."""
     given = {name: value for name, value in (sizes or {}).items() if value is not None}
     if "cpus" in given:
         given["cpu_millis"] = round(given.pop("cpus") * 1000)

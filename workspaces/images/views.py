@@ -14,13 +14,13 @@ from workspaces.images import selectors, serializers
 
 
 class CatalogViewSet(ViewSet):
-    """Open to every credential: the catalog belongs to no account."""
+    """Catalog of images, open to every credential: it belongs to no account."""
 
     scopes = frozenset(Scope)
 
     @extend_schema(parameters=[serializers.CatalogQuery], responses=serializers.CatalogResponse)
     def list(self, request: ApiRequest) -> Response:
-        """The curated images. Create also accepts any public image reference that is not listed."""
+        """List the curated images. Create also accepts any public image reference that is not listed."""
         query = validated_query(serializers.CatalogQuery, request)
         entries = selectors.shown_entries(search=query["search"], category=query["category"])
         return respond(serializers.CatalogResponse, images=entries, categories=selectors.shown_categories())

@@ -1,1 +1,1 @@
-"""How long a workspace lives and when it rests: TTL, restart policy, idle sleep, and the sweep that enforces them."""
+"""Lifetime and rest of a workspace: TTL, restart policy, idle sleep, and the sweep that enforces them."""

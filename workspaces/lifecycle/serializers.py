@@ -36,7 +36,7 @@ class Span(Duration):
 
 
 class IdleRequest(serializers.Serializer[Any]):
-    """Fields that are left out stay unchanged."""
+    """Idle policy; fields that are left out stay unchanged."""
 
     suspend_after = Span(least=MIN_SUSPEND_AFTER_SECONDS, required=False)
     stop_after = Span(least=MIN_STOP_AFTER_SECONDS, required=False)
@@ -52,7 +52,7 @@ class PermanentRequest(serializers.Serializer[Any]):
 
 
 class WithoutPolicy(serializers.Serializer[Any]):
-    """Refuses `restart_policy`, whatever its value."""
+    """Request for a temporary workspace: `restart_policy` is refused, whatever its value."""
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "restart_policy" in self.initial_data:
@@ -97,7 +97,7 @@ class IdleEnvelope(Success):
 
 
 class IdleResponse(IdleEnvelope, IdlePolicy):
-    """The policy in `idle`, and once more beside it."""
+    """Idle policy in `idle`, and once more beside it."""
 
 
 class PingResponse(Success):

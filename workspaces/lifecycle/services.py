@@ -71,7 +71,7 @@ def make_temporary(*, workspace: Workspace, actor: str, ttl: int, ttl_action: st
 
 @transaction.atomic
 def change_ttl(*, workspace: Workspace, actor: str, ttl: int | None = None, ttl_action: str | None = None) -> Workspace:
-    """Of a temporary workspace; a new `ttl` (seconds) runs from now."""
+    """Change the TTL of a temporary workspace, its action, or both. A new `ttl` (seconds) runs from now."""
     lock_current(workspace)
     _require_temporary(workspace, "has no ttl")
     columns: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def set_idle(
 ) -> Workspace:
     """Sleep after `suspend_after` seconds without use (0: never); drop the memory after `stop_after` more (0: never).
 
-    None leaves the value unchanged. Raises IdleNotSupported where the workspace cannot sleep.
+    None leaves the value unchanged. Raise IdleNotSupported if the workspace cannot sleep.
     """
     lock_current(workspace)
     suspend_after = workspace.suspend_after if suspend_after is None else suspend_after
@@ -125,7 +125,7 @@ def set_idle(
 def workspace_sleep_at_once(*, workspace: Workspace, actor: str) -> Operation:
     """Queue a sleep that its owner asks for; the idle policy is not changed, and a temporary workspace keeps its TTL.
 
-    Raises IdleNotSupported, OperationInProgress, InvalidState, VMUnavailable.
+    Raise IdleNotSupported, OperationInProgress, InvalidState, VMUnavailable.
     """
     workspace.refresh_from_db()
     problem = snapshot_problem(workspace)
@@ -135,14 +135,14 @@ def workspace_sleep_at_once(*, workspace: Workspace, actor: str) -> Operation:
 
 
 def snapshot_problem(workspace: Workspace) -> str | None:
-    """Why the memory of this workspace cannot be saved to disk; None if it can."""
+    """Return why the memory of this workspace cannot be saved to disk, or None if it can."""
     if workspace.host is not None and not workspace.host.snapshots:
         return NO_SNAPSHOTS
     return None
 
 
 def require_idle_supported(workspace: Workspace) -> None:
-    """Raises IdleNotSupported."""
+    """Raise IdleNotSupported if the workspace cannot have an idle policy."""
     if workspace.mode == Mode.TEMPORARY:
         raise IdleNotSupported(TEMPORARY)
     problem = snapshot_problem(workspace)
@@ -159,9 +159,9 @@ def _require_temporary(workspace: Workspace, what: str) -> None:
 
 @transaction.atomic
 def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
-    """Queue the removal of the machine and its disk; the record stays. None if it is already destroyed.
+    """Queue the removal of the machine and its disk; the record stays. Return None if it is already destroyed.
 
-    Raises OperationInProgress, VMUnavailable.
+    Raise OperationInProgress, VMUnavailable.
     """
     workspace.refresh_from_db()
     if workspace.status == Status.DESTROYED:

@@ -24,7 +24,9 @@ class LifecycleViewSet(ViewSet):
 
     @extend_schema(responses=serializers.LifecycleResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Mode, TTL, restart policy with its history, idle policy, and whether its memory can be saved to disk."""
+        """Return mode, TTL, restart policy with its history, idle policy, and whether its memory can be saved
+        to disk.
+        """
         return lifecycle_response(requested_workspace(request.user, workspace_id, whole=True))
 
     @extend_schema(
@@ -45,7 +47,7 @@ class LifecycleViewSet(ViewSet):
         request=serializers.PermanentRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def permanent(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Make it permanent: the TTL is cleared and the restart policy applies. Returns the lifecycle."""
+        """Make it permanent: the TTL is cleared and the restart policy applies. Return the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PermanentRequest, request)
         return lifecycle_response(services.make_permanent(workspace=workspace, actor=request.user.label, **data))
@@ -54,7 +56,7 @@ class LifecycleViewSet(ViewSet):
         request=serializers.TemporaryRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def temporary(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Make it temporary: the TTL starts now; no restarts, no idle policy. Returns the lifecycle."""
+        """Make it temporary: the TTL starts now; no restarts, no idle policy. Return the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TemporaryRequest, request)
         return lifecycle_response(services.make_temporary(workspace=workspace, actor=request.user.label, **data))
@@ -67,7 +69,7 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def ttl(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Change the TTL or its action of a temporary workspace; a new TTL starts now. Returns the lifecycle."""
+        """Change the TTL or its action of a temporary workspace; a new TTL starts now. Return the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TtlRequest, request)
         return lifecycle_response(services.change_ttl(workspace=workspace, actor=request.user.label, **data))

@@ -1,4 +1,4 @@
-"""The event channel of each log: how lines become events, and what readers get when a log is cleared."""
+"""Event channel of each log: how lines become events, and the events that readers get when a log is cleared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def log_channel(workspace_id: str, source: str) -> Channel:
 
 
 def log_events(changes: LogChanges, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
-    """The events of new lines. With `live`, a line without a time gets the current one: it was written just now."""
+    """Return the events of new lines. With `live`, a line without a time gets the present one: it was written
+    just now.
+    """
     now = iso(datetime.now(UTC)) if live else None
     gap = [(GAP, one_line({"gap": True}))] if changes.gap else []
     entries = [log_entry(line, source.name, now=now) for line in changes.lines]
@@ -36,7 +38,7 @@ def log_events(changes: LogChanges, source: LogSource, *, live: bool) -> list[tu
 
 
 def output_of_entry(data: str) -> str:
-    """The data of an event as the streams of workloads show it: `data`, `stream`, `timestamp` of a line."""
+    """Return the data of an event as the streams of workloads show it: `data`, `stream`, `timestamp` of a line."""
     entry = json.loads(data)
     if "line" not in entry:
         return data

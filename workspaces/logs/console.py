@@ -16,9 +16,9 @@ NAMES = ("boot.log", "boot.log.1")
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The console log of one workspace. `queue` is its host's; None without a host, and so without a log.
+    """Console log of one workspace. `queue` is its host's; None without a host, and so without a log.
 
-    Each method raises VMUnavailable where the host does not answer.
+    Each method raises VMUnavailable if the host does not answer.
     """
 
     workspace_id: str
@@ -26,20 +26,20 @@ class Console:
 
     @classmethod
     def of(cls, workspace: Workspace) -> Console:
-        """May read the host's row."""
+        """Return the console of a workspace. This may read the host's row."""
         return cls(workspace.pk, None if workspace.host is None else workspace.host.queue)
 
     async def tail(self, lines: int) -> bytes:
-        """The end of the log with at least that many lines, if it has so many."""
+        """Return the end of the log with at least that many lines, if it has so many."""
         return await self._call("tail", lines)
 
     async def files(self) -> list[dict[str, Any]]:
-        """Its files: `name`, `size` in bytes, `modified` in seconds since the epoch."""
+        """Return the log's files: `name`, `size` in bytes, `modified` in seconds since the epoch."""
         listed: list[dict[str, Any]] = json.loads(await self._call("files", 0) or b"[]")
         return listed
 
     async def read(self, name: str) -> bytes:
-        """One of the files, complete. Raises NotFound."""
+        """Return one of the files, complete. Raise NotFound."""
         found = await self._call("read", NAMES.index(name))
         if not found:
             raise NotFound("There is no such log file.")

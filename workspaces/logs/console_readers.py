@@ -1,4 +1,4 @@
-"""Which console logs are being read: streams processes announce readers, the host's publisher looks them up."""
+"""Readers of console logs: streams processes announce them, the host's publisher looks them up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def announce_reader(client: Redis, host: str, workspace_id: str) -> None:
 
 
 async def redis_time(client: Redis) -> float:
-    """Seconds by the clock of Redis, as the clocks of two machines differ."""
+    """Return the seconds by the clock of Redis, as the clocks of two machines differ."""
     seconds, micros = await bounded_call(client.time())
     return float(seconds) + float(micros) / 1e6
 

@@ -26,9 +26,9 @@ JSON, PLAIN = "application/json", "text/plain"
 async def log_file(
     request: HttpRequest, place: Console | GuestAddress, grant: BodyGrant, name: str, path: str
 ) -> HttpResponseBase:
-    """The file in the form that the Accept header names, JSON if it names none; as text while `grant` holds.
+    """Return the file in the form that the Accept header names, JSON if it names none; as text while `grant` holds.
 
-    Raises NotFound, PathNotFound, PathInvalid, RangeNotSatisfiable, GuestUnreachable.
+    Raise NotFound, PathNotFound, PathInvalid, RangeNotSatisfiable, GuestUnreachable.
     """
     file: _HostFile | _GuestFile
     if isinstance(place, Console):
@@ -43,7 +43,7 @@ async def log_file(
 
 
 class _HostFile:
-    """A file of the console's, which is bounded."""
+    """File of the console, which is bounded."""
 
     def __init__(self, content: bytes) -> None:
         self.size = len(content)
@@ -58,7 +58,7 @@ class _HostFile:
 
 
 class _GuestFile:
-    """A file inside the guest; what its size was when the request came."""
+    """File inside the guest, with its size when the request came."""
 
     def __init__(self, address: GuestAddress, path: str, entry: Entry) -> None:
         self.size = entry.size

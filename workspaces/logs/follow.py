@@ -20,8 +20,8 @@ from workspaces.logs.position import Block, LogFiles, LogPosition, read_block
 # The most that one poll reads, and the most lines it returns. With four polls a second: 256 KiB, 2,000 lines.
 STEP_BYTES = 64 * 1024
 STEP_LINES = 500
-# If the file grew by more than this, readers get a gap instead of each line. More than the guest's logger puts into one
-# file, so that lines written while nothing followed the log are still read.
+# If the file grew by more than this, readers get a gap instead of each line. This is more than the guest's logger puts
+# into one file, so that lines written while nothing followed the log are still read.
 MAX_BEHIND = 1 << 20
 SEED_BYTES = 128 * 1024
 SEED_LINES = 1000
@@ -42,7 +42,9 @@ class LogChanges:
 
 
 class Follower:
-    """Reads one log from a position, which only `accept` advances: changes that were not published are found again."""
+    """Reader of one log from a position, which only `accept` advances: changes that were not published are
+    found again.
+    """
 
     def __init__(self, files: LogFiles, position: LogPosition) -> None:
         self._files = files
@@ -54,11 +56,11 @@ class Follower:
         self._hole_at = -1
 
     def accept(self, changes: LogChanges) -> None:
-        """These changes were published: go on behind them."""
+        """Continue behind these changes, which were published."""
         self._position = changes.position
 
     async def poll(self) -> LogChanges | None:
-        """What is new behind the position, or None."""
+        """Return the changes after the position, or None if there are none."""
         size = await self._files.size(0)
         if size is None or not self._is_due(size):
             return None
@@ -81,12 +83,14 @@ class Follower:
         return self._in_older or size != self._position.offset or now >= self._recheck_at
 
     async def _behind_position(self, age: int) -> Block | None:
-        """What follows the position in a file; None if the position is in another file."""
+        """Return the block after the position in a file, or None if the position is in another file."""
         block = await read_block(self._files, age, self._position.offset, STEP_BYTES)
         return block if block.begins_at(self._position) else None
 
     async def _begin(self, size: int) -> LogChanges | None:
-        """The beginning of a log that was empty. Another file may have been there if all that are kept have content."""
+        """Return the beginning of a log that was empty. Another file may have been there if all that are kept have
+        content.
+        """
         age, block = await self._oldest_content(self._files.oldest + 1) or (0, None)
         if block is None:
             return None
@@ -95,7 +99,9 @@ class Follower:
         return self._changes(block, age, gap=0 < age == self._files.oldest)
 
     async def _rotated(self) -> LogChanges | None:
-        """The rest of the file that was being read, which is an older one now; at its end, the next newer file."""
+        """Return the rest of the file that was being read, which is an older one now; at its end, the next
+        newer file.
+        """
         for age in range(1, self._files.oldest + 1):
             block = await self._behind_position(age)
             if block is not None:
@@ -103,7 +109,7 @@ class Follower:
         return self._changes(await read_block(self._files, 0, 0, STEP_BYTES), 0, gap=True)
 
     async def _newer_than(self, age: int) -> LogChanges | None:
-        """The beginning of the file that follows the one at this age, which was read to its end."""
+        """Return the beginning of the file that follows the one at this age, which was read to its end."""
         found = await self._oldest_content(age)
         if found is None or await self._behind_position(age) is None:
             return None
@@ -114,9 +120,9 @@ class Follower:
         return self._changes(found[1], found[0], gap=missing)
 
     async def _oldest_content(self, below: int) -> tuple[int, Block] | None:
-        """Of the files newer than an age the oldest one with content: its age, and its beginning.
+        """Return age and beginning of the oldest file with content among the files newer than an age.
 
-        None if there is none yet, or if the log is being rotated.
+        Return None if there is no such file yet, or if the log is being rotated.
         """
         for age in range(below - 1, -1, -1):
             block = await read_block(self._files, age, 0, STEP_BYTES)
@@ -133,7 +139,9 @@ class Follower:
         return LogChanges(lines, block.position(len(block.data)), gap=True)
 
     def _changes(self, block: Block, age: int, *, gap: bool = False) -> LogChanges | None:
-        """The complete lines of a block, STEP_LINES at most; part of a line if it is long or the file does not grow."""
+        """Return the complete lines of a block, STEP_LINES at most; part of a line if it is long or the file does not
+        grow.
+        """
         end = _lines_end(block.data)
         quiet = age > 0 or time.monotonic() - self._changed >= PARTIAL_SECONDS
         if not end and (quiet or len(block.data) >= STEP_BYTES):
@@ -145,7 +153,7 @@ class Follower:
 
 
 def _lines_end(data: bytes) -> int:
-    """Behind the last complete line, or the STEP_LINES-th; 0 if there is none."""
+    """Return the offset behind the last complete line, or behind the STEP_LINES-th; 0 if there is none."""
     end = 0
     for _ in range(STEP_LINES):
         found = data.find(b"\n", end)
@@ -156,7 +164,7 @@ def _lines_end(data: bytes) -> int:
 
 
 async def initial_position(files: LogFiles) -> LogChanges:
-    """The last complete lines of a log that was not followed before, and the position behind them.
+    """Return the last complete lines of a log that was not followed before, and the position behind them.
 
     If the log is rotated during each of SEED_ATTEMPTS attempts, lines may be there twice.
     """
@@ -169,7 +177,7 @@ async def initial_position(files: LogFiles) -> LogChanges:
 
 
 async def _newest_lines(files: LogFiles) -> tuple[int, LogChanges]:
-    """The lines, the position behind them, and the age of its file."""
+    """Return the lines, the position behind them, and the age of its file."""
     lines: list[Line] = []
     position, in_age = LogPosition(), 0
     for age in range(files.oldest + 1):
@@ -184,13 +192,14 @@ async def _newest_lines(files: LogFiles) -> tuple[int, LogChanges]:
 
 
 async def _end_of(files: LogFiles, age: int) -> Block:
-    """The last SEED_BYTES of a file."""
+    """Return the last SEED_BYTES of a file."""
     size = await files.size(age) or 0
     return await read_block(files, age, max(0, size - SEED_BYTES), SEED_BYTES) if size else Block(0, b"", b"")
 
 
 def _lines_of(data: bytes, files: LogFiles, *, cut: bool) -> list[Line]:
-    """The last SEED_LINES lines of a block. A block `cut` at any byte loses its first line, unless it is the only one.
+    """Return the last SEED_LINES lines of a block. A block `cut` at any byte loses its first line, unless it is the
+    only one.
 
     Others are dropped before they are parsed: a guest can write 128 KiB of empty lines, and all logs share one loop.
     """

@@ -9,7 +9,7 @@ from workspaces.models import Workspace
 
 
 def guest_log_address(workspace: Workspace) -> GuestAddress:
-    """The guest's address; counts as a use. Raises VmNotRunning with a message on logs."""
+    """Return the guest's address; this counts as a use. Raise VmNotRunning with a message on logs."""
     try:
         return address_of(workspace)
     except VmNotRunning as exc:

@@ -25,7 +25,9 @@ _ABSENT = (GuestPathNotFound, GuestPathInvalid)
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """`name` is its public name, `path` the one in the guest; `size` in bytes, `modified` seconds since the epoch."""
+    """Log file. `name` is its public name, `path` the one in the guest; `size` in bytes, `modified` in seconds since
+    the epoch.
+    """
 
     name: str
     path: str
@@ -34,7 +36,7 @@ class LogFile:
 
 
 async def read_tail(session: GuestSession, path: str, lines: int) -> bytes:
-    """The end of a log with at least that many lines, older files included; at most MAX_TAIL_BYTES."""
+    """Return the end of a log with at least that many lines, older files included; at most MAX_TAIL_BYTES."""
     found = b""
     for age in range(OLD_FILES + 1):
         found = await _end_of(session, rotated_name(path, age), lines, MAX_TAIL_BYTES - len(found)) + found
@@ -44,7 +46,7 @@ async def read_tail(session: GuestSession, path: str, lines: int) -> bytes:
 
 
 async def log_files(session: GuestSession, sources: Iterable[LogSource]) -> list[LogFile]:
-    """The files of the sources and all others in the directory of logs, by name."""
+    """Return the files of the sources and all others in the directory of logs, by name."""
     in_folder = await _folder(session)
     found: dict[str, LogFile] = {}
     for source in sources:
@@ -71,7 +73,9 @@ async def _folder(session: GuestSession) -> dict[str, Entry]:
 
 
 def path_of(name: str, sources: Iterable[LogSource]) -> str | None:
-    """The path of a listed name; None for an invalid name. No name leads outside the directory and the sources."""
+    """Return the path of a listed name, or None if the name is not valid. No name leads outside the directory and the
+    sources.
+    """
     if not FILE_NAME.fullmatch(name):
         return None
     for source in sources:
@@ -113,7 +117,7 @@ async def _end_of(session: GuestSession, path: str, lines: int, most: int) -> by
 
 
 async def read_log(session: GuestSession, path: str, offset: int, length: int) -> bytes:
-    """At most `length` bytes; none if the file does not exist any more."""
+    """Return at most `length` bytes; none if the file does not exist any more."""
     found = bytearray()
     with suppress(*_ABSENT):
         async for chunk in session.read(path, offset=max(0, offset), length=length):
@@ -129,5 +133,5 @@ async def _stat(session: GuestSession, path: str) -> Entry | None:
 
 
 def _enough(data: bytes, lines: int) -> bool:
-    """Twice as many line ends as wanted, because empty lines are dropped later."""
+    """Return whether the data has twice as many line ends as wanted: empty lines are dropped later."""
     return data.count(b"\n") > 2 * lines

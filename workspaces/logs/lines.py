@@ -1,4 +1,4 @@
-"""From the bytes of a log to entries. A guest may write anything; nothing breaks a response or a stream."""
+"""Translation of a log's bytes to entries. A guest may write anything; nothing breaks a response or a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})\d{6}Z (stdout|st
 
 
 class LogFormat(Enum):
-    """How the lines of a log begin."""
+    """Format of a log: how its lines begin."""
 
     PLAIN = "plain"  # the output of a program as it is
     CONSOLE = "console"  # with the time at which the host read the line
@@ -28,7 +28,7 @@ class LogFormat(Enum):
 
 
 class Line(NamedTuple):
-    """The text of one entry, its time where the log has one, and its stream."""
+    """Text of one entry, its time if the log has one, and its stream."""
 
     text: bytes
     time: str | None = None
@@ -36,9 +36,10 @@ class Line(NamedTuple):
 
 
 def split_lines(data: bytes, log_format: LogFormat, *, inside: bool = False) -> list[Line]:
-    """Lines without their ends, in pieces of at most MAX_LINE bytes that have the time of their line; none is empty.
+    """Split data into lines without their ends, in pieces of at most MAX_LINE bytes that have the time of their line;
+    none is empty.
 
-    If the data begins `inside` a line the first one is text only: a program wrote all of that, whatever it looks like.
+    If the data begins `inside` a line, the first one is text only: a program wrote all of it, whatever it looks like.
     """
     first, *rest = data.split(b"\n")
     stream = "console" if log_format is LogFormat.CONSOLE else "stdout"
@@ -57,12 +58,12 @@ def _console_lines(lines: Iterable[bytes]) -> list[Line]:
 
 
 def _record_lines(lines: Iterable[bytes]) -> list[Line]:
-    """The lines of records. A part and what continues it are one line, with the time of the first."""
+    """Return the lines of records. A part and the records that continue it are one line, with the time of the first."""
     found: list[tuple[list[bytes], str | None, str]] = []
     unfinished: dict[str, list[bytes]] = {}
     for line in lines:
         if not line:
-            continue  # it has no text, and a guest can write a great many of them
+            continue  # such a line has no text, and a guest can write a great many of them
         time, stream, tag, text = _parse_record(line)
         if stream in unfinished and time is not None:
             unfinished[stream].append(text)
@@ -75,7 +76,9 @@ def _record_lines(lines: Iterable[bytes]) -> list[Line]:
 
 
 def _parse_record(line: bytes) -> tuple[str | None, str, bytes, bytes]:
-    """Time, stream, tag and text. A line that is no record (an older kit wrote it, or the guest's root) is text."""
+    """Return time, stream, tag and text. A line that is not a record (an older kit wrote it, or the guest's root) is
+    text.
+    """
     match = _RECORD.match(line)
     if match is None:
         return None, "stdout", b"F", line
@@ -105,7 +108,7 @@ def _pieces(text: bytes) -> Iterator[bytes]:
 
 
 def whole_characters(data: bytes) -> int:
-    """The length of the block up to its last complete UTF-8 character; all of it if its end is not UTF-8."""
+    """Return the length of the block up to its last complete UTF-8 character; all of it if its end is not UTF-8."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:
@@ -117,17 +120,17 @@ def whole_characters(data: bytes) -> int:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """What follows the first end of a line: a block that was cut at any byte begins with a part of a line."""
+    """Return the data after the first end of a line: a block that was cut anywhere begins with a part of a line."""
     return data.split(b"\n", 1)[-1]
 
 
 def log_entries(data: bytes, source: str, log_format: LogFormat, *, last: int) -> list[dict[str, Any]]:
-    """The last entries of a block of a log."""
+    """Return the last entries of a block of a log."""
     lines = split_lines(data, log_format)[-last:] if last else []
     return [log_entry(line, source) for line in lines]
 
 
 def log_entry(line: Line, source: str, *, now: str | None = None) -> dict[str, Any]:
-    """Bytes that are not UTF-8 are replaced. `now`: the timestamp of a line without its own."""
+    """Return an entry; bytes that are not UTF-8 are replaced. `now`: the timestamp of a line without its own."""
     text = line.text.decode("utf-8", errors="replace")
     return {"line": text, "message": text, "timestamp": line.time or now, "stream": line.stream, "source": source}

@@ -1,4 +1,4 @@
-"""Where a reader of a log is: an offset, and what shows in which file it lies.
+"""Position of a reader of a log: an offset, and the bytes that show in which file it lies.
 
 Files of a log are found again by their content, as SFTP has no inode numbers. Lines may be padded to one length, so
 that after a rotation the last line before an offset has the same end as in the file before; it differs in its time. The
@@ -28,10 +28,10 @@ class LogFiles(Protocol):
     def log_format(self) -> LogFormat: ...
 
     async def size(self, age: int) -> int | None:
-        """In bytes; None if there is no such file."""
+        """Return the size in bytes, or None if there is no such file."""
 
     async def read(self, age: int, offset: int, length: int) -> bytes:
-        """At most `length` bytes; none if there is no such file."""
+        """Return at most `length` bytes; none if there is no such file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,21 @@ class Block:
 
     @property
     def is_inside(self) -> bool:
-        """Whether it begins in the middle of a line."""
+        """Return whether the block begins in the middle of a line."""
         return bool(self.before) and not self.before.endswith(b"\n")
 
     def position(self, end: int) -> LogPosition:
-        """The position behind its first `end` bytes."""
+        """Return the position behind its first `end` bytes."""
         before = (self.before + self.data[:end])[-MARK_BYTES:]
         return LogPosition(self.offset + end, _digest(before)) if before else LogPosition(self.offset)
 
     def begins_at(self, position: LogPosition) -> bool:
-        """Whether it was read in the file of that position, and begins there."""
+        """Return whether the block was read in the file of that position, and begins there."""
         return self.position(0) == position
 
 
 async def read_block(files: LogFiles, age: int, offset: int, length: int) -> Block:
-    """At most `length` bytes of a file from an offset on; none if the file is shorter or does not exist."""
+    """Read at most `length` bytes of a file from an offset on; none if the file is shorter or does not exist."""
     start = max(0, offset - MARK_BYTES)
     found = await files.read(age, start, offset - start + length)
     return Block(offset, found[: offset - start], found[offset - start :])

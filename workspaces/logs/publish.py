@@ -1,4 +1,4 @@
-"""From a log to its channel: changes are polled for, and published in one step with the position they lead to."""
+"""Publishing a log: changes are polled for, and published in one step with the position they lead to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAUSED_SECONDS = 0.2
 
 
 class LogPublisher:
-    """Writes one log's channel. After Superseded it starts again from the stored position."""
+    """Writer of one log's channel. After Superseded it starts again from the stored position."""
 
     def __init__(self, replay: ReplayBuffer, channel: Channel, source: LogSource, files: LogFiles) -> None:
         self._replay = replay
@@ -25,7 +25,7 @@ class LogPublisher:
         self._position = ""
 
     async def step(self) -> bool:
-        """Poll once and publish; returns whether anything was new. Raises RedisError and the errors of the files."""
+        """Poll once and publish. Return whether anything was new. Raise RedisError and the errors of the files."""
         try:
             return await self._advance(self._follower) if self._follower else await self._begin()
         except Superseded:

@@ -22,26 +22,27 @@ class WorkloadLogQuery(serializers.Serializer[Any]):
 
 
 class StreamQuery(serializers.Serializer[Any]):
-    """`tail_lines` 0: only new lines. The stream holds at most the last 1,000 lines."""
+    """Query of a stream. `tail_lines` 0: only new lines. The stream holds at most the last 1,000 lines."""
 
     tail_lines = serializers.IntegerField(min_value=0, max_value=MAX_TAIL_LINES, default=100)
 
 
 class LogEntry(serializers.Serializer[Any]):
-    """Of an entry that `lines.log_entry` makes, for responses and event streams alike; it is passed on as it is."""
+    """Entry of a log, in responses and event streams alike."""
 
     line = serializers.CharField()
-    message = serializers.CharField(help_text="The same text.")
+    message = serializers.CharField(help_text="The same text as `line`.")
     timestamp = serializers.DateTimeField(
         allow_null=True,
-        help_text="When the guest's logger read the line, of the console: when the host did. Null in a log at a "
-        "`log_path`; in an event stream the time at which the line was read there.",
+        help_text="When the guest's logger read the line; for the console, when the host did. Null in a log at a "
+        "`log_path`; in an event stream such a line has the time at which it was read.",
     )
     stream = serializers.ChoiceField(
         ["stdout", "stderr", "console"], help_text="In a log at a `log_path` the two streams are one: stdout."
     )
     source = serializers.CharField()  # type: ignore[assignment]  # the contract's name
 
+    # `lines.log_entry` makes the whole entry.
     def to_representation(self, entry: dict[str, Any]) -> dict[str, Any]:
         return entry
 

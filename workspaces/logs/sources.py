@@ -1,4 +1,4 @@
-"""Which logs a workspace has, and where they are."""
+"""Log sources of a workspace, and their places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLD_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """`path` in the guest; None for the console, whose log is on the host.
+    """Source of a log. `path` is in the guest; None for the console, whose log is on the host.
 
     `chosen`: the path is its owner's choice, and the file has the output as it is.
     """
@@ -31,14 +31,14 @@ class LogSource:
 
     @property
     def log_format(self) -> LogFormat:
-        """How its lines begin."""
+        """Return how the lines of the log begin."""
         if self.is_console:
             return LogFormat.CONSOLE
         return LogFormat.PLAIN if self.chosen else LogFormat.RECORDS
 
 
 def workload_sources(workspace: Workspace) -> dict[str, LogSource]:
-    """Those of the saved workloads, by name."""
+    """Return the log sources of the saved workloads, by name."""
     return {
         item["name"]: LogSource(
             item["name"], item.get("log_path") or f"{FOLDER}/{item['name']}.log", bool(item.get("log_path"))
@@ -48,18 +48,20 @@ def workload_sources(workspace: Workspace) -> dict[str, LogSource]:
 
 
 def sources_of(workspace: Workspace) -> dict[str, LogSource]:
-    """By name. A workload named `boot` or `cmd` does not replace these."""
+    """Return the log sources by name. A workload named `boot` or `cmd` does not replace these two."""
     return {**workload_sources(workspace), BOOT: LogSource(BOOT), CMD: LogSource(CMD, f"{FOLDER}/{CMD}.log")}
 
 
 def names_of(workspace: Workspace) -> str:
-    """For error messages."""
+    """Return the names of the sources as a text for error messages."""
     rest = sorted(set(sources_of(workspace)) - {BOOT, CMD})
     return ", ".join([BOOT, CMD, *rest])
 
 
 def find_source(workspace: Workspace, name: str) -> LogSource:
-    """Raises NotFound with a message that names the sources. `boot` and `cmd` need no decryption of the workloads."""
+    """Return a log source by name. Raise NotFound with a message that names the sources. `boot` and `cmd` need no
+    decryption of the workloads.
+    """
     if name == BOOT:
         return LogSource(BOOT)
     if name == CMD:
@@ -71,5 +73,5 @@ def find_source(workspace: Workspace, name: str) -> LogSource:
 
 
 def rotated_name(path: str, age: int) -> str:
-    """The name of a log's file by age; 0 is the current one."""
+    """Return the name of a log's file by age; 0 is the current one."""
     return f"{path}.{age}" if age else path

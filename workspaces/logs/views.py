@@ -48,7 +48,7 @@ class LogsViewSet(AsyncViewSet):
         responses={200: LogsResponse, **refused({400: "`validation_error`", 409: "`vm_not_running`"})},
     )
     async def list(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The last lines of `boot` (the console), `cmd` (the main program) or a workload, by its name.
+        """Return the last lines of `boot` (the console), `cmd` (the main program) or a workload, by its name.
 
         At most 1 MiB of a log is read. The console's log can be read in every state, the others while the workspace
         runs. A line of more than 8 KiB becomes several entries; bytes that are not UTF-8 are replaced.
@@ -66,7 +66,7 @@ class LogsViewSet(AsyncViewSet):
         },
     )
     async def of_workload(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """The last lines of a saved workload's log, as `logs?source=` has them."""
+        """Return the last lines of a saved workload's log, as `logs?source=` does."""
         query = validated_query(WorkloadLogQuery, request)
         source, address = await in_request_thread(_find_workload_log, request.user, workspace_id, workload_id)
         data = await _tail(source, address, query["tail_lines"])
@@ -74,7 +74,7 @@ class LogsViewSet(AsyncViewSet):
 
     @extend_schema(responses=LogFilesResponse)
     async def files(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The log files, older ones (`.1` to `.3`) included."""
+        """List the log files, older ones (`.1` to `.3`) included."""
         logs = await in_request_thread(_all_logs, request.user, workspace_id, frozenset(Status) - {Status.RUNNING})
         files = await logs.console.files()
         if logs.guest is not None:
@@ -100,7 +100,7 @@ class LogFileViewSet(AsyncViewSet):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="Of the text: `bytes=0-999`."),
+            OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="Range of the text: `bytes=0-999`."),
         ],
         responses={
             (200, "application/json"): LogFileResponse,
@@ -117,7 +117,8 @@ class LogFileViewSet(AsyncViewSet):
         },
     )
     async def retrieve(self, request: ApiRequest, workspace_id: str, name: str) -> HttpResponseBase:
-        """One log file: its last MiB in JSON, or with `Accept: text/plain` all of it as it is, streamed, with ranges.
+        """Return one log file: its last MiB in JSON, or with `Accept: text/plain` all of it as it is, streamed, with
+        ranges.
 
         Each line of the console begins with the time at which the host read it. The logs of the main program and of
         workloads without a `log_path` are in the format of the container runtime interface (CRI): time, stream, `F`
@@ -129,7 +130,7 @@ class LogFileViewSet(AsyncViewSet):
 
 @dataclass(frozen=True, slots=True)
 class AllLogs:
-    """Where the logs of a workspace are. `guest` is None if those inside it are left out."""
+    """Places of the logs of a workspace. `guest` is None if the logs inside the guest are left out."""
 
     status: str
     console: Console
@@ -138,7 +139,9 @@ class AllLogs:
 
 
 def _all_logs(actor: Actor, workspace_id: str, without_guest: frozenset[Status]) -> AllLogs:
-    """Raises VmNotRunning where the workspace does not run, unless its status is one of `without_guest`."""
+    """Return the logs of a workspace. Raise VmNotRunning if the workspace does not run, unless its status is one of
+    `without_guest`.
+    """
     workspace = requested_workspace(actor, workspace_id, whole=True)
     guest = None if workspace.status in without_guest else guest_log_address(workspace)
     return AllLogs(workspace.status, Console.of(workspace), guest, list(sources_of(workspace).values()))
@@ -162,7 +165,7 @@ def _find_workload_log(actor: Actor, workspace_id: str, name: str) -> tuple[LogS
 
 
 def _find_file(actor: Actor, workspace_id: str, name: str) -> tuple[Console | GuestAddress, str, BodyGrant]:
-    """Return where a file is, its path there, and what its body ends with."""
+    """Return the console or the guest that has a file, its path there, and the grant with whose end its body ends."""
     workspace = requested_workspace(actor, workspace_id, whole=True)
     grant = body_grant(actor, workspace)
     if name in NAMES:

@@ -14,7 +14,7 @@ TASK = "workspaces.tasks.answer_machine_info"
 
 
 def machine_info(workspace: Workspace) -> dict[str, Any]:
-    """State, definition and counters from the host; `absent` without a host. Raises VMUnavailable."""
+    """Return state, definition and counters from the host; `absent` without a host. Raise VMUnavailable."""
     if workspace.host is None:
         return {"state": MachineState.ABSENT.value, "machine": None, "counters": None}
     reply: dict[str, Any] = json.loads(call(workspace, TASK))

@@ -19,10 +19,11 @@ MIB = 1 << 20
 
 
 def stats_of(workspace: Workspace) -> dict[str, Any]:
-    """Current statistics, at most a few seconds old; zeros if it does not run or was not sampled recently.
+    """Return current statistics, at most a few seconds old; zeros if the workspace does not run or was not sampled
+    recently.
 
-    CPU and memory in percent of what it has; network since its last start. One Redis read, no query; without Redis
-    zeros.
+    CPU and memory are in percent of the workspace's own; network counts since its last start. One Redis read, no query.
+    Without Redis all are zero.
     """
     sample, count = _latest_sample(workspace.pk)
     running = workspace.is_running
@@ -36,7 +37,7 @@ def stats_of(workspace: Workspace) -> dict[str, Any]:
 
 
 def percentages(stats: dict[str, Any]) -> dict[str, float]:
-    """Of a stats object: `cpu_usage`, `memory_usage`, `disk_usage`, as sandboxes and events show them."""
+    """Return `cpu_usage`, `memory_usage` and `disk_usage` of a stats object, as sandboxes and events show them."""
     used, total = stats["guestDiskUsed"], stats["guestDiskTotal"]
     return {
         "cpu_usage": stats["cpuUsage"],
@@ -46,7 +47,7 @@ def percentages(stats: dict[str, Any]) -> dict[str, float]:
 
 
 def human_readable(size: float) -> str:
-    """`1.5 MB`: at most one decimal place, powers of 1000."""
+    """Return a size as `1.5 MB`: at most one decimal place, powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.95:
             return f"{size:.1f}".removesuffix(".0") + f" {unit}"
@@ -61,7 +62,7 @@ def _latest_sample(workspace_id: str) -> tuple[LatestSample | None, int]:
             workspace_id, lambda: latest_samples.latest_sample_and_counter(workspace_id, key)
         )
     except redis.RedisError as exc:
-        logger.warning("statistics of %s: %s", workspace_id, exc)
+        logger.warning("the statistics of %s cannot be read: %s", workspace_id, exc)
         return None, call_counter.unflushed_calls(workspace_id)
 
 

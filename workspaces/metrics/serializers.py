@@ -38,7 +38,7 @@ class StatsResponse(Success):
 
 
 class Counters(ResponseSerializer):
-    # As the host wrote it, in text.
+    # The host writes it as text.
     at = serializers.DateTimeField()
     cpu_time_ns = serializers.IntegerField()
     disk_read_bytes = serializers.IntegerField()
@@ -51,7 +51,7 @@ class Counters(ResponseSerializer):
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """A row with every column, and what its host reports about the machine."""
+    """A row with every column, and its host's report on the machine."""
 
     workspace: Workspace
     state: str
@@ -60,7 +60,7 @@ class MachineReport:
 
 
 class MachineInfo(ResponseSerializer):
-    """Of a `MachineReport`."""
+    """Machine of a workspace, as its host reports it (`MachineReport`)."""
 
     id = serializers.CharField(source="workspace.pk")
     status = serializers.ChoiceField(Status.choices, source="workspace.status")
@@ -77,7 +77,7 @@ class MachineInfo(ResponseSerializer):
     resources = ResourcesObject(source="workspace.applied", help_text="The sizes applied to the machine.")
     error = Failure(allow_null=True, source="workspace.failure")
     machine = serializers.DictField(allow_null=True, help_text="The definition of the machine on its host.")
-    counters = Counters(allow_null=True, help_text="Of the machine's process since its start.")
+    counters = Counters(allow_null=True, help_text="Counters of the machine's process since its start.")
 
     def read_start_time(self, report: MachineReport) -> datetime | None:
         return report.workspace.started_at if report.workspace.is_running else None

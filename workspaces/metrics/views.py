@@ -20,20 +20,22 @@ class MetricsViewSet(ViewSet):
 
     @extend_schema(responses=serializers.StatsResponse)
     def stats(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Current statistics, sampled every second; zeros while it does not run. `guest*` is reported by the guest."""
+        """Return current statistics, sampled every second; zeros while it does not run. `guest*` is reported by the
+        guest.
+        """
         return respond(serializers.StatsResponse, stats=stats_of(requested_workspace(request.user, workspace_id)))
 
     @extend_schema(
         responses={200: serializers.InfoResponse, **refused({503: "`VM_UNAVAILABLE`: its host does not respond"})}
     )
     def info(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The machine on its host: its state as reported by the hypervisor, its definition and its counters."""
+        """Return the machine on its host: its state as reported by the hypervisor, its definition and its counters."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         report = serializers.MachineReport(workspace, **machine_info(workspace))
         return respond(serializers.InfoResponse, info=report)
 
     @extend_schema(responses=serializers.ConfigResponse)
     def config(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The saved configuration of the machine. Values of the environment are not shown."""
+        """Return the saved configuration of the machine. Values of the environment are not shown."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(serializers.ConfigResponse, workspace=workspace)

@@ -19,6 +19,6 @@ class Activity(AccountEvent):
         indexes = [
             *AccountEvent.Meta.indexes,
             models.Index(fields=["workspace_id", "-id"], name="activity_of_workspace"),
-            # Of the windows that owners read.
+            # For the windows that owners read.
             models.Index(fields=["account", "created_at"], name="activity_of_window"),
         ]

@@ -1,4 +1,4 @@
-"""Up to which metering record credits were charged, and what reports read of those that were."""
+"""Position up to which metering records were charged, and the sums of charged records for reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from credits.amounts import CreditsField
 
 
 class BillingCycle(models.Model):
-    """A time after which `credits.usage` is sent for what was charged in it. `start`, `end`: seconds since 1970.
+    """A time after which `credits.usage` is sent for the usage that was charged in it. `start`, `end`: seconds since
+    1970.
 
-    `reported_id` is the last of its `CycleUsage` that was reported, in the transaction that published its event;
-    `workspaces` and `credits` are sums of what was.
+    `reported_id` is the last of its `CycleUsage` rows that was reported, in the transaction that published its event;
+    `workspaces` and `credits` are sums of the reported rows.
     """
 
     start = models.BigIntegerField()
@@ -27,7 +28,7 @@ class BillingCycle(models.Model):
 
     class Meta:
         ordering = ["-start"]
-        # What the task that closes cycles looks for; nearly always one row.
+        # Rows that the task that closes cycles looks for; nearly always one.
         indexes = [models.Index(fields=["id"], condition=Q(closed_at=None), name="cycle_unclosed")]
 
     def __str__(self) -> str:
@@ -35,12 +36,12 @@ class BillingCycle(models.Model):
 
 
 class ChargePosition(models.Model):
-    """One row. Records up to `record_id` are charged, in the transaction that wrote it; those up to `first_record_id`
-    were made before charging began and never are.
+    """Position of charging; one row. Records up to `record_id` are charged, in the transaction that wrote it. Records
+    up to `first_record_id` were made before charging began and are never charged.
 
-    `counted_from`: what is charged counts in reports at this time or later (microseconds). `cycle`: what is charged
-    adds to it until `cycle_end` (seconds); null: it is sealed, and the next one is not made yet.
-    `first_cycle_entry_id`: entries up to it are in no cycle.
+    `counted_from`: current charges count in reports at this time or later (microseconds). `cycle`: current charges add
+    to it until `cycle_end` (seconds); null: it is sealed, and the next one is not made yet. `first_cycle_entry_id`:
+    entries up to it are in no cycle.
     """
 
     first_record_id = models.BigIntegerField(default=0)
@@ -55,11 +56,12 @@ class ChargePosition(models.Model):
 
 
 class CheckPosition(models.Model):
-    """One row: up to where the last check of the ledger that found nothing has read (`CheckedBalance` is of the same).
+    """Position up to which the last check of the ledger without findings has read; one row (`CheckedBalance` is of the
+    same check).
 
     `record_id`: the last record that was charged then. `begin`: the hour (seconds) from which on sums may still have
-    grown since; what counts in it or later has a record after `hour_record_id`. `cycle_number`: cycles up to it were
-    closed; `open_credits`: the sum of the later ones and of what was not reported yet.
+    grown since; a record that counts in it or later comes after `hour_record_id`. `cycle_number`: cycles up to it were
+    closed; `open_credits`: the sum of the later cycles and of the amounts not reported yet.
     """
 
     record_id = models.BigIntegerField()
@@ -87,7 +89,7 @@ class ChargedSums(models.Model):
 
 
 class NamespaceHour(ChargedSums):
-    """What was charged for a namespace in one hour. `start`: seconds since 1970."""
+    """Sums that were charged for a namespace in one hour. `start` is in seconds since 1970."""
 
     namespace_id = models.CharField(max_length=24)
     start = models.BigIntegerField()
@@ -100,7 +102,7 @@ class NamespaceHour(ChargedSums):
 
 
 class NamespaceMinute(ChargedSums):
-    """The same of one minute, for the ends of a report that lie inside an hour."""
+    """Sums of one minute, for the ends of a report that lie inside an hour."""
 
     namespace_id = models.CharField(max_length=24)
     start = models.BigIntegerField()
@@ -113,7 +115,7 @@ class NamespaceMinute(ChargedSums):
 
 
 class NamespaceTick(ChargedSums):
-    """The same of one time at which records count (`tick`, microseconds since 1970), for the ends of a report that lie
+    """Sums of one time at which records count (`tick`, microseconds since 1970), for the ends of a report that lie
     inside a minute. All machines of a host are metered at the same time, so there are about as many rows as minutes.
     """
 
@@ -128,7 +130,7 @@ class NamespaceTick(ChargedSums):
 
 
 class WorkspaceHour(ChargedSums):
-    """What was charged for a workspace in a namespace in one hour. `start`: seconds since 1970."""
+    """Sums that were charged for a workspace in a namespace in one hour. `start` is in seconds since 1970."""
 
     metered = models.ForeignKey(
         "workspaces.Metered", on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="hours"
@@ -143,7 +145,7 @@ class WorkspaceHour(ChargedSums):
 
 
 class CycleUsage(ChargedSums):
-    """What was charged for a workspace in a namespace in a billing cycle. Deleted when it is reported."""
+    """Sums that were charged for a workspace in a namespace in a billing cycle. Deleted when they are reported."""
 
     cycle = models.ForeignKey(BillingCycle, on_delete=models.PROTECT, db_index=False, related_name="usage")
     metered = models.ForeignKey(

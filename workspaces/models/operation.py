@@ -16,7 +16,7 @@ def new_operation_id() -> str:
 
 
 class OperationKind(models.TextChoices):
-    """What an operation does (specification, Lifecycle and power). `host.engine.KINDS` lists the steps of each.
+    """Kind of an operation (specification, Lifecycle and power). `host.engine.KINDS` lists the steps of each kind.
 
     `start` also starts a lost machine again; `resize` applies new sizes; `destroy` removes the machine and keeps the
     workspace's row, `delete` removes both.
@@ -37,7 +37,7 @@ class OperationKind(models.TextChoices):
 
 
 class OperationState(models.TextChoices):
-    """How far an operation is. The last three are final.
+    """State of an operation. The last three are final.
 
     queued -> running                           claimed: sets the claim token, the attempt and the lease
     queued -> cancelled                         a delete was requested first
@@ -66,17 +66,17 @@ class Operation(CountedLeasedRow):
 
     id = models.CharField(primary_key=True, max_length=24, default=new_operation_id, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="operations")
-    # That of the workspace, which never changes: staff list the operations of an account by an index.
+    # The workspace's account, which never changes: staff list the operations of an account by an index.
     account_id = models.CharField(max_length=24, default="", db_default="", editable=False)
     kind = models.CharField(max_length=16, choices=OperationKind.choices)
-    # Arguments of the kind; `from`, the status at the request; `facts`, what earlier attempts recorded.
+    # Arguments of the kind; `from`, the status at the request; `facts`, recorded by earlier attempts.
     params = models.JSONField(default=dict)
     state = models.CharField(max_length=16, choices=OperationState.choices, default=OperationState.QUEUED)
     # The step being carried out, or the last one.
     step = models.CharField(max_length=40, blank=True, default="")
     # The Celery queue of the host that carries it out.
     queue = models.CharField(max_length=64)
-    # A delete wants it to end; it does at its next step.
+    # Whether a delete wants it to end, which it does at its next step.
     cancel_requested = models.BooleanField(default=False)
     actor = models.CharField(max_length=160, blank=True, default="")
     error_code = models.CharField(max_length=64, blank=True, default="")
@@ -87,7 +87,7 @@ class Operation(CountedLeasedRow):
     # Past it the worker fails the operation, whichever process owns the claim.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
-    # When it ended, of one that failed or took more than half of its time: what staff look at.
+    # When it ended, if it failed or took more than half of its time: staff look at these operations.
     attention_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
@@ -105,7 +105,7 @@ class Operation(CountedLeasedRow):
             ),
         ]
         indexes = [
-            # Of lists that staff filter.
+            # For the filters of admin lists.
             models.Index(fields=["kind", "-id"], name="operation_by_kind"),
             models.Index(fields=["state", "-id"], name="operation_by_state"),
             models.Index(fields=["queue", "-id"], name="operation_by_queue"),

@@ -11,7 +11,7 @@ from workspaces.models.workspace import Workspace
 
 
 def new_hash() -> str:
-    """100 random bits, so that addresses cannot be guessed."""
+    """Return 100 random bits, so that addresses cannot be guessed."""
     return random_suffix(HASH_LENGTH)
 
 
@@ -23,7 +23,7 @@ class PublicPort(models.Model):
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="public_ports")
-    # That of the workspace, as in an operation.
+    # The workspace's account, as in an operation.
     account_id = models.CharField(max_length=24, default="", db_default="", editable=False)
     port = models.PositiveIntegerField()
     hash = models.CharField(max_length=32, unique=True, default=new_hash, editable=False)

@@ -10,7 +10,8 @@ from workspaces.models.workspace import Workspace
 
 class StreamToken(models.Model):
     """The keyed hash of a token by which one member of the staff reads the event streams of one workspace, until
-    `expires_at`. It ends with the workspace, and where its user is no active staff any more, or may not have another.
+    `expires_at`. It ends with the workspace. It also ends if its user is no longer active staff, or may no longer get a
+    token.
     """
 
     token_hash = models.CharField(primary_key=True, max_length=64)

@@ -20,11 +20,11 @@ GB = 1_000_000_000
 class Usage(models.Model):
     """One workspace's totals (specification, Usage objects): nanoseconds of CPU time, and bytes.
 
-    The counters and `generation`, which identifies the machine's process, are those up to which usage is counted. What
-    a vmhost had not written when it died, the next one counts as the difference to them.
+    Usage is counted up to the counters and to `generation`, which identifies the machine's process. If a vmhost died
+    before it wrote, the next one counts the rest as the difference to them.
 
-    `shown_*` are the highest totals that were returned to a reader: these contain what was not written yet, which may
-    be lost, and totals never decrease.
+    `shown_*` are the highest totals that were returned to a reader: they include unwritten usage, which may be lost,
+    and totals never decrease.
     """
 
     workspace = models.OneToOneField(Workspace, on_delete=models.CASCADE, related_name="usage")
@@ -63,8 +63,8 @@ class Usage(models.Model):
 class UsagePoint(models.Model):
     """Usage of one workspace in one bucket of a tier (2 to 5; specification, Usage objects).
 
-    Every column is a sum over the bucket, so buckets add up to those of coarser tiers. The key begins with the time,
-    so that what is written together and what expires together is stored together. A bucket without samples has no row.
+    Every column is a sum over the bucket, so buckets add up to those of coarser tiers. The key begins with the time, so
+    that rows written together, and rows that expire together, are stored together. A bucket without samples has no row.
     """
 
     # Removed by `usage.services`, or by age: deleting a workspace does not scan the table.
@@ -90,10 +90,10 @@ class UsagePoint(models.Model):
 
 
 class Metered(models.Model):
-    """What metering records belong to: a workspace in a namespace of an account. Outlives all three.
+    """Owner of metering records: a workspace in a namespace of an account. It outlives all three.
 
-    Records reference it by number: a thousand machines write one and a half million of them in a day. Names are those
-    of the first record, and of a workspace that was deleted its last one, for what is reported later.
+    Records reference it by number: a thousand machines write one and a half million records in a day. The names are
+    those of the first record. When a workspace is deleted, its last name is written, for later reports.
     """
 
     id = models.AutoField(primary_key=True)
@@ -115,7 +115,7 @@ class Metered(models.Model):
 
 
 class MeterRecord(models.Model):
-    """Usage of one workspace in one metering tick, from which credits are charged. Only added to, never changed.
+    """Usage of one workspace in one metering tick, from which credits are charged. Rows are only added, never changed.
 
     Independent of tracking and of the deletion of usage; outlives the workspace. `tick` is the end of the period in
     microseconds since the epoch; (`metered`, `tick`) is unique, so that a repeated write counts once. `disk_bytes` and
@@ -139,7 +139,7 @@ class MeterRecord(models.Model):
 
     @property
     def tick_id(self) -> str:
-        """Idempotency key of the charge for this record."""
+        """Return the idempotency key of the charge for this record."""
         return f"{self.metered.workspace_id}:{self.tick}"
 
     @property
@@ -148,7 +148,7 @@ class MeterRecord(models.Model):
 
 
 def units_of(cpu_time_ns: int, memory_mb_ms: int, disk_bytes: int, network_bytes: int) -> Units:
-    """Metered amounts, of one record or summed over many, in the units that are priced; exact."""
+    """Return metered amounts, of one record or summed over many, in the units that are priced; exact."""
     return Units(
         cpu_time_minutes=Decimal(cpu_time_ns) / NS_PER_MINUTE,
         memory_gb_minutes=Decimal(memory_mb_ms) / MB_MS_PER_GB_MINUTE,

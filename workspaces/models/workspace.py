@@ -45,7 +45,7 @@ class Mode(models.TextChoices):
 
 
 class TtlAction(models.TextChoices):
-    """What happens when the TTL expires. Only `remove` has an effect on a workspace that does not run."""
+    """Action when the TTL expires. Only `remove` has an effect on a workspace that does not run."""
 
     STOP = "stop"
     PAUSE = "pause"
@@ -53,7 +53,9 @@ class TtlAction(models.TextChoices):
 
 
 class RestartPolicy(models.TextChoices):
-    """When a machine that ended is started again (specification, Lifecycle object); `host.restarts` applies it."""
+    """Policy when a machine that ended is started again (specification, Lifecycle object); `host.restarts`
+    applies it.
+    """
 
     NO = "no"
     ALWAYS = "always"
@@ -62,7 +64,7 @@ class RestartPolicy(models.TextChoices):
 
 
 class FailureReason(NamedTuple):
-    """Why an operation or a creation failed: an error code of the API, and a sentence."""
+    """Reason why an operation or a creation failed: an error code of the API, and a sentence."""
 
     code: str
     message: str
@@ -77,7 +79,7 @@ class Resources(NamedTuple):
 
 
 def whole_or_fraction(cpu_millis: int) -> int | float:
-    """CPUs: whole ones as 2, fractions as 0.5."""
+    """Return CPUs: whole ones as 2, fractions as 0.5."""
     return cpu_millis / 1000 if cpu_millis % 1000 else cpu_millis // 1000
 
 
@@ -86,8 +88,8 @@ class Workspace(models.Model):
 
     Written by `workspaces.rows` and, for `status`, by `transitions.transition` only. Memory and disk sizes are MiB,
     durations seconds. `ready` is true only in `running` and once provisioned, in one commit. Columns `applied_*` are
-    what the machine has; where they differ from the desired sizes, the change applies at the next start. The row holds
-    its host and address until it is destroyed or deleted.
+    the machine's sizes. If they differ from the desired sizes, the change applies at the next start. The row holds its
+    host and address until it is destroyed or deleted.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_workspace_id, editable=False)
@@ -118,7 +120,7 @@ class Workspace(models.Model):
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     disk_size_mb = models.PositiveIntegerField()
-    # What the machine was last started with. Where the above differ, the change applies at the next start.
+    # The sizes with which the machine was last started. If the sizes above differ, they apply at the next start.
     applied_cpu_millis = models.PositiveIntegerField()
     applied_memory_mb = models.PositiveIntegerField()
     applied_disk_size_mb = models.PositiveIntegerField()
@@ -147,8 +149,8 @@ class Workspace(models.Model):
     ssh_stale = models.BooleanField(default=False)
     # Names of workloads whose changes the guest has not applied yet.
     stale_workloads = models.JSONField(default=list, blank=True)
-    # No columns: whether a change was already marked when this request wrote its own. The process that makes that one
-    # may die after an older, late write into the guest, so the mark is left for the host.
+    # Not columns: whether an earlier change was already marked when this request wrote its own. The process that makes
+    # the earlier one may die after a late write into the guest, so the mark is left for the host.
     ssh_was_stale = False
     workload_was_stale = False
 
@@ -157,7 +159,7 @@ class Workspace(models.Model):
     ready = models.BooleanField(default=False)
     user_requested_stop = models.BooleanField(default=False)
     started_at = models.DateTimeField(null=True)
-    # Since when the guest's services have not answered; only in `running`, and only after a minute of it.
+    # Since when the guest's services have not answered; only in `running`, and only after a minute of silence.
     unresponsive_since = models.DateTimeField(null=True)
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_message = models.TextField(blank=True, default="")
@@ -167,13 +169,13 @@ class Workspace(models.Model):
     ttl_seconds = models.PositiveIntegerField(null=True)
     ttl_action = models.CharField(max_length=16, choices=TtlAction.choices, default=TtlAction.STOP)
     ttl_expires_at = models.DateTimeField(null=True)
-    # Seconds from when `ttl_expires_at` was set to it: a ping may give it another length, once.
+    # Seconds between the setting of `ttl_expires_at` and that time: a ping may give another length, once.
     ttl_length = models.PositiveIntegerField(null=True)
     remove_on_exit = models.BooleanField(default=False)
     restart_policy = models.CharField(max_length=16, choices=RestartPolicy.choices, default=RestartPolicy.NO)
     max_restarts = models.PositiveIntegerField(default=0)
     restart_count = models.PositiveIntegerField(default=0)
-    # Of the last run that ended.
+    # About the last run that ended.
     last_exit_code = models.IntegerField(null=True)
     last_exit_reason = models.CharField(max_length=32, blank=True, default="")
     last_restart_at = models.DateTimeField(null=True)
@@ -225,11 +227,11 @@ class Workspace(models.Model):
                 name="workspace_pools",
             ),
             models.Index(fields=["host", "status", "applied_memory_mb"], name="workspace_host"),
-            # Of the admin: counts by status, and lists of one, newest first.
+            # For the admin: counts by status, and lists of one status, newest first.
             models.Index(fields=["status", "-id"], name="workspace_status"),
             models.Index(fields=["mode", "-id"], name="workspace_by_mode"),
             models.Index(fields=["host", "-id"], name="workspace_on_host"),
-            # What the admin searches for.
+            # For searches in the admin.
             models.Index(PrefixKey("name"), "id", name="workspace_name_begins"),
             models.Index(PrefixKey("slug"), "id", name="workspace_slug_begins"),
             models.Index(fields=["ip"], name="workspace_by_ip"),
@@ -245,7 +247,7 @@ class Workspace(models.Model):
 
     @property
     def namespace_slug(self) -> str:
-        """The namespace's slug; without a query where `selectors` joined it in."""
+        """Return the namespace's slug, without a query if `selectors` joined it in."""
         joined: str | None = self.__dict__.get("joined_namespace")
         return joined if joined is not None else self.namespace.slug
 
@@ -255,13 +257,15 @@ class Workspace(models.Model):
 
     @property
     def applied(self) -> Resources:
-        """What the machine was last made with."""
+        """Return the sizes with which the machine was last made."""
         cpus = whole_or_fraction(self.applied_cpu_millis)
         return Resources(cpus, self.applied_memory_mb, self.applied_disk_size_mb)
 
     @property
     def pending_resources(self) -> dict[str, int | float] | None:
-        """The saved sizes that the machine does not have yet (wire contract, section 3); None without any."""
+        """Return the saved sizes that the machine does not have yet (wire contract, section 3), or None if there are
+        none.
+        """
         applied = self.applied
         pending = {
             name: getattr(self, name) for name in applied._fields if getattr(self, name) != getattr(applied, name)
@@ -270,26 +274,26 @@ class Workspace(models.Model):
 
     @property
     def published(self) -> Iterable[models.Model]:
-        """Every public port; without a query where there is none."""
+        """Return every public port, without a query if there is none."""
         return self.public_ports.all() if self.published_ports else ()
 
     @property
     def failure(self) -> FailureReason | None:
-        """Why the last operation failed, if it did."""
+        """Return why the last operation failed, if it did."""
         return FailureReason(self.error_code, self.error_message) if self.error_code else None
 
     @property
     def provisioning_failure(self) -> FailureReason | None:
-        """Why the creation failed, if it did."""
+        """Return why the creation failed, if it did."""
         if not self.provisioning_error_code:
             return None
         return FailureReason(self.provisioning_error_code, self.provisioning_error)
 
     @property
     def is_running(self) -> bool:
-        """Whether the VM's process exists; true until its shutdown is complete.
+        """Return whether the VM's process exists; true until its shutdown is complete.
 
-        Without a start time there is none: a stopped workspace that is being resized, for example.
+        Without a start time there is no process: for example, a stopped workspace that is being resized.
         """
         return self.status in HOLDS_PROCESS and self.started_at is not None
 
@@ -298,7 +302,7 @@ class Workspace(models.Model):
         return self.suspend_after > 0
 
     def uptime(self, now: datetime | None = None) -> int:
-        """Whole seconds since the last start; 0 while there is no process."""
+        """Return whole seconds since the last start; 0 while there is no process."""
         if self.started_at is None or not self.is_running:
             return 0
         return max(0, int(((now or timezone.now()) - self.started_at).total_seconds()))

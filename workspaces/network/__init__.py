@@ -1,1 +1,1 @@
-"""What a workspace reaches and who reaches it: its network policy, its public ports, and the edge's questions."""
+"""Network of a workspace: its network policy, its public ports, and the edge's questions."""

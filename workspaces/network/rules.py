@@ -1,4 +1,4 @@
-"""Validation of ports, networks and domain names, with error messages that say what to give."""
+"""Validation of ports, networks and domain names, with error messages that say which value to give."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME_HELP = "Give a name such as api.example.com, or *.example.com for all names
 
 
 def network(text: str) -> str:
-    """A network in CIDR notation, or a single address. Raises ValidationError."""
+    """Return a network in CIDR notation, or a single address. Raise ValidationError."""
     if "%" in text:
         raise ValidationError("An address with an interface (%) is not a network.")
     try:
@@ -33,7 +33,7 @@ def network(text: str) -> str:
 
 
 def destination(text: str) -> str:
-    """A network or domain name for egress. Raises ValidationError."""
+    """Return a network or domain name for egress. Raise ValidationError."""
     given = text.strip()
     if _is_network(given):
         found = ip_network(network(given))
@@ -44,14 +44,16 @@ def destination(text: str) -> str:
 
 
 def is_private(found: IPv4Network | IPv6Network) -> bool:
-    """Whether all of it is unreachable; a wider network is accepted, and its private part has no effect."""
+    """Return whether all of the network is unreachable. A wider network is accepted, and its private part has no
+    effect.
+    """
     if isinstance(found, IPv4Network):
         return any(found.subnet_of(private) for private in _PRIVATE)
     return found.is_private or found.is_link_local or found.is_multicast
 
 
 def name(text: str) -> str:
-    """A domain name in ASCII (IDNA 2008), lowercase, without its last dot. Raises ValidationError."""
+    """Return a domain name in ASCII (IDNA 2008), lowercase, without its last dot. Raise ValidationError."""
     if "://" in text or "/" in text:
         raise ValidationError(f"Not a domain name. {NAME_HELP}")
     wide, rest = text.startswith("*."), text.removeprefix("*.").removesuffix(".")
@@ -67,7 +69,7 @@ def name(text: str) -> str:
 
 
 def public_port(number: int) -> int:
-    """A port that may be published. Raises ValidationError."""
+    """Return a port that may be published. Raise ValidationError."""
     if number == CONTROL_PORT:
         raise ValidationError(f"Port {CONTROL_PORT} is reserved for the platform.")
     return number

@@ -57,7 +57,7 @@ class Entries(BoundedList):
 
 
 class NetworkRequest(serializers.Serializer[Any]):
-    """Fields that are left out stay unchanged."""
+    """Network settings; fields that are left out stay unchanged."""
 
     allow_internet = StrictBoolean(
         required=False, help_text="Allow every public address; otherwise only those in `egress`."
@@ -88,7 +88,9 @@ class PortNames(serializers.Serializer[Any]):
 
 
 class ChangePortRequest(PortNames):
-    """Fields that are left out stay unchanged. With another slug the port has another address."""
+    """New slug or label of a port. Fields that are left out stay unchanged. Another slug gives the port another
+    address.
+    """
 
 
 class PublishRequest(PortNames):
@@ -118,7 +120,7 @@ class PublicPorts(ResponseSerializer):
         source="workspace.public_access", help_text="False: all are closed, whatever is listed."
     )
     ports = PublicPortObject(many=True, source="workspace.published")
-    public_ports = PublicPortObject(many=True, source="workspace.published", help_text="As `ports`.")
+    public_ports = PublicPortObject(many=True, source="workspace.published", help_text="Same as `ports`.")
 
 
 class PublicPortsResponse(Success, PublicPorts):
@@ -127,7 +129,7 @@ class PublicPortsResponse(Success, PublicPorts):
 
 class PublicPortResponse(Success, PublicPorts):
     port = PublicPortObject()
-    public_port = PublicPortObject(source="port", help_text="As `port`.")
+    public_port = PublicPortObject(source="port", help_text="Same as `port`.")
 
 
 class WithdrawnResponse(Success, PublicPorts):

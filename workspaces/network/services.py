@@ -31,7 +31,7 @@ COLUMNS = (*POLICY_COLUMNS, "public_access", "ingress", "published_ports", "stat
 
 @transaction.atomic
 def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> list[int]:
-    """Write validated fields. Returns the public ports whose open connections must be closed."""
+    """Write validated fields. Return the public ports whose open connections must be closed."""
     _lock(workspace)
     new = {name: value for name, value in changes.items() if getattr(workspace, name) != value}
     if not new:
@@ -47,9 +47,9 @@ def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any])
 def port_publish(
     *, workspace: Workspace, actor: str, port: int, label: str | None = None, slug: str | None = None
 ) -> tuple[PublicPort, bool]:
-    """Publish a port. Returns it and whether it is new; label and slug of a published one are changed.
+    """Publish a port. Return it and whether it is new; label and slug of a published one are changed.
 
-    The first one enables `public_access`; later ones leave it unchanged. Raises PublicPortLimit.
+    The first port enables `public_access`; later ones leave it unchanged. Raise PublicPortLimit.
     """
     _lock(workspace)
     given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
@@ -67,7 +67,7 @@ def port_publish(
 
 @transaction.atomic
 def port_change(*, workspace: Workspace, port: int, changes: dict[str, str]) -> PublicPort:
-    """Change label and slug of a published port; what is not given stays. Raises PublicPortNotFound."""
+    """Change label and slug of a published port; a value that is not given stays. Raise PublicPortNotFound."""
     _lock(workspace)
     return _port_write(workspace, _published(workspace, port), changes)
 
@@ -81,7 +81,7 @@ def _port_write(workspace: Workspace, found: PublicPort, changes: dict[str, str]
 
 
 def _published(workspace: Workspace, port: int) -> PublicPort:
-    """Raises PublicPortNotFound."""
+    """Return a published port. Raise PublicPortNotFound."""
     found = workspace.public_ports.filter(port=port).first()
     if found is None:
         raise PublicPortNotFound
@@ -90,7 +90,7 @@ def _published(workspace: Workspace, port: int) -> PublicPort:
 
 @transaction.atomic
 def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
-    """Unpublish a port. Its address is never reused: publishing it again makes a new one. Raises PublicPortNotFound."""
+    """Unpublish a port. Its address is never reused: publishing it again makes a new one. Raise PublicPortNotFound."""
     _lock(workspace)
     found = _published(workspace, port)
     route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
@@ -100,10 +100,11 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
 
 
 def account_ports_follow(account: Account) -> None:
-    """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is. After the commit the
-    routes of its public ports are forgotten, and where it is inactive connections to them that are open are closed.
-    Nothing waits for a host, which may be down. What is not done, as the process or the host dies: a route ends with
-    its second, a connection by itself.
+    """Follow the activation or deactivation of an account (`accounts.hooks`), in its transaction. After the commit the
+    routes of its public ports are forgotten; if the account is inactive, open connections to them are closed.
+
+    Nothing waits for a host, which may be down. If the process or the host dies before, a route ends with its second,
+    and a connection by itself.
     """
     if not account.is_active:
         call_after_commit(_account_ports_close, account)
@@ -124,7 +125,7 @@ def _account_ports_close(account: Account) -> None:
 
 
 def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:
-    """Make the host apply the row, outside of any transaction. None, or why it is applied later.
+    """Make the host apply the row, outside any transaction. Return None, or why it is applied later.
 
     A host that cannot be reached applies it when it is back.
     """
@@ -138,7 +139,7 @@ def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
 
 
 def _lock(workspace: Workspace) -> None:
-    """Exclude concurrent changes of its network until this transaction ends. Raises NotFound, VmMissing."""
+    """Exclude concurrent changes of its network until this transaction ends. Raise NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:
         raise VmMissing

@@ -26,7 +26,7 @@ class NetworkViewSet(ViewSet):
 
     @extend_schema(responses=serializers.NetworkResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The network settings."""
+        """Return the network settings."""
         return _network_response(serializers.NetworkResponse, requested_workspace(request.user, workspace_id))
 
     @extend_schema(request=serializers.NetworkRequest, responses={200: serializers.NetworkChangedResponse, **MISSING})
@@ -61,7 +61,7 @@ class PublicAccessViewSet(ViewSet):
 
     @extend_schema(responses=serializers.PublicPortsResponse)
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The public ports and their addresses."""
+        """List the public ports and their addresses."""
         return respond(serializers.PublicPortsResponse, workspace=requested_workspace(request.user, workspace_id))
 
     @extend_schema(
@@ -90,7 +90,7 @@ class PublicAccessViewSet(ViewSet):
         },
     )
     def update(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
-        """Change the slug or the label of a public port. With another slug it has another address, of the same hash."""
+        """Change the slug or the label of a public port. Another slug gives it another address, with the same hash."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes = validated(serializers.ChangePortRequest, request)
         changed = services.port_change(workspace=workspace, port=port, changes=changes)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 RUN_TASK = "workspaces.tasks.run_operation"
 # The host's heartbeat thread notifies again of an operation that was not claimed for that long.
 NOTIFY_AGAIN_AFTER = timedelta(seconds=5)
-# Ten renewals. No other host takes what is over: a host's operations are its own (`reconcile.operations`).
+# Ten renewals. No other host takes over an operation: a host's operations are its own (`reconcile.operations`).
 LEASE = Lease(timedelta(seconds=30))
 _RUNNING = Q(state=OperationState.RUNNING)
 
@@ -42,7 +42,7 @@ def enqueue_operation(
 ) -> Operation:
     """Queue an operation in the caller's transaction, and notify the host when that commits.
 
-    Raises OperationInProgress where one is live. The deadline runs from now.
+    Raise OperationInProgress if one is live. The deadline runs from now.
     """
     now = timezone.now()
     env = settings.ENV
@@ -69,32 +69,34 @@ def enqueue_operation(
 
 
 def notify_host(operation: Operation) -> None:
-    """Wake the host's vmhost by a task. Where that fails (Redis is down), its heartbeat thread repeats it."""
+    """Wake the host's vmhost by a task. If that fails (Redis is down), its heartbeat thread repeats it."""
     notify_queue(operation.queue, operation.pk)
 
 
 def notify_queue(name: str, operation_id: str) -> None:
-    """As `notify_host`."""
+    """Do what `notify_host` does, for the host of a queue."""
     task_send(RUN_TASK, name, [operation_id])
 
 
 def account_of_queued(operation_id: str) -> str | None:
-    """The id of the account whose operation this is; None where it is not queued (any more)."""
+    """Return the id of the operation's account, or None if the operation is not queued (any more)."""
     queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED)
     return queued.values_list("workspace__account_id", flat=True).first()
 
 
 def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | None:
-    """The live operation of a workspace, if there is one (of these kinds)."""
+    """Return the live operation of a workspace (of these kinds), if there is one."""
     found = Operation.objects.filter(workspace=workspace, state__in=LIVE)
     return (found.filter(kind__in=kinds) if kinds else found).order_by("created_at").first()
 
 
 def claim_operation(operation_id: str, token: str) -> Operation | None:
-    """Claim a queued operation under a token that its process holds already; None where it is not available, or where
-    the claim was lost before its row was read.
+    """Claim a queued operation under a token that its process holds already.
 
-    A delete is available only once nothing else is in flight on its workspace: it follows what it cancelled.
+    Return None if it is not available, or if the claim was lost before its row was read.
+
+    A delete is available only once nothing else is in flight on its workspace: it follows the operations that it
+    cancelled.
     """
     operation = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED).first()
     if operation is None:
@@ -115,12 +117,12 @@ def _others_live(operation: Operation) -> bool:
 
 
 def renew_leases(claims: Iterable[str]) -> None:
-    """The claim owner is alive: one update for all its claims."""
+    """Renew the leases of a living claim owner: one update for all its claims."""
     Operation.objects.filter(_RUNNING, claim__in=list(claims)).update(lease_until=LEASE.end())
 
 
 def record_step(operation: Operation, name: str) -> None:
-    """Record which step comes next. Raises ClaimLost."""
+    """Record which step comes next. Raise ClaimLost."""
     LEASE.write_row(operation, _RUNNING, step=name)
 
 
@@ -134,7 +136,7 @@ def record_facts(operation: Operation, **facts: Any) -> None:
 
 
 def is_cancelled(operation: Operation) -> bool:
-    """Whether a delete has requested the end of this operation. Raises ClaimLost."""
+    """Return whether a delete has requested the end of this operation. Raise ClaimLost."""
     row = owned_rows(operation).filter(_RUNNING).values_list("cancel_requested", flat=True).first()
     if row is None:
         raise ClaimLost(operation.pk)
@@ -142,7 +144,7 @@ def is_cancelled(operation: Operation) -> bool:
 
 
 def finish_operation(operation: Operation, state: OperationState, *, code: str = "", message: str = "") -> None:
-    """End a claimed operation, in the transaction of its workspace's transition. Raises ClaimLost; roll back then."""
+    """End a claimed operation, in the transaction of its workspace's transition. Raise ClaimLost; roll back then."""
     now = timezone.now()
     changed = release_row(
         operation,
@@ -161,14 +163,14 @@ def finish_operation(operation: Operation, state: OperationState, *, code: str =
 
 
 def _wants_attention(operation: Operation, state: OperationState, now: datetime) -> bool:
-    """Whether staff should look at it: it failed, or took more than half of the time that it had."""
+    """Return whether staff should look at the operation: it failed, or took more than half of the time that it had."""
     if state == OperationState.FAILED:
         return True
     return now - operation.created_at > (operation.deadline_at - operation.created_at) / 2
 
 
 def _count_on_commit(operation: Operation) -> None:
-    """For `/metrics`: how operations end, and how long they take from the request on."""
+    """Count for `/metrics` how operations end, and how long they take from the request on."""
     seconds = (timezone.now() - operation.created_at).total_seconds()
     additions = counted.OPERATIONS_ENDED.of(1, operation.kind, operation.state) + counted.OPERATION_SECONDS.of(
         seconds, operation.kind
@@ -177,19 +179,23 @@ def _count_on_commit(operation: Operation) -> None:
 
 
 def announce_on_commit(operation: Operation) -> None:
-    """On commit, wake the waiting requests and notify the host of a delete that follows."""
+    """Wake the waiting requests on commit, and notify the host of a delete that follows."""
     transaction.on_commit(lambda: waiting.announce_outcome(operation.pk))
     transaction.on_commit(lambda: notify_follower(operation.workspace_id))
 
 
 def notify_follower(workspace_id: str) -> None:
-    """Notify the host of what is queued on this workspace: a delete that waited for another operation's end."""
+    """Notify the host of the operation that is queued on this workspace: a delete that waited for the end of
+    another.
+    """
     for operation in Operation.objects.filter(workspace_id=workspace_id, state=OperationState.QUEUED):
         notify_host(operation)
 
 
 def cancel_operations(workspace: Workspace) -> bool:
-    """Cancel what is in flight: queued operations at once, a running one at its next step. Whether one is running."""
+    """Cancel the operations in flight: queued ones at once, a running one at its next step. Return whether one is
+    running.
+    """
     others = Operation.objects.filter(workspace=workspace).exclude(kind=OperationKind.DELETE)
     for operation in others.filter(state=OperationState.QUEUED):
         ended = Operation.objects.filter(pk=operation.pk, state=OperationState.QUEUED).update(
@@ -203,9 +209,9 @@ def cancel_operations(workspace: Workspace) -> bool:
 
 
 def requeue_operation(operation: Operation, *, because: str, after: float = 0) -> bool:
-    """Queue a running operation for the next attempt, in `after` seconds. False where the claim is lost.
+    """Queue a running operation for the next attempt, in `after` seconds. Return False if the claim is lost.
 
-    The host's heartbeat thread notifies of a delayed attempt, to within a few seconds.
+    The host's heartbeat thread notifies of a delayed attempt, a few seconds late at most.
     """
     notified_at = timezone.now() + timedelta(seconds=after) - (NOTIFY_AGAIN_AFTER if after else timedelta())
     changed = release_row(operation, _RUNNING, state=OperationState.QUEUED, notified_at=notified_at)
@@ -218,7 +224,7 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
 
 
 def take_over_operation(operation: Operation) -> Operation | None:
-    """Claim a live operation in order to fail it: past its deadline or out of attempts. None where it has changed."""
+    """Claim a live operation in order to fail it: past its deadline or out of attempts. Return None if it changed."""
     unchanged = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim)
     claim = new_claim()
     if not LEASE.take_rows(unchanged, claim, state=OperationState.RUNNING):
@@ -227,9 +233,10 @@ def take_over_operation(operation: Operation) -> Operation | None:
 
 
 def mark_unnotified(queue: str, before: datetime) -> list[Operation]:
-    """Queued operations of a host that was notified of them before that time; marks them as notified now.
+    """Return the queued operations of a host that was last notified of them before that time, and mark them as notified
+    now.
 
-    Also those of which it was notified later than any attempt is delayed: the host's clock was set back since.
+    Operations that seem to have been notified in the far future are included: the host's clock was set back since.
     """
     due = Q(notified_at__lt=before) | Q(notified_at__gt=timezone.now() + _longest_delay())
     queued = Operation.objects.filter(due, queue=queue, state=OperationState.QUEUED)
@@ -239,5 +246,5 @@ def mark_unnotified(queue: str, before: datetime) -> list[Operation]:
 
 
 def _longest_delay() -> timedelta:
-    """Longer than that of the last attempt (`requeue_operation`)."""
+    """Return a time longer than the delay of the last attempt (`requeue_operation`)."""
     return timedelta(seconds=8 * settings.ENV.retry_seconds) + NOTIFY_AGAIN_AFTER

@@ -33,7 +33,7 @@ ANNOUNCEMENT_SECONDS = 600
 
 @lru_cache(maxsize=1)
 def waiting_capacity() -> AccountCapacity:
-    """The places for waiting requests of this process."""
+    """Return the places for waiting requests of this process."""
     places = settings.ENV.api_waiters
     return AccountCapacity(places, max(1, places * 3 // 4))
 
@@ -54,9 +54,11 @@ def announce_outcome(operation_id: str) -> None:
 
 
 def wait_for_outcome(operation: Operation, timeout: float) -> Operation | None:
-    """The operation as it ended, or None: still in flight after `timeout` seconds, or too many requests wait.
+    """Return the operation as it ended. Return None if it is still in flight after `timeout` seconds, or if too many
+    requests wait.
 
-    An operation whose row is gone (its workspace was deleted) is returned as it was given, without a state of its own.
+    If its row is gone (its workspace was deleted), the operation is returned as it was given, without a state of its
+    own.
     """
     try:
         account_id = operation.workspace.account_id
@@ -73,8 +75,10 @@ def _ended(operation: Operation) -> Operation | None:
 
 
 def wait_for_row(operation_id: str, account_id: str, timeout: float, read_ended: Callable[[], T | None]) -> T | None:
-    """What `read_ended` finds: None while an operation of any app is in flight. It is called at first, after each
-    announcement and every few seconds. None after `timeout` seconds, and where too many requests wait.
+    """Wait until `read_ended` finds something and return it.
+
+    `read_ended` returns None while an operation, of any app, is in flight. It is called at first, after each
+    announcement, and every few seconds. Return None after `timeout` seconds, or if too many requests wait.
     """
     try:
         with waiting_capacity().reserve(account_id), span("wait for operation", operation_id=operation_id):
@@ -84,7 +88,7 @@ def wait_for_row(operation_id: str, account_id: str, timeout: float, read_ended:
 
 
 def wait_in_place(operation_id: str, timeout: float, read_ended: Callable[[], T | None]) -> T | None:
-    """As `wait_for_row`, for a caller that has reserved its place (`waiting_capacity`)."""
+    """Do what `wait_for_row` does, for a caller that has reserved its place (`waiting_capacity`)."""
     until = time.monotonic() + timeout
     while True:
         found = read_ended()

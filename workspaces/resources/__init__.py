@@ -1,1 +1,1 @@
-"""CPUs, memory and disk of a workspace: what it has, what is saved for its next start, and changing it."""
+"""CPUs, memory and disk of a workspace: its present sizes, the sizes saved for its next start, and changing them."""

@@ -20,7 +20,7 @@ COLUMNS = {"cpus": "cpu_millis", "memory_mb": "memory_mb", "disk_size_mb": "disk
 
 
 class ResourcesRequest(ResourceFields):
-    """At least one of the three. `apply`: relaunch a running workspace now; otherwise they apply at the next start."""
+    """New sizes, at least one. `apply`: relaunch a running workspace now; otherwise they apply at the next start."""
 
     apply = StrictBoolean(default=False)
 
@@ -30,7 +30,7 @@ class OverlayResizeRequest(serializers.Serializer[Any]):
 
 
 def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
-    """The columns that a request changes, and whether to apply them now. Raises NoResources, InvalidResources."""
+    """Return the columns that a request changes, and whether to apply them now. Raise NoResources, InvalidResources."""
     if not COLUMNS.keys() & body.keys():
         raise errors.NoResources
     checked = ResourcesRequest(data=body)
@@ -57,8 +57,9 @@ class PendingResources(ResponseSerializer):
     disk_size_mb = serializers.IntegerField(required=False)
 
 
+# Reads a row with every column.
 class SavedResources(ResourcesObject):
-    """Of a row with every column."""
+    """Saved sizes of a workspace."""
 
     cpu_config = CpuConfig(source="*")
     status = serializers.ChoiceField(Status.choices)

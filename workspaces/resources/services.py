@@ -31,10 +31,9 @@ from workspaces.transitions import require_status
 def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int], apply: bool) -> Operation | None:
     """Save new sizes; with `apply` a running workspace is relaunched with them (the operation is returned).
 
-    `changes`: columns cpu_millis, memory_mb, disk_size_mb. Without `apply`, or where the workspace does not run, they
-    wait for the next start. Raises InvalidResources (a disk that would shrink), ResourceNotAllowed,
-    NamespaceLimitReached, PoolLimitReached, RunningPoolReached, OperationInProgress, VmMissing, VMUnavailable; nothing
-    has changed then.
+    `changes`: columns cpu_millis, memory_mb, disk_size_mb. Without `apply`, or if the workspace does not run, they wait
+    for the next start. Raise InvalidResources (a disk that would shrink), ResourceNotAllowed, NamespaceLimitReached,
+    PoolLimitReached, RunningPoolReached, OperationInProgress, VmMissing, VMUnavailable; nothing has changed then.
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -55,7 +54,7 @@ def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int
 
 
 def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) -> None:
-    """Raises InvalidResources and the limit errors of `services.quota`; under the account's lock."""
+    """Check new sizes under the account's lock. Raise InvalidResources and the limit errors of `services.quota`."""
     if wanted.disk_size_mb < workspace.applied_disk_size_mb:
         message = f"A disk cannot shrink; it has {workspace.applied_disk_size_mb} MiB."
         raise InvalidResources(details={"disk_size_mb": [message]})
@@ -85,9 +84,10 @@ def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *,
 
 @transaction.atomic
 def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operation | None:
-    """Grow the disk now: a running workspace is stopped, resized and relaunched. None if it already has that size.
+    """Grow the disk now: a running workspace is stopped, resized and relaunched. Return None if it already has that
+    size.
 
-    Raises as `resources_update`, and InvalidState (neither running nor stopped).
+    Raise what `resources_update` raises, and InvalidState (neither running nor stopped).
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()

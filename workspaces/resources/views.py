@@ -28,7 +28,7 @@ class ResourcesViewSet(ViewSet):
 
     @extend_schema(responses=serializers.ResourcesResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The saved sizes; `pending` lists those that apply at the next start."""
+        """Return the saved sizes; `pending` lists those that apply at the next start."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(serializers.ResourcesResponse, resources=workspace)
 

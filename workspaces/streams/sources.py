@@ -30,7 +30,7 @@ from workspaces.workload_changes.usage import stats_of_usage
 
 POLL_SECONDS = 0.5
 BUSY_SECONDS = 0.25
-# Between two announcements of a console's reader, plus up to a second.
+# Seconds between two announcements of a console's reader, plus up to one more.
 HOST_SECONDS = WATCH_SECONDS / 3
 # How long a guest is read before its row is read again, which also records that the workspace is in use.
 RECHECK_SECONDS = 20.0
@@ -39,12 +39,14 @@ CALL_SECONDS = 10.0
 
 
 def stats_channel(workspace_id: str) -> Channel:
-    """The last minute: one event a second, of about 470 bytes."""
+    """Return the channel of statistics. It holds the last minute: one event a second, of about 470 bytes."""
     return Channel(f"stats:{workspace_id}", max_events=60, max_bytes=48 * 1024, ttl=60)
 
 
 def stats_source(workspace_id: str) -> Source:
-    """The stats object once a second, with `cpu_usage`, `memory_usage` and `disk_usage` beside its fields."""
+    """Return the source of the stats object once a second, with `cpu_usage`, `memory_usage` and `disk_usage` beside its
+    fields.
+    """
 
     async def run(replay: ReplayBuffer) -> None:
         channel = stats_channel(workspace_id)
@@ -69,18 +71,18 @@ def _stats(ids: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _event_of(workspace: Workspace) -> dict[str, Any]:
-    """The stats object, and the percentages under the names that some clients read."""
+    """Return the stats object, and the percentages under the names that some clients read."""
     stats = stats_of(workspace)
     return {**stats, **percentages(stats)}
 
 
 def workloads_channel(workspace_id: str) -> Channel:
-    """An event a second for each workload, of about 110 bytes and its name."""
+    """Return the channel of workloads: an event a second for each, of about 110 bytes and its name."""
     return Channel(f"workloads:{workspace_id}", max_events=600, max_bytes=96 * 1024, ttl=60)
 
 
 def workloads_source(workspace_id: str) -> Source:
-    """Return the source of what each workload of a running guest takes, once a second."""
+    """Return the source of the usage of each workload of a running guest, once a second."""
 
     async def run(replay: ReplayBuffer) -> None:
         channel = workloads_channel(workspace_id)
@@ -96,7 +98,7 @@ def workloads_source(workspace_id: str) -> Source:
 
 
 async def _measure(replay: ReplayBuffer, channel: Channel, address: GuestAddress) -> None:
-    """For RECHECK_SECONDS, or until the guest does not answer."""
+    """Measure for RECHECK_SECONDS, or until the guest does not answer."""
     loop = asyncio.get_running_loop()
     until, before = loop.time() + RECHECK_SECONDS, dict[str, WorkloadUsage]()
     position = await replay.position(channel)
@@ -115,7 +117,9 @@ async def _measure(replay: ReplayBuffer, channel: Channel, address: GuestAddress
 
 
 def boot_source(workspace_id: str) -> Source:
-    """Announces to the workspace's host that the console has a reader; that host's vmhost writes the channel."""
+    """Return a source that tells the workspace's host that the console has a reader; that host's vmhost writes the
+    channel.
+    """
 
     async def run(replay: ReplayBuffer) -> None:
         loop = asyncio.get_running_loop()
@@ -135,7 +139,9 @@ def _hosts(ids: Sequence[str]) -> dict[str, str | None]:
 
 
 def guest_source(workspace_id: str, source: LogSource) -> Source:
-    """A log inside the guest, followed while the workspace runs, and again after its next start."""
+    """Return the source of a log inside the guest, followed while the workspace runs, and again after its next
+    start.
+    """
 
     async def run(replay: ReplayBuffer) -> None:
         channel = log_channel(workspace_id, source.name)
@@ -152,7 +158,7 @@ def guest_source(workspace_id: str, source: LogSource) -> Source:
 
 
 async def _follow(publisher: LogPublisher) -> None:
-    """For RECHECK_SECONDS, or until the guest does not answer."""
+    """Follow for RECHECK_SECONDS, or until the guest does not answer."""
     loop = asyncio.get_running_loop()
     until = loop.time() + RECHECK_SECONDS
     while loop.time() < until:

@@ -1,5 +1,6 @@
-"""How staff read the event streams of a workspace: a token of their own, short-lived and audited, for one workspace and
-for its streams alone. The streams end with it, within a second."""
+"""Tokens by which staff read the event streams of a workspace: short-lived and audited, for one workspace and its
+streams only. The streams end with the token, within a second.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +46,10 @@ class StaffStreamGrant:
 
 @transaction.atomic
 def stream_token_create(*, workspace: Workspace, user: User, actor: str) -> str:
-    """A token by which `user`, of the staff, reads the workspace's streams for LIFE. The owner reads of it in the
-    activity. Raises NotFound (deleted, or being deleted); nothing is left then. Expired tokens are removed.
+    """Return a token by which `user`, of the staff, reads the workspace's streams for LIFE. The owner sees that in the
+    activity.
+
+    Raise NotFound (deleted, or being deleted); nothing is left then. Expired tokens are removed.
     """
     if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).exists():
         raise NotFound(NOT_FOUND_MESSAGE)
@@ -61,7 +64,9 @@ def stream_token_create(*, workspace: Workspace, user: User, actor: str) -> str:
 
 
 class StreamAuthentication(AccountAuthentication):
-    """For the stream views: as for others, and by a token of staff an actor that reaches one workspace."""
+    """Authentication of the stream views: as for other views, or by a token of staff, which gives an actor that reaches
+    one workspace.
+    """
 
     def authenticate(self, request: Request) -> tuple[Actor, None] | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -88,7 +93,7 @@ _READ = ("workspace__account__id", "workspace__account__name", "workspace__accou
 
 
 def _live_tokens() -> QuerySet[StreamToken]:
-    """Those that have not expired, and whose user may still sign in to the admin and get another."""
+    """Return the tokens that have not expired and whose user may still sign in to the admin and get another."""
     users = User.objects.with_perm(PERMISSION).filter(is_staff=True)
     return StreamToken.objects.filter(expires_at__gt=timezone.now(), user__in=users)
 
@@ -98,7 +103,7 @@ def staff_grant_of(actor: Actor) -> StaffStreamGrant:
 
 
 def revoked_staff_grants(grants: Sequence[StaffStreamGrant]) -> dict[StaffStreamGrant, str]:
-    """The revoked grants, each with a reason. While the database does not answer, none is."""
+    """Return the revoked grants, each with a reason. While the database does not answer, none is."""
     live = _live_tokens()
     try:
         known = {
@@ -107,6 +112,6 @@ def revoked_staff_grants(grants: Sequence[StaffStreamGrant]) -> dict[StaffStream
             for key in live.filter(pk__in=ids).values_list("pk", flat=True)
         }
     except DatabaseError as exc:
-        logger.warning("the tokens of staff cannot be checked: %s", exc)
+        logger.warning("the stream tokens of staff cannot be checked: %s", exc)
         return {}
     return {grant: ENDED for grant in grants if grant.token_hash not in known}

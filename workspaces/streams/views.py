@@ -51,7 +51,7 @@ LAST_ID = OpenApiParameter(
 )
 FRAMES = (
     "Server-sent events: `retry: 2000`, then `event: message` with an `id` and one JSON object on one line of `data`. "
-    "A comment `: heartbeat` every 15 seconds. `event: gap` where events are missing. Ends when the credential or "
+    "A comment `: heartbeat` every 15 seconds. `event: gap` if events are missing. Ends when the credential or "
     "token that opened it is revoked or expires, and when the workspace is deleted."
 )
 
@@ -62,7 +62,7 @@ class StreamsViewSet(AsyncViewSet):
     http_method_names = ["get"]
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Tokens of staff are no part of the API's description."""
+        """Return the authenticators. Tokens of staff are not part of the API's description."""
         is_described: bool = getattr(self, "swagger_fake_view", False)
         return super().get_authenticators() if is_described else [StreamAuthentication()]
 
@@ -74,7 +74,7 @@ class StreamsViewSet(AsyncViewSet):
         },
     )
     async def stats(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
-        """The stats object once a second; zeros while the workspace does not run."""
+        """Stream the stats object once a second; zeros while the workspace does not run."""
         return event_stream(await in_request_thread(_stats_reader, request, workspace_id))
 
     @extend_schema(
@@ -85,7 +85,8 @@ class StreamsViewSet(AsyncViewSet):
         },
     )
     async def logs(self, request: ApiRequest, workspace_id: str, source: str) -> HttpResponseBase:
-        """A log entry for each line of `boot`, `cmd` or a workload: the last ones (1,000 at most), then each new one.
+        """Stream a log entry for each line of `boot`, `cmd` or a workload: the last ones (1,000 at most), then each new
+        one.
 
         A stream stays open while the workspace stops and starts. `{"cleared": true}` says that the log was emptied.
         """
@@ -101,8 +102,8 @@ class StreamsViewSet(AsyncViewSet):
         },
     )
     async def workload_logs(self, request: ApiRequest, workspace_id: str, workload_id: str) -> HttpResponseBase:
-        """`{data, stream, timestamp}` for each line of a saved workload: the last ones (1,000 at most), then each new
-        one. Otherwise as the stream of a log.
+        """Stream `{data, stream, timestamp}` for each line of a saved workload: the last ones (1,000 at most), then
+        each new one. In all else it is like the stream of a log.
         """
         return event_stream(await in_request_thread(_workload_log_reader, request, workspace_id, workload_id))
 
@@ -114,10 +115,10 @@ class StreamsViewSet(AsyncViewSet):
         },
     )
     async def workload_stats(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
-        """`{id, pid, uptime, cpu_percent, memory_bytes}` of each workload, by its name, once a second.
+        """Stream `{id, pid, uptime, cpu_percent, memory_bytes}` of each workload, by its name, once a second.
 
-        Nothing comes while the workspace does not run, nor from a guest that has run since before an upgrade of the
-        platform, and needs a restart for this.
+        Nothing comes while the workspace does not run. Nothing comes either from a guest that has run since before an
+        upgrade of the platform; it needs a restart for this.
         """
         return event_stream(await in_request_thread(_workloads_reader, request, workspace_id))
 
@@ -144,7 +145,7 @@ def _stats_reader(request: ApiRequest, workspace_id: str) -> Reader:
 
 
 def _authorized_by(actor: Actor, workspace: Workspace) -> dict[str, Any]:
-    """What ends a stream, and whose limit it counts in: staff take nothing of the account's."""
+    """Return the grant that ends a stream and the owner in whose limit it counts: staff do not use the account's."""
     if actor.via == VIA:
         return {"grant": staff_grant_of(actor), "revoked": revoked_staff_grants, "owner": actor.label}
     return {"grant": grant_of(actor, workspace), "revoked": revoked_grants, "owner": actor.account.pk}

@@ -13,7 +13,7 @@ KIB = 1024
 
 @dataclass(slots=True)
 class Amounts:
-    """Nanoseconds and bytes."""
+    """Amounts of usage: nanoseconds and bytes."""
 
     cpu_time_ns: int = 0
     disk_read_bytes: int = 0
@@ -29,7 +29,7 @@ class Amounts:
         self.net_tx_bytes += other.net_tx_bytes
 
     def subtract(self, other: Amounts) -> None:
-        """The opposite of `add`."""
+        """Subtract, as the opposite of `add`."""
         self.cpu_time_ns -= other.cpu_time_ns
         self.disk_read_bytes -= other.disk_read_bytes
         self.disk_write_bytes -= other.disk_write_bytes
@@ -38,7 +38,9 @@ class Amounts:
 
 
 def amounts_between(before: Sample | None, now: Sample) -> Amounts:
-    """What was used between two samples; never negative. Counters of another process began at zero, so all count."""
+    """Return the amounts used between two samples; never negative. Counters of another process began at zero, so they
+    count in full.
+    """
     if before is None or _is_another_process(before, now):
         return Amounts(now.cpu_time_ns, now.disk_read_bytes, now.disk_write_bytes, now.net_rx_bytes, now.net_tx_bytes)
     return Amounts(
@@ -51,7 +53,9 @@ def amounts_between(before: Sample | None, now: Sample) -> Amounts:
 
 
 def _is_another_process(before: Sample, now: Sample) -> bool:
-    """By the generation; where the backend does not know it, a counter that decreased indicates another process."""
+    """Return whether the generation differs. If the backend does not know it, a counter that decreased indicates
+    another process.
+    """
     if before.generation and now.generation:
         return before.generation != now.generation
     return (
@@ -68,7 +72,7 @@ _PACKED = struct.Struct("<qB8q")
 
 @dataclass(slots=True)
 class Point:
-    """What was used in one bucket. `start` in seconds since the epoch; every other field is a sum, so points add up."""
+    """Usage in one bucket. `start` is in seconds since the epoch; every other field is a sum, so points add up."""
 
     start: int
     observed_ms: int = 0
@@ -92,7 +96,7 @@ class Point:
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Every field but the start, in the order of the class."""
+        """Return every field but the start, in the order of the class."""
         return (
             self.observed_ms, self.cpu_time_ns, self.cpu_capacity_ns, self.memory_kib_ms,
             self.disk_read_bytes, self.disk_write_bytes, self.net_rx_bytes, self.net_tx_bytes,
@@ -100,12 +104,12 @@ class Point:
 
     @property
     def cpu_percent(self) -> float:
-        """Of the CPUs that the workspace has; capped at 100, as bursts within a quota period may exceed it."""
+        """Return the used part of the workspace's CPUs in percent; at most 100, as short bursts may exceed it."""
         return percent(self.cpu_time_ns, self.cpu_capacity_ns)
 
     @property
     def memory_bytes(self) -> int:
-        """Average memory in use."""
+        """Return the average memory in use."""
         return self.memory_kib_ms * KIB // self.observed_ms if self.observed_ms else 0
 
     def pack(self, reset_count: int) -> bytes:
@@ -113,7 +117,7 @@ class Point:
 
     @classmethod
     def unpack(cls, raw: bytes, reset_count: int) -> Self | None:
-        """None for a point from before a deletion of usage, and for malformed bytes."""
+        """Return a point, or None if it is from before a deletion of usage, or if the bytes are malformed."""
         if len(raw) != _PACKED.size:
             return None
         start, mark, *sums = _PACKED.unpack(raw)
@@ -124,5 +128,5 @@ SUMS = tuple(name for name in Point.__slots__ if name != "start")
 
 
 def percent(part: float, whole: float) -> float:
-    """0 to 100, two digits."""
+    """Return 0 to 100, with two digits."""
     return round(min(100.0, max(0.0, 100.0 * part / whole)), 2) if whole > 0 else 0.0

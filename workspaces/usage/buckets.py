@@ -10,14 +10,16 @@ from workspaces.usage.tiers import Tier
 
 
 def newest_bucket(tier: Tier, now: float) -> int | None:
-    """The start of the newest bucket up to `now`; later ones, of a clock that was ahead, are ignored until then."""
+    """Return the start of the newest bucket up to `now`. Later ones, from a clock that was ahead, are ignored until
+    then.
+    """
     buckets = UsagePoint.objects.filter(tier=tier.number, start__lte=int(now))
     newest: int | None = buckets.aggregate(at=Max("start"))["at"]
     return newest
 
 
 def sql_points(*, adding: bool) -> str:
-    """SQL that inserts buckets; an existing one is increased by the new sums (`adding`), or replaced."""
+    """Return SQL that inserts buckets; an existing one is increased by the new sums (`adding`), or replaced."""
     table = UsagePoint._meta.db_table
     columns = ("usage_id", "tier", "start", *SUMS)
     before = f"{table}.{{0}} + " if adding else ""
@@ -29,6 +31,6 @@ def sql_points(*, adding: bool) -> str:
 
 
 def rolled_until(tier: Tier, now: float) -> int:
-    """Up to when a tier is rolled up from the finer one; 0: not at all."""
+    """Return up to when a tier is rolled up from the finer one; 0 if not at all."""
     start = newest_bucket(tier, now)
     return start + tier.resolution if start is not None else 0

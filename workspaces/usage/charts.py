@@ -42,8 +42,8 @@ class Granularity(NamedTuple):
 
 
 class Owners(NamedTuple):
-    """What the records of a workspace belong to: their numbers in Metered with the namespaces. Nothing is added any
-    more to hours before `summed` (seconds).
+    """Owners of the records of a workspace: the numbers of its `Metered` rows, each with its namespace. Hours before
+    `summed` (seconds) are complete.
     """
 
     namespaces: dict[int, str]
@@ -54,7 +54,7 @@ GRANULARITIES = (Granularity("minute", MINUTE), Granularity("hour", HOUR), Granu
 
 
 def credits_chart(workspace_id: str, now: float | None = None) -> dict[str, Any]:
-    """The chart, at most a minute old."""
+    """Return the chart, at most a minute old."""
     key = redis_key(f"usage:{workspace_id}:chart")
     try:
         cached = latest_samples.cached_value(key)
@@ -71,11 +71,12 @@ def credits_chart(workspace_id: str, now: float | None = None) -> dict[str, Any]
 
 
 def compute_chart(workspace_id: str, now: float) -> dict[str, Any]:
-    """The finest granularity of which seven points cover all metering records; of days the last seven.
+    """Compute the chart in the finest granularity of which seven points cover all metering records; in days, the last
+    seven.
 
-    The first bucket is the first that is not empty; later empty ones are zero. Hours to which nothing is added any more
-    are read as their sums, which hold what was charged; only what follows them is read as records. So of seven days no
-    more than the last two hours or so are read as such, while charging goes on.
+    The first bucket is the first that is not empty; later empty ones are zero. Hours that are complete are read as
+    their sums, which hold what was charged; only later time is read as records. So for seven days no more than about
+    the last two hours are read as records, while charging goes on.
     """
     owners = _owners(workspace_id)
     first = _first(owners, GRANULARITIES[-1].floor(now) - (POINTS - 1) * DAY, now)
@@ -95,15 +96,15 @@ def _owners(workspace_id: str) -> Owners:
 
 
 def _first(owners: Owners, since: int, now: float) -> float | None:
-    """The time of the first record, of what is summed that of its hour. Records later than `now`, of a clock that is
-    ahead, are ignored until then.
+    """Return the time of the first record; of summed records the start of their hour. Records later than `now`, from a
+    clock that is ahead, are ignored until then.
     """
     hours = WorkspaceHour.objects.filter(metered__in=owners.namespaces, start__gte=since, start__lt=owners.summed)
     start: int | None = hours.filter(start__lte=int(now)).aggregate(first=Min("start"))["first"]
     if start is not None:
         return start
     begin, end = max(since, owners.summed) * MICRO, int(now * MICRO) + 1
-    # Each of its own: for the smallest of several the database would read all of their records.
+    # One query for each: for the smallest of several the database would read all of their records.
     ticks = [
         _records([key], begin, end).order_by("tick").values_list("tick", flat=True)[:1] for key in owners.namespaces
     ]
@@ -114,9 +115,9 @@ def _first(owners: Owners, since: int, now: float) -> float | None:
 
 
 def _burned(owners: Owners, starts: list[int], size: int) -> dict[int, Decimal]:
-    """Credits by bucket."""
+    """Return the credits by bucket."""
     burned, until = dict.fromkeys(starts, Decimal(0)), starts[-1] + size
-    # Buckets of minutes are younger than what is summed.
+    # Buckets of minutes are younger than the summed hours.
     split = min(max(owners.summed, starts[0]), until) if size % HOUR == 0 else starts[0]
     hours = WorkspaceHour.objects.filter(metered__in=owners.namespaces, start__gte=starts[0], start__lt=split)
     for start, credits in hours.values_list("start", "credits"):
@@ -131,8 +132,8 @@ def _bucket(start: int, starts: list[int], size: int) -> int:
 
 
 def _burned_of_records(owners: Owners, starts: list[int], split: int, until: int) -> Iterator[tuple[int, Decimal]]:
-    """Of what counts from `split` on: seconds, and credits. A bucket in which a price changed is summed in two parts,
-    to the microsecond.
+    """Yield seconds and credits of the records that count from `split` on. If a price changed within a bucket, it is
+    summed in two parts, to the microsecond.
     """
     if split >= until:
         return
@@ -152,11 +153,11 @@ def _burned_of_records(owners: Owners, starts: list[int], split: int, until: int
 
 
 def _records(metered: list[int], since: int, until: int) -> QuerySet[MeterRecord]:
-    """Those between two times in microseconds that count at their tick."""
+    """Return the records between two times in microseconds that count at their tick."""
     return MeterRecord.objects.filter(metered__in=metered, tick__gte=since, tick__lt=until, laterecord=None)
 
 
 def _late_records(owners: Owners, since: int, until: int) -> QuerySet[LateRecord]:
-    """Those that count between two times in microseconds, and were metered before."""
+    """Return the late records that count between two times in microseconds. They were metered before."""
     found = LateRecord.objects.filter(namespace_id__in=set(owners.namespaces.values()))
     return found.filter(counted_at__gte=since, counted_at__lt=until, record__metered__in=owners.namespaces)

@@ -38,7 +38,7 @@ class LatestSample:
     disk_read_bytes: int
     disk_write_bytes: int
     process_cpu_time_ns: int
-    # Counted and not yet in the rows: what follows `tick`, of the totals and of the points.
+    # Usage after `tick`, which is not yet in the rows: of the totals and of the points.
     unwritten: Amounts
     unwritten_points: Point
 
@@ -48,7 +48,7 @@ def samples_key(workspace_id: str) -> str:
 
 
 def latest_samples(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
-    """The latest samples of these machines, as far as there are any. Raises redis.RedisError."""
+    """Return the latest samples of these machines, as far as there are any. Raise redis.RedisError."""
     if not workspace_ids:
         return {}
     found = redis_client().mget([f"{samples_key(workspace_id)}:now" for workspace_id in workspace_ids])
@@ -57,7 +57,7 @@ def latest_samples(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
 
 
 def recent_points(workspace_id: str, reset_count: int) -> tuple[list[Point], list[Point]]:
-    """The points of tiers 0 and 1, as they were written. Raises redis.RedisError."""
+    """Return the points of tiers 0 and 1, as they were written. Raise redis.RedisError."""
     with redis_client().pipeline(transaction=False) as pipe:
         for tier in (0, 1):
             pipe.lrange(f"{samples_key(workspace_id)}:{tier}", 0, -1)
@@ -66,7 +66,7 @@ def recent_points(workspace_id: str, reset_count: int) -> tuple[list[Point], lis
 
 
 def delete_samples(workspace_id: str) -> None:
-    """Raises redis.RedisError."""
+    """Remove the samples of a workspace. Raise redis.RedisError."""
     redis_client().delete(*(f"{samples_key(workspace_id)}:{what}" for what in ("0", "1", "now")))
 
 
@@ -103,17 +103,17 @@ def _unpacked(raw: Any) -> LatestSample:
 
 
 def cached_value(key: str) -> bytes | None:
-    """What `cache_value` stored, until it expires. Raises redis.RedisError."""
+    """Return the value that `cache_value` stored, or None after it expired. Raise redis.RedisError."""
     found: Any = redis_client().get(key)
     return found if found is None else bytes(found)
 
 
 def cache_value(key: str, value: bytes, seconds: int) -> None:
-    """Raises redis.RedisError."""
+    """Store a value for `seconds`. Raise redis.RedisError."""
     redis_client().set(key, value, ex=seconds)
 
 
 def latest_sample_and_counter(workspace_id: str, counter: str) -> tuple[LatestSample | None, int]:
-    """The latest sample of a machine and a counter, in one round trip. Raises redis.RedisError."""
+    """Return the latest sample of a machine and a counter, in one round trip. Raise redis.RedisError."""
     raw, count = redis_client().mget([f"{samples_key(workspace_id)}:now", counter])
     return _unpacked(raw) if raw and len(raw) == PACKED_SAMPLE.size else None, int(count or 0)

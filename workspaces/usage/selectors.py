@@ -1,8 +1,8 @@
 """Reading usage: totals, series, and sums over a window.
 
-The rows are up to a tick old; what was metered since is in Redis, with the tick that it follows, so that the sum of
-both counts everything once. Without Redis the rows alone are read. Totals are returned by `usage.services`, which never
-returns less than before.
+The rows are up to a tick old. Later usage is in Redis, with the tick that it follows, so that the sum of both counts
+everything once. Without Redis the rows alone are read. Totals are returned by `usage.services`, which never returns
+less than before.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class CountedTotals:
     workspace_id: str
     row_id: int | None  # None: there is no row yet
     reset_count: int
-    stored: tuple[int, ...]  # the row's, or what was returned before where that is more: survives any failure
-    newest: tuple[int, ...]  # with what is not written yet; never less than `stored`
+    stored: tuple[int, ...]  # the row's, or the totals returned before if they are more; survives any failure
+    newest: tuple[int, ...]  # with unwritten usage; never less than `stored`
 
 
 def counted_totals(workspace: Workspace) -> CountedTotals:
-    """Of one workspace."""
+    """Return the totals of one workspace."""
     row = Workspace.objects.filter(pk=workspace.pk).values_list(*_COUNTED).first()
     return _counted(workspace.pk, row or (None,) * len(_COUNTED), latest_of([workspace.pk]).get(workspace.pk))
 
 
 def counted_totals_by_workspace(actor: Actor) -> list[CountedTotals]:
-    """Of every workspace that the actor may see. One query."""
+    """Return the totals of every workspace that the actor may see. One query."""
     rows = list(_visible(actor).values_list("pk", "status", *_COUNTED))
     latest = latest_of([row[0] for row in rows if row[1] in HOLDS_PROCESS])
     return [_counted(key, row, latest.get(key)) for key, _, *row in rows]
@@ -85,7 +85,7 @@ def summed_totals(each: Iterable[Totals]) -> Totals:
 
 
 def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
-    """The latest samples of machines; none where Redis does not answer."""
+    """Return the latest samples of machines; none if Redis does not answer."""
     try:
         return latest_samples.latest_samples(workspace_ids)
     except redis.RedisError as exc:
@@ -109,7 +109,9 @@ class Series:
         self._cached: dict[int, dict[int, Point]] = {}
 
     def points(self, number: int, since: float, until: float) -> list[Point]:
-        """Buckets of a tier that reach beyond `since` and begin before `until`, oldest first. Gaps have no buckets."""
+        """Return the buckets of a tier that reach beyond `since` and begin before `until`, oldest first. Gaps have no
+        buckets.
+        """
         found = self._complete(number, since)
         floor = TIERS[number].floor(since)
         return [found[start] for start in sorted(found) if floor <= start < until]
@@ -149,7 +151,7 @@ class Series:
         return self._merged(0, seconds), self._merged(1, tens)
 
     def _merged(self, number: int, points: Iterable[Point]) -> dict[int, Point]:
-        """Points by bucket; several may belong to one. Those of a clock that was ahead are ignored."""
+        """Return points by bucket; several may belong to one. Points from a clock that was ahead are ignored."""
         oldest = self.now - TIERS[number].window
         found: dict[int, Point] = {}
         for point in points:
@@ -159,9 +161,10 @@ class Series:
 
 
 def window_by_workspace(actor: Actor, since: float, until: float, now: float) -> dict[str, dict[str, int]]:
-    """Totals within a window, and the seconds that each workspace was observed, of all that the actor may see.
+    """Return totals within a window, and the seconds for which each workspace was observed, of all that the actor may
+    see.
 
-    In the resolution of the tier that covers `since`. A constant number of queries.
+    The resolution is that of the tier that covers `since`. A constant number of queries.
     """
     reached = _visible(actor)
     rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__reset_count")}
@@ -183,7 +186,7 @@ def window_by_workspace(actor: Actor, since: float, until: float, now: float) ->
 
 
 def _segments(since: float, until: float, now: float) -> Q:
-    """The stored points of a window: the rolled-up ones of the coarse tier, and the newer ones of finer tiers."""
+    """Return the stored points of a window: the rolled-up ones of the coarse tier, and newer ones of finer tiers."""
     number = max(tier_reaching(now - since).number, MINUTES.number)
     begin, wanted = TIERS[number].floor(since), Q(pk__in=[])
     for tier in reversed(TIERS[MINUTES.number : number + 1]):
@@ -195,8 +198,8 @@ def _segments(since: float, until: float, now: float) -> Q:
 
 
 def activity_history(actor: Actor, since: datetime, until: datetime) -> tuple[list[Activity], bool]:
-    """Audit entries of the actor's workspaces, newest first, at most HISTORY_LIMIT; and whether there are more. For an
-    account scope, deleted workspaces are included.
+    """Return audit entries of the actor's workspaces, newest first, at most HISTORY_LIMIT, and whether there are more.
+    For an account scope, deleted workspaces are included.
     """
     found = Activity.objects.filter(account=actor.account, created_at__gte=since, created_at__lte=until)
     if actor.scope is not Scope.ACCOUNT:
@@ -206,5 +209,5 @@ def activity_history(actor: Actor, since: datetime, until: datetime) -> tuple[li
 
 
 def _visible(actor: Actor) -> QuerySet[Workspace]:
-    """As `workspaces.selectors.visible_workspaces`, without its columns."""
+    """Return what `workspaces.selectors.visible_workspaces` returns, without its columns."""
     return Workspace.objects.filter(pk__in=workspaces.visible_workspaces(actor).order_by().values("pk")).order_by()

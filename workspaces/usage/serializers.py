@@ -25,7 +25,7 @@ ACTIVITY_DAYS = 1
 
 
 class Moment(serializers.DateTimeField):
-    """ISO 8601; without a zone it is UTC. An unencoded `+` arrives as a space. Earlier times become 1970."""
+    """Time in ISO 8601; without a zone it is UTC. An unencoded `+` arrives as a space. Earlier times become 1970."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(default_timezone=UTC, **kwargs)
@@ -36,8 +36,9 @@ class Moment(serializers.DateTimeField):
         return max(EPOCH, super().to_internal_value(value))
 
 
+# The field `from` is added in front of `to` by code, as `from` is a keyword of Python.
 class FromBeforeTo(serializers.Serializer[Any]):
-    """A field `from`, a keyword of Python, in front of the field `to`."""
+    """Range from `from` to `to`."""
 
     def from_field(self) -> AnyField:
         raise NotImplementedError
@@ -51,7 +52,7 @@ class FromBeforeTo(serializers.Serializer[Any]):
 
 
 class WindowQuery(FromBeforeTo):
-    """`from` and `to`, the former before the latter."""
+    """Window with `from` before `to`."""
 
     to = Moment(required=False, help_text="ISO 8601; default now.")
 
@@ -65,7 +66,7 @@ class WindowQuery(FromBeforeTo):
 
 
 class UsageQuery(WindowQuery):
-    tier = serializers.IntegerField(required=False, min_value=0, max_value=5, help_text="Default: by the window.")
+    tier = serializers.IntegerField(required=False, min_value=0, max_value=5, help_text="Default: by the range.")
     last = serializers.CharField(required=False, help_text="For example `1h`, `6h`, `3d`: back from `to`.")
     all = serializers.BooleanField(required=False, default=False, help_text="Every tier, under `tiers`.")
 
@@ -93,7 +94,9 @@ class Window:
 
 
 def window_of(request: Request) -> Window:
-    """`from` takes precedence over `last`; default: the tier's range, else the last hour. Raises ValidationError."""
+    """Return the window of a query. `from` takes precedence over `last`; default: the tier's range, else the last hour.
+    Raise ValidationError.
+    """
     data = _valid(UsageQuery, request)
     now = timezone.now()
     end = min(data.get("to", now), now)
@@ -110,7 +113,7 @@ def window_of(request: Request) -> Window:
 
 
 def activity_window(request: Request) -> tuple[datetime, datetime]:
-    """Default: the last day; future times are cut off. Raises ValidationError."""
+    """Return the window of a query; default: the last day. Raise ValidationError."""
     data = _valid(WindowQuery, request)
     now = timezone.now()
     end = data.get("to", now)
@@ -144,7 +147,7 @@ class TotalsResponse(Success):
 class UsagePointObject(ResponseSerializer):
     timestamp = Timestamp(help_text="Start of the bucket.")
     cpu_time_ns = serializers.IntegerField()
-    cpu_percent = serializers.FloatField(help_text="Of the CPUs that it has, over the time measured.")
+    cpu_percent = serializers.FloatField(help_text="Percent of the workspace's CPUs, over the time measured.")
     memory_bytes = serializers.IntegerField(help_text="Average memory in use, as reported by the guest.")
     disk_read_bytes = serializers.IntegerField()
     disk_write_bytes = serializers.IntegerField()
@@ -195,7 +198,7 @@ class ActivityResponse(FromBeforeTo, Success):
 
 
 class ChartPoint(ResponseSerializer):
-    # As text, which the cache holds.
+    # The cache holds it as text.
     date = serializers.DateTimeField()
     creditsBurned = serializers.FloatField()
 

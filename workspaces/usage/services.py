@@ -22,32 +22,32 @@ logger = logging.getLogger(__name__)
 
 
 def totals_of(workspace: Workspace) -> Totals:
-    """Of one workspace, up to the newest sample. Never less than what was returned before."""
+    """Return the totals of one workspace up to the newest sample; never less than the totals returned before."""
     return _show_totals([selectors.counted_totals(workspace)])[workspace.pk]
 
 
 def totals_by_workspace(actor: Actor) -> dict[str, Totals]:
-    """As `totals_of`, of every workspace that the actor may see."""
+    """Do what `totals_of` does, for every workspace that the actor may see."""
     return _show_totals(selectors.counted_totals_by_workspace(actor))
 
 
 def _show_totals(counted: list[CountedTotals]) -> dict[str, Totals]:
-    """Store what is returned beyond the rows before it is returned: the machine, its vmhost and Redis may all be gone
-    at the next reading. Where it cannot be stored, what is stored is returned.
+    """Store totals above those in the rows before they are returned: the machine, its vmhost and Redis may all be gone
+    at the next reading. If they cannot be stored, the stored ones are returned.
     """
     newer = [totals for totals in counted if totals.newest != totals.stored]
     try:
         if newer:
             _store_shown(newer)
     except DatabaseError as exc:
-        logger.warning("totals that are shown: %s", exc)
+        logger.warning("the shown totals could not be stored: %s", exc)
         return {totals.workspace_id: dict(zip(TOTALS, totals.stored, strict=True)) for totals in counted}
     return {totals.workspace_id: dict(zip(TOTALS, totals.newest, strict=True)) for totals in counted}
 
 
 @transaction.atomic
 def _store_shown(newer: list[CountedTotals]) -> None:
-    """Raises DatabaseError; nothing is stored then."""
+    """Store the totals that are shown. Raise DatabaseError; nothing is stored then."""
     if missing := [totals.workspace_id for totals in newer if totals.row_id is None]:
         # In one order, as concurrent readers wait for each other's new rows.
         existing = Workspace.objects.filter(pk__in=missing).order_by("pk").values_list("pk", flat=True)
@@ -74,7 +74,7 @@ _SQL_SHOWN = (
 def set_tracking(*, workspace: Workspace, actor: str, tracking: bool) -> None:
     """Switch the growth of totals and series on or off, from the next second. Existing data stay. Idempotent.
 
-    Raises NotFound (deleted concurrently).
+    Raise NotFound (deleted concurrently).
     """
     lock_column(workspace, "pk")
     row, _ = Usage.objects.get_or_create(workspace=workspace)
@@ -84,9 +84,9 @@ def set_tracking(*, workspace: Workspace, actor: str, tracking: bool) -> None:
 
 @transaction.atomic
 def clear_usage(*, workspace: Workspace, actor: str) -> None:
-    """Delete totals and series for good; what is measured from now on counts from zero. Billing records stay.
+    """Delete totals and series for good; later measurements count from zero. Billing records stay.
 
-    Raises NotFound (deleted concurrently).
+    Raise NotFound (deleted concurrently).
     """
     lock_column(workspace, "pk")
     Usage.objects.get_or_create(workspace=workspace)
@@ -115,7 +115,7 @@ def delete_usage(workspace: Workspace) -> None:
 
 
 def _remove_points(row: Usage) -> None:
-    """By key. A day more than the tier covers: points that were not rolled up while the worker was down."""
+    """Remove points by key, for a day more than the tier covers: some were not rolled up while the worker was down."""
     now = int(time.time())
     for tier in STORED:
         starts = range(tier.floor(now - tier.window - DAY), now + tier.resolution, tier.resolution)

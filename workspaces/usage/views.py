@@ -22,17 +22,17 @@ INVALID = refused({400: "`validation_error`"})
 
 
 class AllUsageViewSet(ViewSet):
-    """Over all workspaces in the scope of the credential."""
+    """Usage of all workspaces in the scope of the credential."""
 
     @extend_schema(operation_id="workspace_usage_all", responses=serializers.AllUsageResponse)
     def totals(self, request: ApiRequest) -> Response:
-        """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
+        """Return totals of each workspace since its creation (or the deletion of its usage), and their sum."""
         each = services.totals_by_workspace(request.user)
         return respond(serializers.AllUsageResponse, usage=each, total=usage.summed_totals(each.values()))
 
     @extend_schema(parameters=[serializers.WindowQuery], responses={200: serializers.ActivityResponse, **INVALID})
     def activity(self, request: ApiRequest) -> Response:
-        """Activity and usage within a window; default: the last 24 hours.
+        """Return activity and usage within a window; default: the last 24 hours.
 
         Sums use the finest tier that reaches back to `from`: the bucket that contains `from` counts as a whole.
         """
@@ -52,7 +52,7 @@ class UsageViewSet(ViewSet):
 
     @extend_schema(parameters=[serializers.UsageQuery], responses={200: serializers.SeriesResponse, **INVALID})
     def series(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The time series of a tier; by default the finest that reaches back to the start of the window.
+        """Return the time series of a tier; by default the finest that reaches back to the start of the window.
 
         `from` takes precedence over `last`; default: the range of the given tier, else the last hour. There are no
         points for times in which the workspace was not running, not tracked or not sampled.
@@ -66,13 +66,13 @@ class UsageViewSet(ViewSet):
 
     @extend_schema(responses=serializers.TotalsResponse)
     def totals(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Totals since its creation, or since its usage was deleted."""
+        """Return totals since its creation, or since its usage was deleted."""
         workspace = requested_workspace(request.user, workspace_id)
         return respond(serializers.TotalsResponse, workspace_id=workspace.pk, usage=services.totals_of(workspace))
 
     @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Credits used recently: at most 7 points by minute, hour or day. Cached for up to a minute."""
+        """Return credits used recently: at most 7 points by minute, hour or day. Cached for up to a minute."""
         chart = charts.credits_chart(requested_workspace(request.user, workspace_id).pk)
         return respond(serializers.ChartResponse, **chart)
 

@@ -1,4 +1,4 @@
-"""The workloads of a workspace: what is saved of them, and what its guest says of them."""
+"""Workloads of a workspace: the saved ones, and their states as its guest reports them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFound:
-    """`item`: as saved; empty where only the guest has it, such as the desktop's. `state`: None where the guest does
+    """A workload. `item`: as saved; empty if only the guest has it, as the desktop's. `state`: None if the guest does
     not have it, or does not run.
     """
 
@@ -28,14 +28,17 @@ class WorkloadFound:
 
 
 def workloads_of(workspace: Workspace) -> list[WorkloadFound]:
-    """Those that are saved, in their order, then the others of the guest. Raises GuestUnreachable, GuestKitOutdated."""
+    """Return the saved workloads in their order, then the others of the guest.
+
+    Raise GuestUnreachable or GuestKitOutdated.
+    """
     states = guest_states(workspace)
     saved = [WorkloadFound(item["name"], item, states.pop(item["name"], None)) for item in workspace.workloads]
     return saved + [WorkloadFound(name, {}, state) for name, state in states.items()]
 
 
 def find_workload(workspace: Workspace, name: str) -> WorkloadFound:
-    """Raises WorkloadNotFound, GuestUnreachable, GuestKitOutdated."""
+    """Return a workload by name. Raise WorkloadNotFound, GuestUnreachable, GuestKitOutdated."""
     for found in workloads_of(workspace):
         if found.name == name:
             return found
@@ -43,7 +46,9 @@ def find_workload(workspace: Workspace, name: str) -> WorkloadFound:
 
 
 def find_removable(workspace: Workspace, name: str) -> WorkloadFound:
-    """As `find_workload`; of a guest whose kit cannot list them, what is saved. Raises GuestKitOutdated: nothing is."""
+    """Do what `find_workload` does; if the guest's kit cannot list workloads, return the saved one. Raise
+    GuestKitOutdated if there is none.
+    """
     try:
         return find_workload(workspace, name)
     except GuestKitOutdated:
@@ -54,7 +59,9 @@ def find_removable(workspace: Workspace, name: str) -> WorkloadFound:
 
 
 def state_after_change(workspace: Workspace, name: str) -> WorkloadState | None:
-    """None also where the guest does not answer any more: what was changed is no error then."""
+    """Return the state of a workload. Return None also if the guest does not answer any more: the change itself has
+    succeeded.
+    """
     try:
         return guest_states(workspace).get(name)
     except DomainError:
@@ -62,7 +69,7 @@ def state_after_change(workspace: Workspace, name: str) -> WorkloadState | None:
 
 
 def guest_states(workspace: Workspace) -> dict[str, WorkloadState]:
-    """By name; empty unless the workspace runs. Raises GuestUnreachable, GuestKitOutdated."""
+    """Return the states by name; empty unless the workspace runs. Raise GuestUnreachable, GuestKitOutdated."""
     if workspace.status != Status.RUNNING:
         return {}
     with guest_errors():

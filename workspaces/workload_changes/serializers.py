@@ -46,7 +46,7 @@ class WorkloadRequest(serializers.Serializer[Any]):
         return value
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """What a machine would refuse, by the machine's own rules."""
+        """Refuse, by the machine's own rules, the workloads that a machine would refuse."""
         try:
             records.workload_pairs([workload(attrs)])
         except ValueError as exc:
@@ -55,7 +55,7 @@ class WorkloadRequest(serializers.Serializer[Any]):
 
 
 class WorkloadPatch(serializers.Serializer[Any]):
-    """What is left out stays; null removes what may be left out. The name cannot be changed."""
+    """Changes of a workload. A field that is left out stays; null removes an optional field. The name cannot change."""
 
     name = StrictChar(max_length=64, required=False)
     cmd = BoundedList(
@@ -72,7 +72,7 @@ class WorkloadPatch(serializers.Serializer[Any]):
 
 
 class WorkloadObject(ResponseSerializer):
-    """Of a `WorkloadFound`. Numbers and times of processes are those that the guest reports."""
+    """A workload (`WorkloadFound`). The guest reports the numbers and times of processes."""
 
     id = serializers.CharField(source="name", help_text="Its name.")
     name = serializers.CharField()
@@ -88,7 +88,7 @@ class WorkloadObject(ResponseSerializer):
     saved = serializers.BooleanField(help_text="Whether the workspace's next start has it, too.")
     status = serializers.ChoiceField(STATES)
     pid = serializers.IntegerField(allow_null=True)
-    exit_code = serializers.IntegerField(allow_null=True, help_text="Of its last end; 128 and N: by signal N.")
+    exit_code = serializers.IntegerField(allow_null=True, help_text="Exit code of the last run; 128 + N: by signal N.")
     restarts = serializers.IntegerField(help_text="Since the machine's start, or since it was started by hand.")
     started_at = Timestamp(allow_null=True)
 
@@ -140,12 +140,14 @@ class WorkloadObject(ResponseSerializer):
 
 
 class WorkloadStats(ResponseSerializer):
-    """Of the processes of its session: the program and what it started there. Zeros where it does not run."""
+    """Usage of the processes of a workload's session: its program, and all that the program started there. Zeros if the
+    workload does not run.
+    """
 
     pid = serializers.IntegerField(allow_null=True)
     uptime = serializers.IntegerField(help_text="Seconds since its process started.")
-    cpu_percent = serializers.FloatField(help_text="Of one CPU: 200 is two of them, fully used.")
-    memory_bytes = serializers.IntegerField(help_text="Resident memory; what processes share counts for each.")
+    cpu_percent = serializers.FloatField(help_text="Percent of one CPU: 200 is two CPUs, fully used.")
+    memory_bytes = serializers.IntegerField(help_text="Resident memory; shared memory counts for each process.")
 
 
 class WorkloadStatsResponse(Success):
@@ -174,13 +176,13 @@ class WorkloadsRemovedResponse(Success):
     message = serializers.CharField()
     removed = serializers.IntegerField()
     applied = serializers.BooleanField(
-        help_text="Whether all have ended in the running guest; otherwise they do later."
+        help_text="Whether all have ended in the running guest; otherwise they end later."
     )
     problem = serializers.CharField(allow_null=True, help_text="Why some have not ended yet.")
 
 
 def checked_workload(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as it is saved, valid as a whole. Raises serializers.ValidationError."""
+    """Return an item as it is saved, checked as a whole. Raise serializers.ValidationError."""
     env = [{"key": key, "value": value} for key, value in (item.get("env") or {}).items()]
     checked = WorkloadRequest(data={**item, "env": env} if env else item)
     checked.is_valid(raise_exception=True)

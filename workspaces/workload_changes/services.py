@@ -36,16 +36,17 @@ from workspaces.workloads import MAX_WORKLOADS, workload
 logger = logging.getLogger(__name__)
 
 COLUMNS = ("status", "workloads", "stale_workloads", "ip", "ssh_host_key", "control_port", "updated_at")
-# Names that are kept of those that the guest may have otherwise than the row; with more, all are looked at.
+# The most names that are kept of workloads that the guest may have in another form than the row. With more names, all
+# workloads are looked at.
 MAX_STALE = 64
 ALL = "*"  # no name of a workload
-# Of all together, as records: the machine's configuration has 256 KiB in all.
+# Bytes of all workloads together, as records: the machine's configuration has 256 KiB in all.
 MAX_RECORDS = 192 * 1024
 
 
 @transaction.atomic
 def workload_add(*, workspace: Workspace, actor: str, item: dict[str, Any]) -> Workspace:
-    """Save another workload; `apply_in_guest` makes it effective. Raises WorkloadExists, WorkloadLimit."""
+    """Save another workload; `apply_in_guest` makes it effective. Raise WorkloadExists, WorkloadLimit."""
     _lock(workspace)
     if saved_item(workspace, item["name"]):
         raise WorkloadExists
@@ -56,7 +57,7 @@ def workload_add(*, workspace: Workspace, actor: str, item: dict[str, Any]) -> W
 
 @transaction.atomic
 def workload_change(*, workspace: Workspace, actor: str, name: str, changes: dict[str, Any]) -> Workspace:
-    """Save changed fields; None removes one. Raises WorkloadNotFound, ValidationError, serializers.ValidationError."""
+    """Save changed fields; None removes one. Raise WorkloadNotFound, ValidationError, serializers.ValidationError."""
     _lock(workspace)
     item = saved_item(workspace, name)
     if not item:
@@ -64,7 +65,7 @@ def workload_change(*, workspace: Workspace, actor: str, name: str, changes: dic
     if changes.get("name", name) != name:
         raise ValidationError(details={"name": ["A workload cannot be renamed; add another one."]})
     merged = {key: value for key, value in {**item, **changes}.items() if value is not None}
-    # Not at the top: only the api changes what is saved, and workers load no REST framework.
+    # Not imported at the top: only the api changes saved workloads, and workers do not load REST framework.
     from workspaces.workload_changes.serializers import checked_workload
 
     changed = checked_workload(merged)
@@ -74,7 +75,7 @@ def workload_change(*, workspace: Workspace, actor: str, name: str, changes: dic
 
 @transaction.atomic
 def workload_remove(*, workspace: Workspace, actor: str, name: str) -> Workspace:
-    """Remove it from what is saved. One that only the guest has is removed there."""
+    """Remove a workload from the saved ones. One that only the guest has is removed there."""
     _lock(workspace)
     items = [each for each in workspace.workloads if each["name"] != name]
     return _write(workspace, "workload_removed", name, actor, items)
@@ -82,7 +83,7 @@ def workload_remove(*, workspace: Workspace, actor: str, name: str) -> Workspace
 
 @transaction.atomic
 def workloads_remove(*, workspace: Workspace, actor: str) -> int:
-    """Remove all that are saved; returns how many. `end_removed` ends them in a running guest."""
+    """Remove all saved workloads and return how many. `end_removed` ends them in a running guest."""
     _lock(workspace)
     names = {item["name"] for item in workspace.workloads}
     if names:
@@ -93,19 +94,19 @@ def workloads_remove(*, workspace: Workspace, actor: str) -> int:
 
 
 def end_removed(workspace: Workspace) -> str | None:
-    """End in a running guest what was removed, outside of any transaction. None, or why some end later."""
+    """End the removed workloads in a running guest, outside any transaction. Return None, or why some end later."""
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies when it runs."
     return renew_workloads(workspace, time.monotonic() + WORKLOAD_SECONDS) or None
 
 
 def saved_item(workspace: Workspace, name: str) -> dict[str, Any]:
-    """Empty where none is saved under this name."""
+    """Return the saved workload with this name; empty if there is none."""
     return next((each for each in workspace.workloads if each["name"] == name), {})
 
 
 def apply_in_guest(workspace: Workspace, name: str) -> str | None:
-    """Change a running guest as the row says, outside of any transaction. None, or why it applies later.
+    """Change a running guest as the row says, outside any transaction. Return None, or why it applies later.
 
     A change that could not be applied is applied by the next resume, wake or start, or by the host within some minutes
     (`host.guest_renewals`).
@@ -124,7 +125,8 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
 
 
 def renew_workloads(row: Workspace, until: float) -> str:
-    """Apply, in a guest that runs, changes that it missed, until that time (`time.monotonic`). Empty, or why some wait.
+    """Apply changes that a running guest missed, until the time `until` (`time.monotonic`). Return an empty text, or
+    why some wait.
 
     For a guest that has just started, resumed or woken, and for one that runs and did not answer before. The first
     change that fails ends it: a guest that does not answer costs one call.
@@ -153,21 +155,25 @@ def renew_workloads(row: Workspace, until: float) -> str:
 
 
 def _stale_names(row: Workspace) -> list[str]:
-    """Raises GuestUnreachable."""
+    """Return the names of the workloads to apply. Raise GuestUnreachable."""
     if ALL not in row.stale_workloads:
         return list(row.stale_workloads)
     return sorted({item["name"] for item in row.workloads} | set(guest_workload_names(row)))
 
 
 def mark_workloads_applied(row: Workspace, items: list[dict[str, Any]]) -> None:
-    """Of a machine that was defined with these, and has not started: none is stale, unless they have changed since."""
+    """Mark the workloads of a machine that was defined with them and has not started: none is stale, unless they have
+    changed since.
+    """
     with suppress(NotFound):
         _mark_all_applied(row, items, also_named=True)
 
 
 @transaction.atomic
 def _mark_all_applied(row: Workspace, items: list[dict[str, Any]], *, also_named: bool = False) -> None:
-    """`also_named`: also those that are stale by their names, and not only the mark for all. Raises NotFound."""
+    """Clear the marks if the workloads are still `items`: the mark for all, and with `also_named` the marks by name.
+    Raise NotFound.
+    """
     now = Workspace(pk=row.pk)
     lock_current(now, ("workloads", "stale_workloads"))
     if now.stale_workloads and now.workloads == items and (also_named or ALL in now.stale_workloads):
@@ -175,7 +181,9 @@ def _mark_all_applied(row: Workspace, items: list[dict[str, Any]], *, also_named
 
 
 def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
-    """Start one that ended or was stopped, as it is saved. Raises VmNotRunning, WorkloadNotFound, WorkloadDisabled."""
+    """Start a workload that ended or was stopped, as it is saved. Raise VmNotRunning, WorkloadNotFound,
+    WorkloadDisabled.
+    """
     address = address_of(workspace)
     item = saved_item(workspace, name)
     if item and not item.get("enabled", True):
@@ -188,7 +196,9 @@ def workload_start(*, workspace: Workspace, actor: str, name: str) -> None:
 
 
 def workload_stop(*, workspace: Workspace, actor: str, name: str) -> None:
-    """End it until it is started, or until the workspace's next start. Raises VmNotRunning, WorkloadNotFound."""
+    """Stop a workload until it is started, or until the workspace's next start. Raise VmNotRunning,
+    WorkloadNotFound.
+    """
     address = address_of(workspace)
     with guest_errors(), _known_workload():
         guest_pool().call(address, lambda session: stop_workload(session, name), WORKLOAD_SECONDS)
@@ -197,7 +207,7 @@ def workload_stop(*, workspace: Workspace, actor: str, name: str) -> None:
 
 @contextmanager
 def _known_workload() -> Iterator[None]:
-    """Raises WorkloadNotFound for the guest's refusal of a name that it does not have."""
+    """Raise WorkloadNotFound if the guest refuses a name that it does not have."""
     try:
         yield
     except GuestCommandInvalid as error:
@@ -207,12 +217,12 @@ def _known_workload() -> Iterator[None]:
 
 
 def _configure(workspace: Workspace, name: str, item: dict[str, Any]) -> None:
-    """Raises GuestUnreachable, CommandInvalid."""
+    """Configure a workload in the guest. Raise GuestUnreachable, CommandInvalid."""
     configure_workload(workspace, name, workload(item) if item and item.get("enabled", True) else None)
 
 
 def _apply(workspace: Workspace, name: str, *, clears: bool = True, **limits: Any) -> bool:
-    """As `apply_until_current`. Raises GuestUnreachable, CommandInvalid, NotFound."""
+    """Do what `apply_until_current` does. Raise GuestUnreachable, CommandInvalid, NotFound."""
     return apply_until_current(
         workspace, lambda: _apply_once(workspace, name, clears), lambda: _mark_stale(workspace, name), **limits
     )
@@ -226,16 +236,16 @@ def _mark_stale(workspace: Workspace, name: str) -> None:
 
 
 def stale_with(names: list[str], more: Iterable[str]) -> list[str]:
-    """At most MAX_STALE names, or the mark for all: an owner can add and remove as many as there are names."""
+    """Return at most MAX_STALE names, or the mark for all: an owner can add and remove as many as there are names."""
     found = sorted({*names, *more})
     return [ALL] if ALL in found or len(found) > MAX_STALE else found
 
 
 def _apply_once(workspace: Workspace, name: str, clears: bool) -> bool:
-    """False where the row has changed since it was read; the instance has its columns as they are now. `clears`:
-    otherwise a mark stays.
+    """Change the guest once. Return False if the row has changed since it was read; the instance has its present
+    columns then. Without `clears` a mark stays.
 
-    Raises GuestUnreachable, CommandInvalid, NotFound.
+    Raise GuestUnreachable, CommandInvalid, NotFound.
     """
     item = saved_item(workspace, name)
     _configure(workspace, name, item)
@@ -244,27 +254,27 @@ def _apply_once(workspace: Workspace, name: str, clears: bool) -> bool:
 
 @transaction.atomic
 def _mark_applied(workspace: Workspace, name: str, item: dict[str, Any], clears: bool) -> bool:
-    """False where the workload is another one in the row by now."""
+    """Remove the mark of a workload. Return False if it is another one in the row by now."""
     seen = workspace.updated_at
     lock_current(workspace, COLUMNS)
     if saved_item(workspace, name) != item:
         return False
-    # After another change it may be again what it was, while the guest has what it was in between: then, too, the mark
-    # is left for the host.
+    # After two changes the row may be the same again, while the guest has the state in between. Then, too, the mark is
+    # left for the host.
     if clears and workspace.updated_at == seen:
         update_row(workspace, stale_workloads=[each for each in workspace.stale_workloads if each != name])
     return True
 
 
 def _lock(workspace: Workspace) -> None:
-    """Exclude concurrent changes until this transaction ends. Raises NotFound, VmMissing."""
+    """Exclude concurrent changes until this transaction ends. Raise NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
 
 
 def _write(workspace: Workspace, event: str, name: str, actor: str, items: list[dict[str, Any]]) -> Workspace:
-    """Raises ValidationError: too large for a machine."""
+    """Write the saved workloads. Raise ValidationError if they are too large for a machine."""
     if sum(len(workload_records(workload(each))) for each in items) > MAX_RECORDS:
         raise ValidationError(details={"workloads": [f"All together they have more than {MAX_RECORDS} bytes."]})
     workspace.workload_was_stale = bool({name, ALL} & set(workspace.stale_workloads))

@@ -1,4 +1,4 @@
-"""What the processes of workloads take at present, as their guest says."""
+"""Present usage of the processes of workloads, as their guest reports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MILLISECONDS = 1000
 
 
 def stats_of_usage(usage: WorkloadUsage | None, before: WorkloadUsage | None) -> dict[str, Any]:
-    """The stats object of a workload; zeros where it does not run. `before`: measured a moment ago."""
+    """Return the stats object of a workload; zeros if it does not run. `before`: measured a moment ago."""
     if usage is None or usage.pid is None:
         return {"pid": None, "uptime": 0, "cpu_percent": 0.0, "memory_bytes": 0}
     return {
@@ -31,7 +31,7 @@ def stats_of_usage(usage: WorkloadUsage | None, before: WorkloadUsage | None) ->
 
 
 async def workload_stats(place: GuestAddress | None, name: str, *, is_saved: bool) -> dict[str, Any]:
-    """Raises WorkloadNotFound, GuestKitOutdated, GuestUnreachable."""
+    """Measure what a workload uses. Raise WorkloadNotFound, GuestKitOutdated, GuestUnreachable."""
     before, now = await call_guest(place, _measure_twice, CALL_SECONDS) if place else ({}, {})
     if name not in now and not is_saved:
         raise WorkloadNotFound
@@ -45,7 +45,7 @@ async def _measure_twice(session: GuestSession) -> tuple[dict[str, WorkloadUsage
 
 
 def find_place(actor: Actor, workspace_id: str, name: str) -> tuple[GuestAddress | None, bool]:
-    """Return where to ask, None for a workspace that does not run, and whether a workload of this name is saved."""
+    """Return the guest to ask (None if the workspace does not run), and whether a workload of this name is saved."""
     workspace = requested_workspace(actor, workspace_id, whole=True)
     is_saved = any(item["name"] == name for item in workspace.workloads)
     return address_of(workspace) if workspace.status == Status.RUNNING else None, is_saved

@@ -32,8 +32,8 @@ class WorkloadsViewSet(ViewSet):
 
     @extend_schema(responses={200: serializers.WorkloadsResponse, **refused({409: OUTDATED})})
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
-        """What is saved, and how the processes of the running guest are. Those of a workspace that does not run are
-        `stopped`.
+        """List saved workloads, and the state of their processes in the running guest. If the workspace does not run,
+        all of them are `stopped`.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(serializers.WorkloadsResponse, workloads=selectors.workloads_of(workspace))
@@ -54,13 +54,13 @@ class WorkloadsViewSet(ViewSet):
 
     @extend_schema(responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND, 409: OUTDATED})})
     def retrieve(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """One workload, by its name."""
+        """Return one workload, by its name."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return _found_response(workspace, workload_id)
 
     @extend_schema(responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND, 409: OUTDATED})})
     def status(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """As the workload itself: its state and process."""
+        """Return the workload itself: its state and process."""
         return self.retrieve(request, workspace_id, workload_id)
 
     @extend_schema(
@@ -89,7 +89,7 @@ class WorkloadsViewSet(ViewSet):
         }
     )
     def destroy(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """End and remove a workload; its log stays. The response shows what it was."""
+        """End and remove a workload; its log stays. The response shows the workload as it was."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         found = selectors.find_removable(workspace, workload_id)
         changed = services.workload_remove(workspace=workspace, actor=request.user.label, name=workload_id)
@@ -110,7 +110,9 @@ class WorkloadsViewSet(ViewSet):
         responses={200: serializers.WorkloadsRemovedResponse, **refused({409: "`vm_missing`"})},
     )
     def destroy_all(self, request: ApiRequest, workspace_id: str) -> Response:
-        """End and remove all saved workloads; their logs stay. What is in the guest alone stays, as a desktop."""
+        """End and remove all saved workloads; their logs stay. Workloads that only the guest has stay, such as a
+        desktop's.
+        """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         count = services.workloads_remove(workspace=workspace, actor=request.user.label)
         problem = services.end_removed(workspace) if count else None
@@ -130,27 +132,27 @@ class WorkloadsViewSet(ViewSet):
         },
     )
     def start(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """Start a workload that ended or was stopped. Nothing happens to one that runs."""
+        """Start a workload that ended or was stopped. A workload that runs is left as it is."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.workload_start(workspace=workspace, actor=request.user.label, name=workload_id)
         return _found_response(workspace, workload_id)
 
     @extend_schema(request=None, responses={200: serializers.WorkloadResponse, **refused({404: NOT_FOUND, 409: RUNS})})
     def stop(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """End a workload until it is started by hand, or until the next start of the workspace."""
+        """Stop a workload until it is started by hand, or until the next start of the workspace."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.workload_stop(workspace=workspace, actor=request.user.label, name=workload_id)
         return _found_response(workspace, workload_id)
 
 
 class WorkloadStatsViewSet(AsyncViewSet):
-    """What workloads take."""
+    """Present usage of workloads."""
 
     http_method_names = ["get"]
 
     @extend_schema(responses={200: serializers.WorkloadStatsResponse, **refused({404: NOT_FOUND, 409: OUTDATED})})
     async def retrieve(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
-        """What a workload takes at present. It is measured for half a second."""
+        """Return CPU and memory that a workload uses at present, measured for half a second."""
         place, is_saved = await in_request_thread(usage.find_place, request.user, workspace_id, workload_id)
         stats = await usage.workload_stats(place, workload_id, is_saved=is_saved)
         return Response(serializers.WorkloadStatsResponse({"stats": stats}).data)

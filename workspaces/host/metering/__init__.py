@@ -1,1 +1,1 @@
-"""Sampling machines every second, metering their use every tick, and compacting what was stored."""
+"""Sampling machines every second, metering their use every tick, and compacting stored usage."""

@@ -21,7 +21,7 @@ WAIT_SECONDS = 0.2  # for the answers of a round; later ones are returned by a l
 
 
 class BusyMachines:
-    """Of one host; used by one thread. `monotonic` is the sampler's clock."""
+    """Samples of machines that answer slowly, for one host; used by one thread. `monotonic` is the sampler's clock."""
 
     def __init__(self, driver: Driver, monotonic: Callable[[], float]) -> None:
         self._driver = driver
@@ -30,8 +30,8 @@ class BusyMachines:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="busy-machines")
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, tuple[float, Sample]]:
-        """Ask for these machines, except those whose last answer is still missing. Returns what has arrived, also for
-        machines asked for by an earlier round: the time of the asking, and the sample.
+        """Ask for these machines, except those whose last answer is still missing. Return the answers that have
+        arrived, also to an earlier round: the time of the asking, and the sample.
         """
         new = []
         for key in machine_ids:

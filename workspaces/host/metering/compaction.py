@@ -21,16 +21,16 @@ from workspaces.usage.amounts import SUMS
 from workspaces.usage.buckets import newest_bucket, rolled_until, sql_points
 from workspaces.usage.tiers import STORED, Tier
 
-# After a bucket's end, for the ticks that contain its last minute.
+# Seconds to wait after a bucket's end, for the ticks that contain its last minute.
 LATE_SECONDS = 180
 BATCH = 500  # workspaces in one transaction
-BUCKETS = 50  # of a tier in one run; the rest is the next run's
+BUCKETS = 50  # of a tier in one run; the next run does the rest
 REMOVED = 20_000  # points of a tier in one run, in batches
 REMOVED_AT_ONCE = 2000
 
 
 def compact_usage(now: float | None = None) -> int:
-    """Roll up the buckets that ended and remove expired points. Returns how many points were written."""
+    """Roll up the buckets that ended and remove expired points. Return how many points were written."""
     now = time.time() if now is None else now
     written = sum(_roll_up(fine, coarse, now) for fine, coarse in pairwise(STORED))
     for tier, coarse in zip(STORED, [*STORED[1:], None], strict=True):
@@ -43,7 +43,9 @@ def _roll_up(fine: Tier, coarse: Tier, now: float) -> int:
 
 
 def _ended_buckets(fine: Tier, coarse: Tier, now: float) -> Iterator[int]:
-    """Starts of the coarse buckets to compute: from the newest stored one on, those that ended and are not empty."""
+    """Yield the starts of the coarse buckets to compute: from the newest stored one on, those that ended and are not
+    empty.
+    """
     begin = newest_bucket(coarse, now) or 0
     if begin < now - fine.window:
         begin += coarse.resolution  # some of its finer points may be removed already

@@ -21,7 +21,7 @@ from vmbackend.samples import GuestDisk
 logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 30.0
-FIRST_SECONDS = 1.0  # of a machine that was never queried: its agent starts after it is ready
+FIRST_SECONDS = 1.0  # for a machine that was never queried: its agent starts after the machine is ready
 SILENT_SECONDS = 30.0  # the interval of a guest that does not answer doubles up to this
 MAX_SECONDS = 600.0  # after a fault of ours
 DEADLINE_SECONDS = 1.0
@@ -32,10 +32,10 @@ POLL_SECONDS = 1.0
 
 
 class DiskMeter:
-    """`machines` is set by the sampler; `latest` may be read by any thread.
+    """Disk usage of guests. The sampler sets `machines`; any thread may read `latest`.
 
-    `reports`: what is to be stored, a machine's id with the time since when its guest has not answered, or None where
-    it answers. The sampler takes from the left; a report may come more than once.
+    `reports`: entries to store, each a machine's id with the time since when its guest has not answered, or None if it
+    answers. The sampler takes from the left; a report may come more than once.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -64,7 +64,7 @@ class DiskMeter:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def query_due(self, now: float) -> None:
-        """Query the guests that are due; `now` on the monotonic clock. Does not wait for their answers."""
+        """Query the guests that are due, without waiting for their answers; `now` on the monotonic clock."""
         machines = set(self.machines)
         for gone in self._due.keys() - machines - self._in_progress:
             for by_machine in (self._due, self._interval, self.latest, self._silent_since):

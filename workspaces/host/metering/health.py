@@ -1,4 +1,4 @@
-"""Whether the services of running guests answer, in their rows; written only where it changed."""
+"""Health of running guests in their rows: whether their services answer. Written only if it changed."""
 
 from __future__ import annotations
 

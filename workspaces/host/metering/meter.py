@@ -1,11 +1,11 @@
-"""The meter of one machine, in vmhost's memory: from samples to the series, the totals and what is billed.
+"""The meter of one machine, in vmhost's memory: from samples to the series, the totals and the billed usage.
 
 * *Totals* and *billing* count every difference of the counters, also one over a gap. Disabled tracking and a deletion
   of usage affect totals, but not billing.
 * The *series* is made of consecutive samples alone: a gap has no points.
 
-What is not written yet exists here only. It is stored together with the counters up to which it counts, so the next
-process continues from there.
+Unwritten usage exists here only. It is stored together with the counters up to which it counts, so the next process
+continues from there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from vmbackend.samples import GuestDisk, Sample
 from workspaces.usage.amounts import KIB, Amounts, Point, amounts_between
 from workspaces.usage.tiers import MINUTE
 
-# Between samples that are further apart there is a gap. More than a late sample, less than a start takes.
+# Samples that are further apart have a gap between them. This is more than a late sample, and less than a start takes.
 GAP_SECONDS = 5.0
 TEN = 10
-# Minutes held while the database does not answer; of more the oldest are dropped, from the series alone.
+# Minutes held while the database does not answer. Of more minutes the oldest are dropped, from the series only.
 MAX_MINUTES = 60
 
 
@@ -41,8 +41,8 @@ class MeterTarget(NamedTuple):
 
 @dataclass(slots=True)
 class UsageDelta:
-    """What a tick adds for one machine. `period_ms`, `memory_mb_ms`: over the time it was observed. `after`: the tick
-    at whose counters the amounts begin; 0: there was none.
+    """Usage that a tick adds for one machine. `period_ms` and `memory_mb_ms` cover the time it was observed. `after` is
+    the tick at whose counters the amounts begin; 0 means that there was none.
     """
 
     target: MeterTarget
@@ -57,7 +57,7 @@ class UsageDelta:
 
 @dataclass(slots=True)
 class LiveState:
-    """The newest sample of a machine with what is not written yet, for readers (`usage.latest_samples`)."""
+    """The newest sample of a machine with its unwritten usage, for readers (`usage.latest_samples`)."""
 
     target: MeterTarget
     sample: Sample
@@ -65,12 +65,12 @@ class LiveState:
     disk: GuestDisk | None
     unwritten: Amounts  # of the totals
     unwritten_points: Point  # the sum of the minutes that are not written, including the current one
-    tick: int  # of the last delta that was written; what is unwritten follows it
+    tick: int  # the tick of the last written delta; unwritten usage follows it
 
 
 @dataclass(slots=True)
 class Meter:
-    """`last` is the sample up to which usage is counted; None: nothing was counted yet."""
+    """Meter of one machine. `last` is the sample up to which usage is counted; None: nothing was counted yet."""
 
     target: MeterTarget
     last: Sample | None
@@ -93,7 +93,7 @@ class Meter:
         self.submitted = self.tick
 
     def add_sample(self, sample: Sample, target: MeterTarget, now: float) -> tuple[Point | None, Point | None]:
-        """Count one sample; `now` on the monotonic clock. Returns the second's point and the ten seconds that ended."""
+        """Count one sample; `now` on the monotonic clock. Return the second's point and the ten seconds that ended."""
         if target.reset_count != self.target.reset_count:
             self._clear()
         self.target = target
@@ -112,16 +112,18 @@ class Meter:
         return point, (self._into_buckets(point) if target.tracking else self.end_ten_seconds())
 
     def was_sampled_after(self, moment: float) -> bool:
-        """Whether a sample was counted later (monotonic): the counters of an earlier one may be smaller."""
+        """Return whether a sample was counted after `moment` (monotonic): the counters of an earlier one may be
+        smaller.
+        """
         return self.sampled_at is not None and self.sampled_at > moment
 
     def end_ten_seconds(self) -> Point | None:
-        """End the current bucket of ten seconds and return it; None where there is none."""
+        """End the current bucket of ten seconds and return it, or None if there is none."""
         ended, self.ten_seconds = self.ten_seconds, None
         return ended
 
     def live_state(self, point: Point | None) -> LiveState:
-        """What readers see now. Raises ValueError before the first sample."""
+        """Return the state that readers see now. Raise ValueError before the first sample."""
         if self.last is None:
             raise ValueError("no sample was taken")
         unwritten, points = Amounts(), Point(0)
@@ -136,7 +138,9 @@ class Meter:
         return LiveState(self.target, self.last, point, self.disk, unwritten, points, self.tick)
 
     def take_delta(self, tick: int, now: float | None) -> UsageDelta | None:
-        """Take what is to be written, with every minute but that of `now` (seconds since the epoch); None: nothing."""
+        """Take the unwritten usage, with every minute but that of `now` (seconds since the epoch). Return None if there
+        is none.
+        """
         current = None if now is None else now // MINUTE * MINUTE
         ended = [start for start in self.minutes if start != current]
         if self.last is None or not (self.changed or ended):
@@ -152,22 +156,22 @@ class Meter:
         return delta
 
     def confirm_written(self, tick: int) -> None:
-        """The delta of that tick was written, or given up."""
+        """Note that the delta of a tick was written or given up."""
         if self.in_flight.pop(tick, None) is not None:
             self.tick = tick
 
     @property
     def has_unsubmitted(self) -> bool:
-        """Whether anything was metered since the last delta was taken."""
+        """Return whether anything was metered since the last delta was taken."""
         return self.changed or bool(self.minutes)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost by dropping this meter."""
+        """Return whether nothing would be lost by dropping this meter."""
         return not (self.has_unsubmitted or self.in_flight or self.ten_seconds)
 
     def _clear(self) -> None:
-        """The owner deleted the usage: what was measured before is billed, but no longer shown."""
+        """Drop shown usage, because the owner deleted it. Earlier measurements are billed, but no longer shown."""
         self.totals = Amounts()
         self.ten_seconds = None
         self.minutes.clear()

@@ -1,4 +1,4 @@
-"""Which machines of a host are metered now, and up to which counters."""
+"""Machines of a host that are metered now, and the counters up to which they are counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WITHOUT_PROCESS = (
 _NOT_ASKED = (OperationKind.SLEEP, OperationKind.DESTROY, OperationKind.DELETE)
 
 
-# Of the host with that name, and of its queue: every second, for all that it has.
+# The machines of the host with that name, and the operations of its queue: read every second.
 _MACHINES = CompiledQuery(
     lambda names: (
         Workspace.objects.filter(host_id__in=names)
@@ -40,8 +40,8 @@ _LIVE_OPERATIONS = CompiledQuery(
 
 
 def meter_targets(host_name: str) -> dict[str, MeterTarget]:
-    """Machines that may have a process, also while an operation works on them: what they use while they boot or stop
-    counts. Without those that are being saved or removed. Two queries.
+    """Return the machines that may have a process, also while an operation works on them: their usage counts while they
+    boot or stop. Machines that are being saved or removed are left out. Two queries.
     """
     rows = _MACHINES.all_rows([host_name])
     # After the rows, so that an operation that was queued between the two queries is seen.
@@ -65,7 +65,9 @@ def meter_targets(host_name: str) -> dict[str, MeterTarget]:
 
 
 def _live_operations(host_name: str) -> tuple[dict[str, str], set[str]]:
-    """The states of live operations by workspace, `running` where there are two, and the workspaces not to ask for."""
+    """Return the states of live operations by workspace (`running` if there are two), and the workspaces not to ask
+    for.
+    """
     states: dict[str, str] = {}
     not_asked = set()
     for key, kind, state in _LIVE_OPERATIONS.all_rows([f"host.{host_name}"]):
@@ -77,13 +79,15 @@ def _live_operations(host_name: str) -> tuple[dict[str, str], set[str]]:
 
 
 def counted_samples(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:
-    """The counters up to which these workspaces' usage is counted, and the tick; None: nothing was counted yet."""
+    """Return the counters up to which usage of these workspaces is counted, and the tick. None: nothing was counted
+    yet.
+    """
     found = {row.workspace_id: row for row in Usage.objects.filter(workspace_id__in=list(workspace_ids))}
     return {key: (row_sample(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
 
 
 def row_sample(row: Usage) -> Sample | None:
-    """The counters up to which a row counts; None: nothing was counted yet."""
+    """Return the counters up to which a row counts, or None if nothing was counted yet."""
     if not row.tick:
         return None
     return Sample(

@@ -35,7 +35,7 @@ end
 
 @dataclass(slots=True)
 class SampleUpdate:
-    """What the sampler publishes for one machine: its latest state, the second's point, ten seconds that ended."""
+    """Update that the sampler publishes for one machine: its latest state, and points of a second and ten seconds."""
 
     workspace_id: str
     reset_count: int

@@ -38,7 +38,7 @@ STOP_SECONDS = 5.0
 
 
 class FailureLog:
-    """Logs a failure when it begins and when it ends, not every second."""
+    """Log of a failure: one line when it begins and one when it ends, not one every second."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -56,16 +56,17 @@ class FailureLog:
 
 
 def until_next_round(wall: float) -> float:
-    """Seconds until the middle of a second: a round that is a little early or late still falls into its own second.
+    """Return the seconds until the middle of a second: a round that is a little early or late still falls into its own
+    second.
 
-    One that took too long is followed by a later one, never by two at once.
+    A round that took too long is followed by a later one, never by two at once.
     """
     wait = (MIDDLE - wall) % 1.0
     return wait if wait > MIN_WAIT else wait + 1.0
 
 
 class Sampler:
-    """Of one host. `tick` is one round; `start` lets a thread make one every second."""
+    """Sampler of the machines of one host. `tick` is one round; `start` has a thread make a round every second."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop metering and write what was metered; harmless where it was never started."""
+        """Stop metering and write the metered usage. Harmless if metering never started."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -109,7 +110,7 @@ class Sampler:
         self._publisher.close()
 
     def run_once(self) -> None:
-        """One round: which machines are up, their samples, the updates for readers; every tick the writes."""
+        """Make one round: which machines are up, their samples, the updates for readers; every tick the writes."""
         self._confirm_written()
         self._refresh()
         self._store_health()
@@ -123,15 +124,15 @@ class Sampler:
             self._flush_between_ticks()
 
     def flush(self, *, everything: bool = False) -> None:
-        """Submit what was metered to the writer; `everything`: including the current minute."""
+        """Submit metered usage to the writer; `everything`: including the current minute."""
         self._submit(list(self._meters), everything=everything)
         self._begun.clear()
         self._drop_idle_meters()
 
     def _flush_between_ticks(self) -> None:
-        """Submit what a vmhost that dies now could lose for good: a machine that is no longer metered, or on which an
-        operation began, may end, and one that was never written by this process may have been metered by many that
-        died within their first tick.
+        """Submit what a vmhost that dies now could lose for good. A machine may end if it is no longer metered or if an
+        operation began on it. A machine that this process never wrote may have been metered by many that died within
+        their first tick.
         """
         ended = [key for key, meter in self._meters.items() if key not in self._targets and meter.has_unsubmitted]
         new = [key for key, meter in self._meters.items() if key in self._targets and not meter.submitted_once]
@@ -154,9 +155,10 @@ class Sampler:
                 self.writer.submit(tick, deltas)
 
     def _free_tick(self, wall: float, keys: Iterable[str]) -> int:
-        """The time in microseconds, later than the last of these machines, which would count as written.
+        """Return the time in microseconds, or a later one: an earlier tick of these machines would count as written
+        already.
 
-        After a clock was set back by more than a minute the time as it is now: prices and reports go by it.
+        If the clock was set back by more than a minute, return the time as it is now: prices and reports go by it.
         """
         tick, taken = int(wall * 1_000_000), set[int]()
         for meter in map(self._meters.__getitem__, keys):
@@ -191,7 +193,7 @@ class Sampler:
             self._failures["database"].begin(exc)
 
     def _store_health(self) -> None:
-        """Without the database the reports wait."""
+        """Store the reports on guests. Without the database they wait."""
         reports = list(self.disks.reports)
         if not reports:
             return

@@ -63,9 +63,9 @@ def _sql_meter() -> str:
 
 @transaction.atomic
 def write_deltas(deltas: Deltas, tick: int) -> None:
-    """Count these deltas. Idempotent for a tick. Raises DatabaseError; nothing is counted then.
+    """Count these deltas. Idempotent for a tick. Raise DatabaseError; nothing is counted then.
 
-    Of a workspace that has been deleted only the metering record is written.
+    For a workspace that has been deleted, only the metering record is written.
     """
     rows = _rows(deltas)
     fresh = {key: row for key, row in rows.items() if row.tick != tick}
@@ -89,7 +89,7 @@ def write_deltas(deltas: Deltas, tick: int) -> None:
 
 
 def _rows(deltas: Deltas) -> dict[str, Usage]:
-    """The workspaces' rows, locked; created where a workspace has none yet."""
+    """Return the workspaces' rows, locked. A row is created if a workspace has none yet."""
     locked = (
         Usage.objects.select_for_update()
         .only("tick", "reset_count", "workspace_id", "generation", *_COUNTERS)
@@ -105,8 +105,8 @@ def _rows(deltas: Deltas) -> dict[str, Usage]:
 
 
 def _from_row(row: Usage, delta: UsageDelta, tick: int) -> UsageDelta:
-    """The delta; where a tick before it was given up or another process wrote, the difference to the row's counters, so
-    that nothing is lost and nothing counts twice.
+    """Return the delta. If a tick before it was given up, or another process wrote, return the difference to the row's
+    counters instead, so that nothing is lost and nothing counts twice.
     """
     if row.tick == delta.after:
         return delta
@@ -115,9 +115,9 @@ def _from_row(row: Usage, delta: UsageDelta, tick: int) -> UsageDelta:
 
 
 def _is_late(row: Usage, delta: UsageDelta, tick: int) -> bool:
-    """Whether the row counts later samples already: a former vmhost's commit comes after the next one's.
+    """Return whether the row counts later samples already: a former vmhost's commit comes after the next one's.
 
-    By the tick, and in the same process also by the counters, as a clock may have been set back.
+    The tick decides, and within the same process also the counters, as a clock may have been set back.
     """
     before, now = row_sample(row), delta.sample
     if before is None or row.tick == delta.after or tick > row.tick:
@@ -134,8 +134,8 @@ def _changes(row: Usage, delta: UsageDelta, tick: int) -> tuple[int | str, ...]:
 
 
 def _newest_coarse_buckets() -> list[int]:
-    """Starts of the newest buckets of the coarser tiers that have any. Read under the lock of the rows: later buckets
-    are computed from these rows after this commit.
+    """Return the starts of the newest buckets of the coarser tiers that have any. Read them under the lock of the rows:
+    later buckets are computed from these rows after this commit.
     """
     starts, now = [], time.time()
     for tier in COARSER:
@@ -147,7 +147,9 @@ def _newest_coarse_buckets() -> list[int]:
 
 
 def _points(row: Usage, delta: UsageDelta, made: Sequence[int]) -> list[tuple[int, ...]]:
-    """The buckets to add: the minutes, and for late ones the coarser buckets that were computed without them."""
+    """Return the buckets to add: the minutes, and for late minutes the coarser buckets that were computed
+    without them.
+    """
     if row.reset_count != delta.target.reset_count:
         return []
     found = []
@@ -179,7 +181,7 @@ def _new_metered(target: MeterTarget) -> Metered:
 
 
 def _metered_ids(targets: Collection[MeterTarget]) -> dict[tuple[str, str, str], int]:
-    """Ids of the rows of Metered, created where one is missing. One query where all exist."""
+    """Return the ids of the rows of Metered; missing ones are created. One query if all exist."""
     wanted = sorted(_owner_key(target) for target in targets)
     known = Metered.objects.filter(workspace_id__in=[key[0] for key in wanted])
     found = {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known}
@@ -206,7 +208,7 @@ def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
 class UsageWriter:
     """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas.
 
-    After each commit the worker is notified, which charges what was metered.
+    After each commit the worker is notified, which charges the metered usage.
     """
 
     def __init__(self) -> None:
@@ -222,7 +224,9 @@ class UsageWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Deltas wait for a database that does not answer: what is metered until then is better written together."""
+        """Return whether deltas wait for a database that does not answer. Usage that is metered until then is better
+        written together.
+        """
         return not self._waiting.empty()
 
     def submit(self, tick: int, deltas: Deltas) -> None:
@@ -240,14 +244,14 @@ class UsageWriter:
             tick, deltas = item
             if not self._write(tick, deltas):
                 logger.error(
-                    "a tick of %d machines could not be written whole; the next one counts from before it", len(deltas)
+                    "a tick of %d machines was not written completely; the next tick counts the rest", len(deltas)
                 )
             self.finished.append((tick, deltas))
         connections.close_all()
 
     def _write(self, tick: int, deltas: Deltas) -> bool:
-        """Write; False where something is given up: the process ends, or the database refuses it. A machine whose
-        numbers no column holds keeps no other from being counted. No failure ends the thread.
+        """Write the deltas. Return False if something is given up: the process ends, or the database refuses it. A
+        machine whose numbers no column holds does not keep others from being counted. No failure ends the thread.
         """
         try:
             return self._write_together(tick, deltas)
@@ -256,13 +260,13 @@ class UsageWriter:
                 # Each is tried: `all` would end with the first that is refused.
                 written = [self._write(tick, {key: delta}) for key, delta in deltas.items()]
                 return all(written)
-            logger.exception("the usage of %s fits into no column", *deltas)
+            logger.exception("the usage of %s is too large for its columns", *deltas)
         except Exception:
             logger.exception("writing usage")
         return False
 
     def _write_together(self, tick: int, deltas: Deltas) -> bool:
-        """In one transaction, with retries. Raises DataError."""
+        """Write the deltas in one transaction, with retries. Raise DataError."""
         tries = 0
         while not self._ended.is_set():
             tries += 1
@@ -277,8 +281,8 @@ class UsageWriter:
             except DataError:
                 raise
             except DatabaseError:
-                # A workspace that was deleted during the transaction; the next attempt finds no row of it.
-                logger.warning("writing usage", exc_info=True)
+                # A workspace was deleted during the transaction; the next attempt does not find its row.
+                logger.warning("usage could not be written; it is tried again", exc_info=True)
                 if tries >= MAX_TRIES:
                     return False
             self._ended.wait(RETRY_SECONDS)

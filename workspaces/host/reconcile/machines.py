@@ -33,13 +33,13 @@ HOLDS_MEMORY = frozenset({MachineState.RUNNING, MachineState.PAUSED, MachineStat
 WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED})
 # Rows without anything on the host.
 WANT_NOTHING = frozenset({Status.FAILED, Status.DESTROYED})
-# How long reports of an end may take to be processed, from the time at which the machine was found without a process.
+# Seconds in which reports of an end must be processed, from the time at which the machine had no process.
 REPORT_SECONDS = 5.0
 REPORT_POLL_SECONDS = 0.05
 
 
 def reconcile_machines(runtime: HostRuntime) -> int:
-    """One pass. Returns how many rows and machines were corrected.
+    """Reconcile once. Return how many rows and machines were corrected.
 
     The inventory is read before the rows: a machine without a row had none before, either. Workspaces with an operation
     in flight are skipped.
@@ -65,9 +65,9 @@ def reconcile_machines(runtime: HostRuntime) -> int:
 
 
 def resume_paused_machines(runtime: HostRuntime) -> int:
-    """Resume the machines of running workspaces that are paused, as those that waited for room on the host's disk.
+    """Resume the paused machines of running workspaces, for example those that waited for room on the host's disk.
 
-    Returns how many. Workspaces with an operation in flight are left to it.
+    Return how many. Workspaces with an operation in flight are left to it.
     """
     inventory = runtime.driver.inventory()
     paused = [key for key, state in inventory.domains.items() if state is MachineState.PAUSED]
@@ -104,7 +104,9 @@ def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -
 
 
 def _follow_machine(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> bool:
-    """The machine is in another state than its row: settle one that ended, correct one that is paused or runs."""
+    """Settle a machine that ended, or correct one that is paused or runs, if it is in another state than its row.
+    Return whether anything was corrected.
+    """
     row.refresh_from_db()
     # Read again: an operation may have finished since the inventory was taken.
     state = runtime.driver.state(row.pk)
@@ -136,15 +138,15 @@ def _follow_machine(runtime: HostRuntime, row: Workspace, inventory: Inventory) 
 
 
 def _wait_for_reports(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> None:
-    """Until the driver knows why the machine ended; no longer than REPORT_SECONDS after the inventory was read, as a
-    report may be lost.
+    """Wait until the driver knows why the machine ended, but no longer than REPORT_SECONDS after the inventory was
+    read, as a report may be lost.
     """
     while not runtime.driver.last_end(row.pk).is_final and time.monotonic() < inventory.read_at + REPORT_SECONDS:
         time.sleep(REPORT_POLL_SECONDS)
 
 
 def _found_reason(end: MachineEnd) -> StopReason:
-    """Why a machine ended whose event was lost, or is not handled yet."""
+    """Return why a machine ended whose event was lost, or is not handled yet."""
     return end.reason if end.reason in (StopReason.SHUTDOWN, StopReason.PANICKED) else StopReason.CRASHED
 
 
@@ -158,7 +160,7 @@ def _resume_machine(runtime: HostRuntime, row: Workspace) -> None:
 
 
 def _resume_unless_short(runtime: HostRuntime, row: Workspace) -> None:
-    """Where the host's disk has no room, its machine waits as that of a running workspace does."""
+    """Resume the machine, unless the host's disk has no room: then it waits as the machine of a running workspace."""
     if not runtime.disk_guard.is_short:
         _resume_machine(runtime, row)
 
@@ -172,7 +174,7 @@ def _recover(row: Workspace, to: Status, message: str, **fields: Any) -> None:
 
 
 def _settle_stuck(row: Workspace, state: MachineState) -> bool:
-    """A transitional status without an operation: the operation ended and its transition was lost."""
+    """Settle a transitional status without an operation: the operation ended, and its transition was lost."""
     row.refresh_from_db(fields=["status"])
     if row.status not in TRANSITIONAL or Operation.objects.filter(workspace=row, state__in=LIVE).exists():
         return False
@@ -233,5 +235,5 @@ def _remove_orphan(runtime: HostRuntime, key: str) -> bool:
     except BackendError as exc:
         logger.warning("orphan %s: %s", key, exc)
         return False
-    logger.warning("removed %s: it belongs to no workspace of this host", key)
+    logger.warning("orphan %s was removed: it belongs to no workspace of this host", key)
     return True

@@ -27,9 +27,9 @@ BATCH = 100
 
 
 def settle_orphaned_operations(runtime: HostRuntime) -> int:
-    """Running operations of this host that this process does not own: their claim owner is dead.
+    """Settle running operations of this host that this process does not own: their claim owner is dead.
 
-    Only one vmhost runs on a host at a time (the hypervisor's lock ensures it), so no waiting is needed.
+    Only one vmhost runs on a host at a time (the hypervisor's lock ensures it), so this need not wait.
     """
     orphans = Operation.objects.filter(queue=runtime.queue_name, state=OperationState.RUNNING).exclude(
         claim__in=runtime.claims
@@ -47,7 +47,7 @@ def _settle(operation: Operation, because: str) -> bool:
         with transaction.atomic():
             return queue.requeue_operation(operation, because=because)
     return fail_abandoned(
-        operation, "internal_error", f"It was tried {operation.attempt} times and {because} each time."
+        operation, "internal_error", f"The operation was tried {operation.attempt} times, and {because} each time."
     )
 
 
@@ -55,13 +55,13 @@ def expire_operations() -> int:
     """Fail operations past their deadline; the workspace takes a status that its owner can act on."""
     overdue = Operation.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now())
     return sum(
-        fail_abandoned(operation, "deadline_exceeded", "It did not finish in time.")
+        fail_abandoned(operation, "deadline_exceeded", "The operation did not finish in time.")
         for operation in list(overdue.order_by("deadline_at")[:BATCH])
     )
 
 
 def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
-    """Fail an operation in place of its claim owner. False where it has changed since it was read."""
+    """Fail an operation in place of its claim owner. Return False if it has changed since it was read."""
     with transaction.atomic():
         workspace = find_and_lock(operation.workspace_id)
         owned = queue.take_over_operation(operation)
@@ -77,7 +77,7 @@ def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
 
 
 def _fail_workspace(workspace: Workspace, operation: Operation, code: str, message: str) -> None:
-    """The status after a failure whose machine was not observed: reconcile corrects it later."""
+    """Write the status after a failure whose machine was not observed. Reconcile corrects it later."""
     if operation.kind == OperationKind.CREATE:
         mark_failed(workspace, code, message)
     elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete

@@ -54,7 +54,7 @@ def pull_image(context: Context) -> None:
 
 
 def ensure_image(context: Context, progress: _PullProgress | None = None) -> None:
-    """The pinned image from the cache, else pulled. Puts it into `facts`."""
+    """Put the image into `facts`: the pinned one from the cache, else pulled."""
     workspace = context.workspace
     image = context.images.get(workspace.image_digest) if workspace.image_digest else None
     if image is None:
@@ -77,7 +77,7 @@ def _pull(context: Context, progress: Callable[[int, str], None]) -> Image:
 
 
 class _PullProgress:
-    """Writes the progress of a pull to the row, at most twice a second."""
+    """Writer of the progress of a pull to the row, at most twice a second."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -94,7 +94,9 @@ class _PullProgress:
 
 
 def prepare_machine(context: Context) -> None:
-    """Disk, port and definition. The guest's identity is written to the row, so that the other processes reach it."""
+    """Prepare disk, port and definition. The guest's identity is written to the row, so that the other processes reach
+    it.
+    """
     context.record_provisioning(
         phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk."
     )
@@ -123,7 +125,7 @@ def define_machine(context: Context) -> None:
 
 
 def is_to_start(context: Context) -> bool:
-    """False for a machine that is made and stays off."""
+    """Return False for a machine that is made and stays off."""
     return bool(context.operation.params.get("start", True))
 
 
@@ -156,7 +158,7 @@ def wait_for_guest(context: Context) -> None:
 
 
 def complete_create(context: Context) -> None:
-    """Ready and provisioned in one commit; a machine that is not to be started is provisioned and `stopped`."""
+    """Write ready and provisioned in one commit. A machine that is not to be started is provisioned and `stopped`."""
     row, now, starts = context.workspace, timezone.now(), is_to_start(context)
     provisioned = {
         "provisioning_state": Provisioning.READY,
@@ -181,7 +183,7 @@ def complete_create(context: Context) -> None:
 
 
 def _off_fields(row: Workspace) -> dict[str, Any]:
-    """The columns of a machine that was made and stays off: only its removal can be due."""
+    """Return the columns of a machine that was made and stays off: only its removal can be due."""
     keeps_ttl = row.ttl_action == TtlAction.REMOVE
     return {"user_requested_stop": True, **({} if keeps_ttl else {"ttl_expires_at": None})}
 
@@ -197,7 +199,7 @@ STEPS = (
 
 
 def create_failed(context: Context, code: str, message: str) -> None:
-    """Remove the machine; the row stays with the reason and can be retried, unless a delete was first."""
+    """Remove the machine. The row stays with the reason and can be retried, unless a delete was first."""
     _remove_quietly(context)
     with transaction.atomic():
         with suppress(TransitionLost):
@@ -206,7 +208,7 @@ def create_failed(context: Context, code: str, message: str) -> None:
 
 
 def mark_failed(workspace: Workspace, code: str, message: str) -> None:
-    """The row of a creation that failed. Raises TransitionLost where a delete was first."""
+    """Write the failure of a creation into the row. Raise TransitionLost if a delete was first."""
     now = timezone.now()
     transition(
         workspace,

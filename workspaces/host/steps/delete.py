@@ -18,7 +18,7 @@ def remove_machine(context: Context) -> None:
 
 
 def remove_row(context: Context) -> None:
-    """The last step, so that after a crash before it a row still names what is left."""
+    """Remove the row. This is the last step, so that after a crash before it a row still names what is left."""
     operation = context.operation
     with transaction.atomic():
         account_lock(context.workspace.account)  # its count changes; locked before the workspace, as everywhere
@@ -34,12 +34,12 @@ STEPS = (("remove_machine", remove_machine), ("remove_row", remove_row))
 
 
 def delete_failed(context: Context, code: str, message: str) -> None:
-    """The row stays `deleting`; reconcile queues the next delete."""
+    """End the operation as failed. The row stays `deleting`; reconcile queues the next delete."""
     with transaction.atomic():
         queue.finish_operation(context.operation, OperationState.FAILED, code=code, message=message)
         record_activity(context.workspace, "delete_failed", message)
 
 
 def delete_cancelled(context: Context) -> None:
-    """Nothing cancels a delete."""
+    """Raise AssertionError: nothing cancels a delete."""
     raise AssertionError("a delete cannot be cancelled")

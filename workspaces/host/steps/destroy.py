@@ -48,6 +48,6 @@ DESTROY_STEPS = (("remove_machine", remove_machine), ("complete", complete_destr
 
 
 def destroy_failed(context: Context, code: str, message: str) -> None:
-    """End the machine; what is left of it is removed by the next destroy or delete."""
+    """End the machine; the next destroy or delete removes what is left of it."""
     destroy_machine(context)
     fail_as_observed(context, code, message)

@@ -34,20 +34,20 @@ from workspaces.states import HOST_DOWN, Status
 
 
 def no_preparation(context: Context) -> None:
-    """For operations whose steps determine themselves what is left to do at a retry."""
+    """Do nothing, for operations whose steps determine themselves what is left to do at a retry."""
 
 
 def ensure_off(context: Context) -> None:
     """End the machine before a retry, in whatever state the last attempt left it.
 
-    But not where it ran before the operation (a forced start).
+    A machine that ran before the operation (a forced start) is left running.
     """
     if context.operation.params.get("from") != Status.RUNNING:
         context.driver.destroy(context.workspace.pk)
 
 
 def power_cancelled(context: Context) -> None:
-    """The delete that follows ends the machine."""
+    """End the operation in favour of a delete, which ends the machine."""
     finish_cancelled(context)
 
 
@@ -65,7 +65,7 @@ def prepare_stopped(context: Context) -> None:
 
 
 def start_machine(context: Context) -> None:
-    """A machine that runs already (a forced start) keeps its start time."""
+    """Start the machine. One that runs already (a forced start) keeps its start time."""
     context.facts["ran"] = context.driver.state(context.workspace.pk) is MachineState.RUNNING
     context.driver.start(context.workspace.pk)
 
@@ -106,7 +106,7 @@ def start_cancelled(context: Context) -> None:
 
 
 def shut_down(context: Context) -> None:
-    """Shut down, and end the machine after the grace time of its programs and what the guest does then."""
+    """Shut down, and end the machine after the grace time of its programs and of the guest."""
     grace = min(settings.ENV.stop_grace_seconds + GUEST_END_SECONDS, context.remaining())
     context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
     record_start(context.workspace, None)
@@ -133,7 +133,7 @@ def complete_stop(context: Context) -> None:
             restart_due_at=None,
             memory_expires_at=None,
             idle_due_at=None,
-            # A stopped workspace has nothing to expire but its removal.
+            # On a stopped workspace only a removal can be due.
             **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
             # After a stop, a former shutdown of the host no longer causes a restart.
             **({"last_exit_reason": ""} if row.last_exit_reason == HOST_DOWN else {}),
@@ -156,7 +156,7 @@ STOP_STEPS = (("shut_down", shut_down), ("complete", complete_stop))
 
 
 def begin_relaunch(context: Context) -> None:
-    """From here on a failure ends the machine, even where it was started."""
+    """Note that a failure from here on ends the machine, even if it was started."""
     context.facts["down"] = True
     context.record_fact("resized")  # from the next step on the machine may have the new sizes
     ensure_image(context)
@@ -177,7 +177,7 @@ RESTART_STEPS = (
 
 
 def restart_failed(context: Context, code: str, message: str) -> None:
-    """Still running where it could not be stopped, stopped where it could not be started."""
+    """Write the failure: still running if the machine could not be stopped, stopped if it could not be started."""
     if context.facts.get("down"):
         fail_stopped(context, code, message)
     else:

@@ -32,7 +32,7 @@ def reset_disk(context: Context) -> None:
 
 
 def disable_ssh(context: Context) -> None:
-    """SSH access is disabled with the reset; the specification lists what is kept (Lifecycle and power)."""
+    """Disable SSH access with the reset. The specification lists what is kept (Lifecycle and power)."""
     update_row(context.workspace, ssh_enabled=False)
     record_activity(
         context.workspace, "erased", "The file system was reset to the image.", actor=context.operation.actor
@@ -60,7 +60,9 @@ REINSTALL_STEPS = (
 
 
 def reinstall_failed(context: Context, code: str, message: str) -> None:
-    """The specification's errors: stop_failed, overlay_delete_failed (started again), relaunch_failed (call start)."""
+    """End with the specification's errors: stop_failed, overlay_delete_failed (started again), relaunch_failed (call
+    start).
+    """
     if context.facts.get("erased"):
         fail_stopped(context, "relaunch_failed", f"The file system was reset, but not started: {message}")
     elif not context.facts.get("down"):

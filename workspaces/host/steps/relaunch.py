@@ -12,7 +12,7 @@ from workspaces.host.steps.power import record_start
 
 
 def relaunch_unchanged(context: Context) -> bool:
-    """Start the machine again after a step that changed nothing failed; False where that fails, too."""
+    """Start the machine again after a step that changed nothing failed. Return False if that fails, too."""
     try:
         ensure_image(context)
         define_machine(context)

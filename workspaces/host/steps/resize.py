@@ -21,7 +21,7 @@ from workspaces.states import Status
 
 
 def check_capacity(context: Context) -> None:
-    """Refuse before the machine is touched. Raises CapacityExceeded."""
+    """Refuse before the machine is touched. Raise CapacityExceeded."""
     if context.facts.get("applied"):
         return  # an attempt that died has applied the sizes
     before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()

@@ -32,12 +32,12 @@ from workspaces.transitions import TransitionLost, transition
 
 
 class NotIdle(Exception):
-    """The workspace is in use after all, or its idle policy was switched off."""
+    """Sign that the workspace is in use after all, or that its idle policy was switched off."""
 
 
 def check_idle(context: Context) -> None:
-    """The last check before the memory is written, for uses that are not recorded: open SSH sessions, and connections
-    to public ports that were opened long ago (requests, WebSockets). Raises NotIdle.
+    """Look for uses that are not recorded, before the memory is written: open SSH sessions, and connections to public
+    ports that were opened long ago (requests, WebSockets). Raise NotIdle.
     """
     row = context.workspace
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
@@ -88,14 +88,14 @@ def stay_awake(context: Context) -> None:
 
 
 def sleep_failed(context: Context, code: str, message: str) -> None:
-    """It continues to run, for at least another idle time."""
+    """Write the failure. The workspace continues to run, for at least another idle time."""
     row = context.workspace
     again = timezone.now() + timedelta(seconds=row.suspend_after) if row.suspend_after else None
     fail_as_observed(context, code, message, idle_due_at=again)
 
 
 def load_memory(context: Context) -> None:
-    """Load the saved memory. Where it cannot be used, that is recorded and the workspace starts cold.
+    """Load the saved memory. If it cannot be used, that is recorded and the workspace starts cold.
 
     At a retry, or after a reboot of the host, the machine may be off or running already.
     """
@@ -110,7 +110,9 @@ def load_memory(context: Context) -> None:
 
 
 def start_cold(context: Context) -> None:
-    """Boot the machine where its memory could not be loaded. A guest that was ready when it fell asleep still is."""
+    """Boot the machine if its memory could not be loaded. A guest that was ready when it fell asleep still counts as
+    ready.
+    """
     if not context.facts.get("cold"):
         return
     ensure_image(context)
@@ -124,13 +126,13 @@ def complete_wake(context: Context) -> None:
         message = "The saved memory could not be used: the workspace was started cold; its disk is unchanged."
         succeed_running(context, "started_cold", message, started_at=timezone.now())
     else:
-        # Without a start time: a stop during its sleep failed.
+        # There is no start time if a stop during its sleep failed.
         started_at = context.workspace.started_at or timezone.now()
         succeed_running(context, "woke", "The workspace woke up.", started_at=started_at)
 
 
 def wake_failed(context: Context, code: str, message: str) -> None:
-    """Still asleep, or stopped where it had to start cold."""
+    """Write the failure: still asleep, or stopped if the workspace had to start cold."""
     if context.facts.get("cold"):
         destroy_machine(context)
     fail_as_observed(context, code, message)

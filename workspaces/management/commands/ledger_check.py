@@ -10,7 +10,7 @@ from workspaces.charging.check import ledger_check_by_hand
 
 
 class Command(BaseCommand):
-    help = "Compute balances from the ledger and charges from metering records; print what differs and exit 1 if any."
+    help = "Compute balances from the ledger and charges from metering records; print each difference; exit 1 if any."
 
     def handle(self, *args: Any, **options: Any) -> None:
         drifts = ledger_check_by_hand(self.stdout.write)

@@ -37,7 +37,7 @@ def _ids(given: list[str]) -> Any:
 
 
 def put_to_sleep(workspace_id: str) -> tuple[str, str]:
-    """Wait for one sleep. Returns the status then, and why where it does not sleep."""
+    """Wait for one sleep. Return the status then, and why the workspace does not sleep if so."""
     row = Workspace.objects.select_related("account", "host").filter(pk=workspace_id).first()
     if row is None:
         return "unknown", "There is no such workspace."
@@ -47,4 +47,4 @@ def put_to_sleep(workspace_id: str) -> tuple[str, str]:
         return row.status, exc.message
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     row.refresh_from_db()
-    return row.status, ended.error_message if ended else "It is still going on."
+    return row.status, ended.error_message if ended else "The operation is still in progress."

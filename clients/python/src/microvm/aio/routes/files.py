@@ -17,11 +17,13 @@ class AsyncFileRoutes(AsyncGroup):
     """Files of a running workspace. Paths are absolute."""
 
     def list(self, workspace: str, *, path: str | None = None, page_size: int = 1000) -> AsyncIterator[FileEntry]:
-        """A directory's entries by name, at most `limit` of them, and of those with long paths about 4 MiB."""
+        """List a directory's entries by name, at most `limit` of them; of entries with long paths about 4 MiB."""
         return self._cursors(f"/workspace/{quoted(workspace)}/overlay", "entries", {"path": path}, page_size)
 
     async def usage(self, workspace: str) -> UsageResponse:
-        """The writable disk, which holds what was changed since the image. The image itself takes none of it."""
+        """Return the use of the writable disk, which holds all changes since the image. The image itself takes none
+        of it.
+        """
         answer: UsageResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/overlay/usage")
         return answer
 

@@ -20,7 +20,7 @@ class AsyncImageRoutes(AsyncGroup):
         category: Literal["all", "os", "devtools", "runtime", "ai", "browser", "database", "infra"] | None = None,
         search: str | None = None,
     ) -> CatalogResponse:
-        """The curated images. Create also accepts any public image reference that is not listed."""
+        """List the curated images. Create also accepts any public image reference that is not listed."""
         answer: CatalogResponse = await self._call(
             "GET", "/workspace/images", query={"category": category, "search": search}
         )

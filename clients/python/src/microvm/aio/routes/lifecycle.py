@@ -25,7 +25,9 @@ class AsyncLifecycleRoutes(AsyncGroup):
     """TTL, restarts and sleep of a workspace."""
 
     async def get(self, workspace: str) -> LifecycleResponse:
-        """Mode, TTL, restart policy with its history, idle policy, and whether its memory can be saved to disk."""
+        """Return mode, TTL, restart policy with its history, idle policy, and whether its memory can be saved to
+        disk.
+        """
         answer: LifecycleResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/lifecycle")
         return answer
 
@@ -37,21 +39,21 @@ class AsyncLifecycleRoutes(AsyncGroup):
         return answer
 
     async def make_permanent(self, workspace: str, **body: Unpack[PermanentRequest]) -> LifecycleResponse:
-        """Make it permanent: the TTL is cleared and the restart policy applies. Returns the lifecycle."""
+        """Make it permanent: the TTL is cleared and the restart policy applies. Return the lifecycle."""
         answer: LifecycleResponse = await self._call(
             "POST", f"/workspace/{quoted(workspace)}/lifecycle/permanent", body=body, again=True
         )
         return answer
 
     async def make_temporary(self, workspace: str, **body: Unpack[TemporaryRequest]) -> LifecycleResponse:
-        """Make it temporary: the TTL starts now; no restarts, no idle policy. Returns the lifecycle."""
+        """Make it temporary: the TTL starts now; no restarts, no idle policy. Return the lifecycle."""
         answer: LifecycleResponse = await self._call(
             "POST", f"/workspace/{quoted(workspace)}/lifecycle/temporary", body=body, again=True
         )
         return answer
 
     async def set_ttl(self, workspace: str, **body: Unpack[TtlRequest]) -> LifecycleResponse:
-        """Change the TTL or its action of a temporary workspace; a new TTL starts now. Returns the lifecycle."""
+        """Change the TTL or its action of a temporary workspace; a new TTL starts now. Return the lifecycle."""
         answer: LifecycleResponse = await self._call("PUT", f"/workspace/{quoted(workspace)}/lifecycle/ttl", body=body)
         return answer
 

@@ -18,7 +18,7 @@ class AsyncLogRoutes(AsyncGroup):
     async def list(
         self, workspace: str, *, source: str | None = None, tail_lines: int | None = None
     ) -> builtins.list[LogEntry]:
-        """The last lines of `boot` (the console), `cmd` (the main program) or a workload, by its name."""
+        """Return the last lines of `boot` (the console), `cmd` (the main program) or a workload, by its name."""
         answer: builtins.list[LogEntry] = await self._call(
             "GET",
             f"/workspace/{quoted(workspace)}/logs",
@@ -32,15 +32,15 @@ class AsyncLogRoutes(AsyncGroup):
         await self._delete(f"/workspace/{quoted(workspace)}/logs")
 
     async def files(self, workspace: str) -> builtins.list[LogFile]:
-        """The log files, older ones (`.1` to `.3`) included."""
+        """List the log files, older ones (`.1` to `.3`) included."""
         answer: builtins.list[LogFile] = await self._call(
             "GET", f"/workspace/{quoted(workspace)}/logs/list", part="files"
         )
         return answer
 
     async def file(self, workspace: str, name: str) -> LogFileResponse:
-        """One log file: its last MiB in JSON, or with `Accept: text/plain` all of it as it is, streamed, with
-        ranges.
+        """Return one log file: its last MiB in JSON, or with `Accept: text/plain` all of it as it is, streamed,
+        with ranges.
         """
         answer: LogFileResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/logs/file/{quoted(name)}")
         return answer

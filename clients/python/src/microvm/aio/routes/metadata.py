@@ -16,7 +16,7 @@ class AsyncMetadataRoutes(AsyncGroup):
     """Keys and values that are stored with a workspace."""
 
     async def get(self, workspace: str) -> dict[str, Any]:
-        """The whole object."""
+        """Return the whole object."""
         answer: dict[str, Any] = await self._call("GET", f"/workspace/{quoted(workspace)}/metadata", part="metadata")
         return answer
 

@@ -14,16 +14,18 @@ class AsyncMetricRoutes(AsyncGroup):
     """The present state of a workspace's machine."""
 
     async def stats(self, workspace: str) -> Stats:
-        """Current statistics, sampled every second; zeros while it does not run. `guest*` is reported by the guest."""
+        """Return current statistics, sampled every second; zeros while it does not run. `guest*` is reported by the
+        guest.
+        """
         answer: Stats = await self._call("GET", f"/workspace/{quoted(workspace)}/stats", part="stats")
         return answer
 
     async def info(self, workspace: str) -> InfoResponse:
-        """The machine on its host: its state as reported by the hypervisor, its definition and its counters."""
+        """Return the machine on its host: its state as reported by the hypervisor, its definition and its counters."""
         answer: InfoResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/info")
         return answer
 
     async def config(self, workspace: str) -> ConfigResponse:
-        """The saved configuration of the machine. Values of the environment are not shown."""
+        """Return the saved configuration of the machine. Values of the environment are not shown."""
         answer: ConfigResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/config")
         return answer

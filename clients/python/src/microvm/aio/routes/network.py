@@ -17,7 +17,7 @@ class AsyncNetworkRoutes(AsyncGroup):
     """Network settings of a workspace."""
 
     async def get(self, workspace: str) -> Network:
-        """The network settings."""
+        """Return the network settings."""
         answer: Network = await self._call("GET", f"/workspace/{quoted(workspace)}/network", part="network")
         return answer
 

@@ -17,7 +17,7 @@ class AsyncPortRoutes(AsyncGroup):
     """Public ports of a workspace."""
 
     async def list(self, workspace: str) -> PublicPortsResponse:
-        """The public ports and their addresses."""
+        """List the public ports and their addresses."""
         answer: PublicPortsResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/public-access")
         return answer
 
@@ -29,9 +29,7 @@ class AsyncPortRoutes(AsyncGroup):
         return answer
 
     async def change(self, workspace: str, port: int, **body: Unpack[PatchedChangePortRequest]) -> PublicPort:
-        """Change the slug or the label of a public port. With another slug it has another address, of the same
-        hash.
-        """
+        """Change the slug or the label of a public port. Another slug gives it another address, with the same hash."""
         answer: PublicPort = await self._call(
             "PATCH", f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}", body=body, part="port", again=True
         )

@@ -16,7 +16,7 @@ class AsyncResourceRoutes(AsyncGroup):
     """Sizes of a workspace."""
 
     async def get(self, workspace: str) -> SavedResources:
-        """The saved sizes; `pending` lists those that apply at the next start."""
+        """Return the saved sizes; `pending` lists those that apply at the next start."""
         answer: SavedResources = await self._call("GET", f"/workspace/{quoted(workspace)}/resources", part="resources")
         return answer
 

@@ -16,7 +16,7 @@ class AsyncSshRoutes(AsyncGroup):
     """SSH of a workspace."""
 
     async def get(self, workspace: str) -> Ssh:
-        """Return where to connect, the host key to expect, and the authorized keys."""
+        """Return the address to connect to, the host key to expect, and the authorized keys."""
         answer: Ssh = await self._call("GET", f"/workspace/{quoted(workspace)}/ssh", part="ssh")
         return answer
 

@@ -14,12 +14,12 @@ class AsyncUsageRoutes(AsyncGroup):
     """What workspaces have used."""
 
     async def all(self) -> AllUsageResponse:
-        """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
+        """Return totals of each workspace since its creation (or the deletion of its usage), and their sum."""
         answer: AllUsageResponse = await self._call("GET", "/workspace/usage")
         return answer
 
     async def activity(self, *, from_: str | None = None, to: str | None = None) -> ActivityResponse:
-        """Activity and usage within a window; default: the last 24 hours."""
+        """Return activity and usage within a window; default: the last 24 hours."""
         answer: ActivityResponse = await self._call("GET", "/workspace/activity", query={"from": from_, "to": to})
         return answer
 
@@ -33,7 +33,7 @@ class AsyncUsageRoutes(AsyncGroup):
         tier: int | None = None,
         to: str | None = None,
     ) -> SeriesResponse:
-        """The time series of a tier; by default the finest that reaches back to the start of the window."""
+        """Return the time series of a tier; by default the finest that reaches back to the start of the window."""
         answer: SeriesResponse = await self._call(
             "GET",
             f"/workspace/{quoted(workspace)}/usage",
@@ -42,12 +42,12 @@ class AsyncUsageRoutes(AsyncGroup):
         return answer
 
     async def totals(self, workspace: str) -> UsageTotals:
-        """Totals since its creation, or since its usage was deleted."""
+        """Return totals since its creation, or since its usage was deleted."""
         answer: UsageTotals = await self._call("GET", f"/workspace/{quoted(workspace)}/usage/totals", part="usage")
         return answer
 
     async def credits_chart(self, workspace: str) -> ChartResponse:
-        """Credits used recently: at most 7 points by minute, hour or day. Cached for up to a minute."""
+        """Return credits used recently: at most 7 points by minute, hour or day. Cached for up to a minute."""
         answer: ChartResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/usage/credits/chart")
         return answer
 

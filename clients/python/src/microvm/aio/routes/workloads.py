@@ -27,8 +27,8 @@ class AsyncWorkloadRoutes(AsyncGroup):
     """Supervised programs of a workspace, read and changed while it runs."""
 
     async def list(self, workspace: str) -> builtins.list[Workload]:
-        """What is saved, and how the processes of the running guest are. Those of a workspace that does not run are
-        `stopped`.
+        """List saved workloads, and the state of their processes in the running guest. If the workspace does not
+        run, all of them are `stopped`.
         """
         answer: builtins.list[Workload] = await self._call(
             "GET", f"/workspace/{quoted(workspace)}/workloads", part="workloads"
@@ -43,7 +43,7 @@ class AsyncWorkloadRoutes(AsyncGroup):
         return answer
 
     async def get(self, workspace: str, workload: str) -> Workload:
-        """One workload, by its name."""
+        """Return one workload, by its name."""
         answer: Workload = await self._call(
             "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", part="workload"
         )
@@ -66,28 +66,30 @@ class AsyncWorkloadRoutes(AsyncGroup):
         return answer
 
     async def delete(self, workspace: str, workload: str) -> WorkloadRemovedResponse:
-        """End and remove a workload; its log stays. The response shows what it was."""
+        """End and remove a workload; its log stays. The response shows the workload as it was."""
         answer: WorkloadRemovedResponse = await self._call(
             "DELETE", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}"
         )
         return answer
 
     async def delete_all(self, workspace: str) -> WorkloadsRemovedResponse:
-        """End and remove all saved workloads; their logs stay. What is in the guest alone stays, as a desktop."""
+        """End and remove all saved workloads; their logs stay. Workloads that only the guest has stay, such as a
+        desktop's.
+        """
         answer: WorkloadsRemovedResponse = await self._call(
             "DELETE", f"/workspace/{quoted(workspace)}/workloads", again=True
         )
         return answer
 
     async def status(self, workspace: str, workload: str) -> Workload:
-        """As the workload itself: its state and process."""
+        """Return the workload itself: its state and process."""
         answer: Workload = await self._call(
             "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/status", part="workload"
         )
         return answer
 
     async def logs(self, workspace: str, workload: str, *, tail_lines: int | None = None) -> builtins.list[LogEntry]:
-        """The last lines of a saved workload's log, as `logs?source=` has them."""
+        """Return the last lines of a saved workload's log, as `logs?source=` does."""
         answer: builtins.list[LogEntry] = await self._call(
             "GET",
             f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/logs",
@@ -97,21 +99,21 @@ class AsyncWorkloadRoutes(AsyncGroup):
         return answer
 
     async def stats(self, workspace: str, workload: str) -> WorkloadStats:
-        """What a workload takes at present. It is measured for half a second."""
+        """Return CPU and memory that a workload uses at present, measured for half a second."""
         answer: WorkloadStats = await self._call(
             "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/stats", part="stats"
         )
         return answer
 
     async def start(self, workspace: str, workload: str) -> Workload:
-        """Start a workload that ended or was stopped. Nothing happens to one that runs."""
+        """Start a workload that ended or was stopped. A workload that runs is left as it is."""
         answer: Workload = await self._call(
             "POST", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/start", part="workload", again=True
         )
         return answer
 
     async def stop(self, workspace: str, workload: str) -> Workload:
-        """End a workload until it is started by hand, or until the next start of the workspace."""
+        """Stop a workload until it is started by hand, or until the next start of the workspace."""
         answer: Workload = await self._call(
             "POST", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/stop", part="workload", again=True
         )

@@ -54,8 +54,8 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[Workspace]:
-        """Workspaces, newest first. Sandboxes are listed by `GET /sandbox`; by the id of its machine
-        (`sandbox.workspace_id`) every other route here takes one as well.
+        """List workspaces, newest first. Sandboxes are listed by `GET /sandbox`. Every other route here also takes
+        the id of a sandbox's machine (`sandbox.workspace_id`).
         """
         return self._pages(
             "/workspace",
@@ -65,12 +65,14 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         )
 
     async def get(self, workspace: str) -> Workspace:
-        """One workspace by id or slug."""
+        """Return one workspace by id or slug."""
         answer: Workspace = await self._call("GET", f"/workspace/{quoted(workspace)}", part="workspace")
         return answer
 
     async def details(self, workspace: str) -> Details:
-        """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
+        """Return the workspace with its token (valid for 15 minutes, for this workspace), statistics and
+        configuration.
+        """
         answer: Details = await self._call("GET", f"/workspace/{quoted(workspace)}/details", part="workspace")
         return answer
 
@@ -84,7 +86,7 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         await self._delete(f"/workspace/{quoted(workspace)}", timeout=LONG)
 
     async def retry(self, workspace: str) -> Workspace:
-        """Try a failed creation again; 202; `provisioning` shows the progress."""
+        """Try a failed creation again. Answers 202; `provisioning` shows the progress."""
         answer: Workspace = await self._call(
             "POST", f"/workspace/{quoted(workspace)}/provisioning/retry", part="workspace"
         )
@@ -142,6 +144,8 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         await self._delete(f"/workspace/{quoted(workspace)}/lifecycle", timeout=LONG)
 
     async def exec(self, workspace: str, **body: Unpack[ExecRequest]) -> ExecResponse:
-        """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124)."""
+        """Run a command in the workspace to its end. At the timeout the command and all that it began are killed
+        (code 124).
+        """
         answer: ExecResponse = await self._call("POST", f"/workspace/{quoted(workspace)}/exec", body=body, timeout=LONG)
         return answer
