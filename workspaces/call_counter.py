@@ -85,7 +85,7 @@ def flush_calls() -> None:
                 pipe.expire(calls_key(workspace_id), EXPIRY_SECONDS)
             pipe.execute()
     except redis.RedisError as exc:
-        logger.warning("API calls: %s", exc)
+        logger.warning("API calls could not be counted in Redis yet: %s", exc)
         left = counts
     finally:
         with _lock:

@@ -244,7 +244,7 @@ def _end_of(workspace_id: str) -> DomainError | None:
     try:
         return _reason(workspace_id, ENDED)
     except DatabaseError as exc:
-        logger.warning("whether %s has ended: %s", workspace_id, exc)
+        logger.warning("it is not known whether %s has ended: %s", workspace_id, exc)
         return None
 
 

@@ -166,7 +166,7 @@ def is_in_use(workspace_id: str, within: float) -> bool:
     try:
         return time.time() - last_used(workspace_id) < within
     except redis.RedisError as exc:
-        logger.warning("last use of %s: %s", workspace_id, exc)
+        logger.warning("the last use of %s cannot be read or written: %s", workspace_id, exc)
         return True
 
 
@@ -180,7 +180,7 @@ def _write_use(workspace_id: str, member: str, score: float, *, ended: str = "")
             pipe.expire(_key(workspace_id), EXPIRY_SECONDS)
             pipe.execute()
     except redis.RedisError as exc:
-        logger.warning("last use of %s: %s", workspace_id, exc)
+        logger.warning("the last use of %s cannot be read or written: %s", workspace_id, exc)
         return False
     return True
 

@@ -161,7 +161,7 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     except NotFound:  # it was deleted while the guest was asked
         raise
     except DomainError as exc:
-        logger.warning("ssh of %s: %s", workspace.pk, exc.message)
+        logger.warning("the SSH access of %s is not applied yet: %s", workspace.pk, exc.message)
         return f"{exc.message} It is tried again, at the latest at the next start."
     return "The access was changed at the same time; it is applied within minutes, or at the next start."
 

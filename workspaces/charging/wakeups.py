@@ -63,7 +63,7 @@ class ChargeNotifier:
             try:
                 charge_notify()
             except Exception:
-                logger.exception("notification of metered usage")
+                logger.exception("the worker was not notified of metered usage")
 
 
 def charge_notify() -> None:

@@ -48,7 +48,7 @@ class WakeCoalescer:
         self._waking.pop(workspace_id, None)
         # Retrieved, so that the loop does not report an error without a waiting caller.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DomainError):
-            logger.error("wake of %s", workspace_id, exc_info=error)
+            logger.error("%s could not be woken", workspace_id, exc_info=error)
 
 
 def _wait(workspace_id: str) -> bool:

@@ -94,10 +94,10 @@ class ConsolePublisher:
                 try:
                     await self._publish_once(replay)
                 except (RedisError, OSError) as exc:
-                    logger.warning("console logs: %s", exc)
+                    logger.warning("console logs cannot be published: %s", exc)
                     await asyncio.sleep(REFRESH_SECONDS)
                 except Exception:  # one broken log must not end the thread
-                    logger.exception("console logs")
+                    logger.exception("console logs cannot be published")
                     await asyncio.sleep(REFRESH_SECONDS)
                 await asyncio.sleep(POLL_SECONDS if self._publishers else REFRESH_SECONDS)
 

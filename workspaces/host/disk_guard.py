@@ -233,7 +233,7 @@ class DiskGuard:
         try:
             return call.result(ANSWER_SECONDS)
         except TimeoutError:
-            logger.warning("disk: %s does not answer (%s)", key, method)
+            logger.warning("disk: the machine %s does not answer (%s)", key, method)
             return True
 
     def _carry_out(self, call: Future[bool], method: str, key: str) -> None:
@@ -241,7 +241,7 @@ class DiskGuard:
             getattr(self._driver, method)(key)
             call.set_result(True)
         except Exception as exc:  # most often a machine that has ended in the meantime
-            logger.warning("disk: %s of %s: %s", method, key, exc)
+            logger.warning("disk: %s failed for %s: %s", method, key, exc)
             call.set_result(False)
 
     def _work(self) -> None:
@@ -255,4 +255,4 @@ class DiskGuard:
             close_old_connections()
             self.check_once()
         except Exception as exc:  # the thread must survive every failure on a full disk
-            logger.warning("disk: %s", exc)
+            logger.warning("disk: the check failed: %s", exc)

@@ -186,5 +186,5 @@ def fail_operation(context: Context, kind: Procedure, code: str, message: str) -
     try:
         kind.failed(context, code, message)
     except BackendError as exc:
-        logger.warning("clean-up after %s: %s", context.operation.pk, exc)
+        logger.warning("the clean-up after %s failed: %s", context.operation.pk, exc)
         raise

@@ -98,7 +98,7 @@ class GuestRenewals:
             try:
                 _renew(key)
             except Exception:  # the next attempt may succeed
-                logger.exception("changes of %s", key)
+                logger.exception("changes of %s could not be applied in its guest", key)
             finally:
                 self._pending.discard(key)
                 connections.close_all()

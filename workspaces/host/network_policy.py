@@ -55,7 +55,7 @@ def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ())
     except MachineNotFound:
         return "There is no machine yet; it applies when one is made."
     except BackendError as exc:
-        logger.warning("network of %s: %s", workspace_id, exc)
+        logger.warning("the network policy of %s is not applied yet: %s", workspace_id, exc)
         return f"{exc.message} It is retried."
     return ""
 

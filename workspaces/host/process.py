@@ -97,5 +97,5 @@ def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
         runtime.guest_renewals.begin()
         runtime.images.evict(in_use=digests_in_use(runtime.name))
     except BackendError as exc:
-        logger.warning("reconcile: %s", exc)
+        logger.warning("reconcile failed: %s", exc)
     return repaired

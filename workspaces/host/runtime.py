@@ -107,7 +107,7 @@ class HostRuntime:
                 close_old_connections()
                 on_event(event, self.driver)
             except Exception:  # reconcile settles the end that the event reported
-                logger.exception("event %s", event)
+                logger.exception("the event %s could not be handled", event)
         connections.close_all()
 
     def _send_heartbeats(self) -> None:
@@ -120,7 +120,7 @@ class HostRuntime:
                 os.kill(os.getpid(), signal.SIGTERM)
                 break
             except Exception as exc:  # the thread must survive whatever may be gone at the next heartbeat
-                logger.warning("heartbeat: %s", exc)
+                logger.warning("the heartbeat failed: %s", exc)
         connections.close_all()
 
     def send_heartbeat(self) -> None:

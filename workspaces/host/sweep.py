@@ -60,11 +60,11 @@ def _handle(row: Workspace, now: datetime) -> bool:
     except OperationInProgress:
         return False
     except DomainError as exc:
-        logger.warning("sweep %s: %s", row.pk, exc.message)
+        logger.warning("sweep: %s could not be handled: %s", row.pk, exc.message)
         _postpone(row, now)
         return False
     except Exception:
-        logger.exception("sweep %s", row.pk)
+        logger.exception("sweep: %s could not be handled", row.pk)
         _postpone(row, now)
         return False
 
@@ -142,7 +142,7 @@ def _idle_from(row: Workspace, now: datetime) -> datetime:
     try:
         used = last_used.last_used(row.pk)
     except redis.RedisError as exc:
-        logger.warning("last use of %s: %s", row.pk, exc)
+        logger.warning("the last use of %s cannot be read: %s", row.pk, exc)
         return now + RETRY_AFTER
     if not used:
         return now

@@ -134,7 +134,7 @@ def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
     try:
         return call(workspace, TASK, list(close)).decode() or None
     except DomainError as exc:
-        logger.warning("network of %s: %s", workspace.pk, exc.message)
+        logger.warning("the network policy of %s is not applied yet: %s", workspace.pk, exc.message)
         return f"{exc.message} It applies as soon as the host is back."
 
 

@@ -50,7 +50,7 @@ def announce_outcome(operation_id: str) -> None:
             pipe.expire(_key(operation_id), ANNOUNCEMENT_SECONDS)
             pipe.execute()
     except redis.RedisError as exc:
-        logger.warning("could not announce %s: %s", operation_id, exc)
+        logger.warning("the outcome of %s could not be announced: %s", operation_id, exc)
 
 
 def wait_for_outcome(operation: Operation, timeout: float) -> Operation | None:

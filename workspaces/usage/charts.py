@@ -66,7 +66,7 @@ def credits_chart(workspace_id: str, now: float | None = None) -> dict[str, Any]
     try:
         latest_samples.cache_value(key, json.dumps(made).encode(), CACHE_SECONDS)
     except redis.RedisError as exc:
-        logger.warning("chart of %s: %s", workspace_id, exc)
+        logger.warning("the chart of %s could not be cached: %s", workspace_id, exc)
     return made
 
 

@@ -89,7 +89,7 @@ def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
     try:
         return latest_samples.latest_samples(workspace_ids)
     except redis.RedisError as exc:
-        logger.warning("samples: %s", exc)
+        logger.warning("samples cannot be read: %s", exc)
         return {}
 
 
@@ -146,7 +146,7 @@ class Series:
         try:
             seconds, tens = latest_samples.recent_points(self._row.workspace_id, self._row.reset_count)
         except redis.RedisError as exc:
-            logger.warning("samples: %s", exc)
+            logger.warning("samples cannot be read: %s", exc)
             return {}, {}
         return self._merged(0, seconds), self._merged(1, tens)
 

@@ -128,4 +128,4 @@ def _delete_live_data(workspace_id: str, *, with_calls: bool = False) -> None:
         if with_calls:
             call_counter.delete_calls(workspace_id)
     except redis.RedisError as exc:  # its points have an older reset count than the row, and expire
-        logger.warning("samples of %s: %s", workspace_id, exc)
+        logger.warning("the samples of %s could not be removed: %s", workspace_id, exc)

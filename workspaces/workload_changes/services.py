@@ -119,7 +119,7 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
     except NotFound:  # it was deleted while the guest was asked
         raise
     except DomainError as exc:
-        logger.warning("workload %s of %s: %s", name, workspace.pk, exc.message)
+        logger.warning("the workload %s of %s is not changed in the guest yet: %s", name, workspace.pk, exc.message)
         return f"{exc.message} It is tried again, at the latest at the next start."
     return "The workload was changed at the same time; it is applied within minutes, or at the next start."
 

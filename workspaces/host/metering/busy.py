@@ -52,5 +52,5 @@ class BusyMachines:
         except BackendError:
             return None  # it is being started or ended: the next round asks again
         except Exception:
-            logger.exception("sample of %s", key)
+            logger.exception("no sample could be taken of %s", key)
             return None

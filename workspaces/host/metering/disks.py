@@ -86,7 +86,7 @@ class DiskMeter:
         except BackendError:  # it is paused or has just ended: not the guest's fault
             self._interval[machine_id] = EVERY_SECONDS
         except Exception:
-            logger.exception("disk of %s", machine_id)
+            logger.exception("the disk usage of %s could not be queried", machine_id)
             self._interval[machine_id] = MAX_SECONDS
         finally:
             self._due[machine_id] = time.monotonic() + self._interval.get(machine_id, MAX_SECONDS)

@@ -174,7 +174,7 @@ class Sampler:
                 close_old_connections()
                 self.run_once()
             except Exception:
-                logger.exception("sampler")
+                logger.exception("a round of the sampler failed")
         connections.close_all()
 
     def _refresh(self) -> None:

@@ -262,7 +262,7 @@ class UsageWriter:
                 return all(written)
             logger.exception("the usage of %s is too large for its columns", *deltas)
         except Exception:
-            logger.exception("writing usage")
+            logger.exception("a tick of usage could not be written")
         return False
 
     def _write_together(self, tick: int, deltas: Deltas) -> bool:
@@ -282,7 +282,7 @@ class UsageWriter:
                 raise
             except DatabaseError:
                 # A workspace was deleted during the transaction; the next attempt does not find its row.
-                logger.warning("usage could not be written; it is tried again", exc_info=True)
+                logger.warning("an attempt to write usage failed", exc_info=True)
                 if tries >= MAX_TRIES:
                     return False
             self._ended.wait(RETRY_SECONDS)

@@ -77,7 +77,7 @@ def resume_paused_machines(runtime: HostRuntime) -> int:
         try:
             resumed += _follow_machine(runtime, row, inventory)
         except (TransitionLost, BackendError, Workspace.DoesNotExist) as exc:
-            logger.warning("resume %s: %s", row.pk, exc)  # reconcile tries again
+            logger.warning("%s could not be resumed: %s", row.pk, exc)  # reconcile tries again
     return resumed
 
 
@@ -97,7 +97,7 @@ def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -
         if status in WANT_OFF:
             return _end_unwanted(runtime, row, state, inventory)
     except (TransitionLost, BackendError) as exc:
-        logger.warning("reconcile %s: %s", row.pk, exc)
+        logger.warning("%s could not be reconciled: %s", row.pk, exc)
     except Workspace.DoesNotExist:
         pass  # deleted since the rows were read
     return False
@@ -233,7 +233,7 @@ def _remove_orphan(runtime: HostRuntime, key: str) -> bool:
     try:
         runtime.driver.delete(key)
     except BackendError as exc:
-        logger.warning("orphan %s: %s", key, exc)
+        logger.warning("the orphan %s could not be removed: %s", key, exc)
         return False
     logger.warning("orphan %s was removed: it belongs to no workspace of this host", key)
     return True
