@@ -1,6 +1,6 @@
-"""The admin of rates, and what is shown of balances and the ledger.
+"""Admin pages of rates, balances and the ledger.
 
-A new price is a new row; a rate that is valid already cannot be changed.
+A new price is a new row. A rate that is valid already cannot be changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NIGHTLY_WITHIN = timedelta(days=2)
 
 
 class RateForm(ReasonedForm):
-    """A new rate is a new price."""
+    """Form of a rate. It asks for a reason also when a rate is added, because a new rate is a new price."""
 
     reason_to_add = True
 
@@ -54,7 +54,8 @@ class RateAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="remove", label="Delete", call=lambda act: services.rate_delete(act.row), icon="delete", harms=True,
             permission="delete", allowed=services.is_future,
-            will="The rate is deleted before it is valid: the present price stays. It is refused once it is valid.",
+            will="The rate is deleted before it becomes valid, and the present price stays. The deletion is refused "
+            "if the rate is valid already.",
         ),
     )  # fmt: skip
 
@@ -62,7 +63,7 @@ class RateAdmin(DeletedByActionMixin, ServiceModelAdmin):
         return {"effective_from": timezone.now() + timedelta(hours=1)}
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # As it is stored: a form that is shown again has put what was typed into `obj`.
+        # The stored row decides: when a form is shown again, `obj` already holds what was typed.
         stored = Rate.objects.filter(pk=obj.pk).first() if obj else None
         return (stored is None or services.is_future(stored)) and super().has_change_permission(request, obj)
 
@@ -71,7 +72,7 @@ class RateAdmin(DeletedByActionMixin, ServiceModelAdmin):
 
 
 class RaiseForm(ActionForm):
-    """`limit`: the new one."""
+    """Form of the action that raises a quota. `limit`: the new limit."""
 
     limit = forms.DecimalField(
         max_digits=19,
@@ -80,7 +81,7 @@ class RaiseForm(ActionForm):
         max_value=MAX_QUOTA,
         label="New limit, in credits",
         widget=UnfoldAdminDecimalFieldWidget(),
-        help_text="Higher than the present one. It stays until the owner sets another.",
+        help_text="Higher than the present limit. It stays until the owner sets another limit.",
     )
 
 
@@ -93,7 +94,7 @@ def _raise(act: Act) -> None:
 
 
 def _namespace(act: Act) -> Namespace:
-    """Raises DoesNotExist: the balance outlives it."""
+    """Return the namespace of a balance. Raise DoesNotExist if it is deleted: the balance outlives it."""
     return Namespace.objects.select_related("account").get(pk=act.row.namespace_id)
 
 
@@ -114,14 +115,14 @@ class BalanceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
             name="reset", label="Reset", call=_reset, icon="restart_alt", harms=True,
-            will="What is used becomes zero, with an entry in the ledger; thresholds are announced again. A suspension "
-            "by this quota ends. What is held stays held.",
+            will="The used credits become zero, with an entry in the ledger. Thresholds are announced again. A "
+            "suspension by this quota ends. Credits that are held stay held.",
         ),
         StaffAction(
             name="raise_quota", label="Raise the quota", call=_raise, icon="trending_up", form=RaiseForm,
             allowed=lambda row: row.quota_limit is not None, owner_reads=True,
-            will="The limit of the service becomes higher. What is used stays; thresholds are announced again. A "
-            "suspension by this quota ends where it has room.",
+            will="The limit of the service becomes higher. The used credits stay. Thresholds are announced again. A "
+            "suspension by this quota ends if the new limit has room.",
         ),
     )  # fmt: skip
 
@@ -177,8 +178,9 @@ class LedgerCheckAdmin(ReadOnlyAdmin):
 
 
 def ledger_warning(request: HttpRequest) -> list[str] | None:
-    """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where the newest finished check found
-    differences or failed, or none has finished for two days. One query.
+    """Return the label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]), or None.
+
+    There is a label if the newest finished check found differences, failed, or began more than two days ago. One query.
     """
     if not request.user.is_staff:
         return None

@@ -16,7 +16,7 @@ from staff.parts.columns import BAD, EMPTY, GOOD, WARNING, badge
 from staff.parts.lists import ChosenValuesFilter
 
 
-@admin.display(description="Of quota")
+@admin.display(description="Quota used")
 def quota_use(row: Balance) -> SafeString | str:
     share = used_share(row)
     if share is None:
@@ -25,7 +25,7 @@ def quota_use(row: Balance) -> SafeString | str:
 
 
 class NearLimitFilter(admin.SimpleListFilter):
-    """Balances of which at least four fifths of the quota are used, or all of it."""
+    """Filter for balances of which at least four fifths of the quota are used, or all of it."""
 
     title = "quota"
     parameter_name = "quota"
@@ -40,7 +40,11 @@ class NearLimitFilter(admin.SimpleListFilter):
 
 
 class ServiceFilter(ChosenValuesFilter):
-    """Of entries. Where few balances are of the service, or none, by these: the ledger is not read for what is rare."""
+    """Filter of entries by service.
+
+    If a service has few balances or none, entries are looked up by balance: otherwise a rare service would read the
+    whole ledger.
+    """
 
     FEW = 20
 

@@ -21,34 +21,34 @@ _PLACES, _DIGITS = 8, MAX_CREDITS.adjusted()
 
 
 def stored_amount(credits: Decimal | int) -> int:
-    """As a column holds it; exact.
+    """Return an amount as a column holds it; exact.
 
-    Raises ValueError for what is no number, has more than 8 places, or does not fit into 64 bits.
+    Raise ValueError if it is not a number, has more than 8 places, or does not fit into 64 bits.
     """
     amount = Decimal(credits)
     if not amount:
         return 0
-    # The size first: as a ratio, a number with a huge exponent is millions of digits.
+    # The size is checked first: as a ratio, a number with a huge exponent has millions of digits.
     if amount.is_finite() and -_PLACES <= amount.adjusted() <= _DIGITS:
         numerator, denominator = amount.as_integer_ratio()
         scaled, rest = divmod(numerator * SCALE, denominator)
         if not rest and abs(scaled) < 2**63:
             return scaled
-    raise ValueError(f"{credits} is no amount of credits")
+    raise ValueError(f"{credits} is not an amount of credits")
 
 
 def amount_of_stored(stored: int) -> Decimal:
-    """The opposite of `stored_amount`; exact."""
+    """Return the amount that a column's value stands for; exact. The opposite of `stored_amount`."""
     return Decimal(stored) / SCALE
 
 
 def as_number(credits: Decimal) -> float:
-    """As JSON shows it: below 2^26 (67 million) credits to the last of 8 places, above it to 15 digits or more."""
+    """Return an amount as JSON shows it: below 2^26 (67 million) credits all 8 places, above it 15 digits or more."""
     return float(credits)
 
 
 class CreditsField(models.BigIntegerField):  # type: ignore[type-arg]  # Django has none at run time
-    """An amount of credits, a Decimal in Python. Sums and comparisons of the database are exact."""
+    """Column for an amount of credits, which is a Decimal in Python. Sums and comparisons of the database are exact."""
 
     if TYPE_CHECKING:  # what the stubs take its values for
         _pyi_private_set_type: Decimal | Combinable  # type: ignore[assignment]
@@ -65,7 +65,7 @@ class CreditsField(models.BigIntegerField):  # type: ignore[type-arg]  # Django 
 
     @property
     def validators(self) -> list[Any]:
-        """Of the Decimal; the column's own range is that of `stored_amount`."""
+        """Return the validators of the Decimal. The column's own range is that of `stored_amount`."""
         return [
             *self._validators,  # type: ignore[attr-defined]  # not in the stubs
             MinValueValidator(-MAX_CREDITS),

@@ -1,4 +1,4 @@
-"""Runs of the check of the ledger, each a row that the admin shows, and up to where the balances were found right."""
+"""Runs of the check of the ledger: a row for each, which the admin shows, and how far each balance was found right."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from django.utils import timezone
 from credits.ledger_check import Counts
 from credits.models import CheckedBalance, LedgerCheck
 
-SENTENCES = 20  # of a result that are kept
-# A nightly check that has not finished after so long has died.
+SENTENCES = 20  # so many of a result are kept
+# A nightly check that has not finished after this time has died.
 LONGEST = timedelta(hours=6)
 BATCH = 1000
 
 
 def check_begin() -> LedgerCheck:
-    """The row of a check by hand."""
+    """Create the row of a check that was started by hand."""
     return LedgerCheck.objects.create()
 
 
 def check_begin_nightly() -> LedgerCheck | None:
-    """The row of this night's check, made or taken over from a process that died; None where it was made already."""
+    """Create the row of this night's check, or take it over from a process that died.
+
+    Return None if another process has made the row already.
+    """
     now = timezone.now()
     try:
         with transaction.atomic():
@@ -37,7 +40,7 @@ def check_begin_nightly() -> LedgerCheck | None:
 def check_end(
     check: LedgerCheck, counts: Counts, sentences: list[str], differences: int | None, *, is_full: bool = True
 ) -> None:
-    """Store what a check found. `differences` None: it failed, and the sentence is the error."""
+    """Store what a check found. If `differences` is None the check failed, and the sentence is the error."""
     now = timezone.now()
     LedgerCheck.objects.filter(pk=check.pk).update(
         finished_at=now,
@@ -52,7 +55,10 @@ def check_end(
 
 
 def write_checked_balances(checked: Iterable[CheckedBalance]) -> None:
-    """The next night goes on after them. In the caller's transaction, with its position in the records."""
+    """Write up to where balances were checked: the next night continues from there.
+
+    Runs in the caller's transaction, which also writes the position in the records.
+    """
     CheckedBalance.objects.bulk_create(
         checked,
         batch_size=BATCH,

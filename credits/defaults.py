@@ -1,4 +1,4 @@
-"""Templates of quotas for namespaces that have none (specification, Credit quotas). The only writer of them."""
+"""Default quotas for namespaces that have none (specification, Credit quotas). No other module writes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def default_set(
     thresholds: list[float],
     auto_apply: bool,
 ) -> QuotaDefault:
-    """Set the default of a service. Quotas that exist stay as they are. Raises ServiceLimitExceeded."""
+    """Set the default of a service. Existing quotas do not change. Raise ServiceLimitExceeded."""
     account_lock(account)
     others = QuotaDefault.objects.filter(account_id=account.pk).exclude(service=service).count()
     if others >= MAX_SERVICES:
@@ -42,7 +42,7 @@ def default_set(
 
 
 def default_get(account: Account, service: str) -> QuotaDefault:
-    """Raises NotFound."""
+    """Return the default of a service. Raise NotFound if there is none."""
     found = QuotaDefault.objects.filter(account_id=account.pk, service=service).first()
     if found is None:
         raise NotFound(f"There is no default quota for {service}.")
@@ -51,7 +51,7 @@ def default_get(account: Account, service: str) -> QuotaDefault:
 
 @transaction.atomic
 def default_toggle(*, account: Account, service: str) -> QuotaDefault:
-    """Switch whether it is applied by itself. Raises NotFound."""
+    """Switch whether the default of a service is applied by itself. Raise NotFound if there is none."""
     account_lock(account)
     found = default_get(account, service)
     found.auto_apply = not found.auto_apply
@@ -62,6 +62,6 @@ def default_toggle(*, account: Account, service: str) -> QuotaDefault:
 
 
 def default_delete(*, account: Account, service: str) -> None:
-    """Quotas that were made from it stay. Raises NotFound."""
+    """Delete the default of a service. Quotas that were made from it stay. Raise NotFound if there is none."""
     if not QuotaDefault.objects.filter(account_id=account.pk, service=service).delete()[0]:
         raise NotFound(f"There is no default quota for {service}.")

@@ -1,4 +1,6 @@
-"""What a credit-consuming request meets (wire contract, sections 1 and 7): hard block, and warning in the overdraft."""
+"""Checks of requests that consume credits (wire contract, sections 1 and 7): the hard block, and the overdraft's
+warning.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ HEADER = "X-Credit-Warning"
 
 
 def require_credits(namespace: Namespace, service: str) -> None:
-    """Raises QuotaExceeded in the hard block. In the overdraft the response of the request gets a warning header.
+    """Raise QuotaExceeded in the hard block. In the overdraft, add a warning header to the response.
 
-    One query. What is spent ahead is refused by the hold itself (`ledger.credits_hold`).
+    One query. Spending ahead is refused by the hold itself (`ledger.credits_hold`).
     """
     balance = balance_for(namespace.pk, service)
     if balance is None:
@@ -30,7 +32,7 @@ def require_credits(namespace: Namespace, service: str) -> None:
 
 
 def suspension_error(namespace: Namespace) -> QuotaExceeded | None:
-    """The error of a namespace that a quota has suspended (`namespaces.hooks`). One query."""
+    """Return the error of a namespace that a quota has suspended (`namespaces.hooks`). One query."""
     blocked = [row for row in Balance.objects.filter(namespace_id=namespace.pk).order_by("service") if is_blocked(row)]
     suspending = [row for row in blocked if suspends_namespace(row)]
     return quota_exceeded(suspending[0], namespace.slug) if suspending else None
@@ -42,5 +44,5 @@ def _warning(balance: Balance) -> str:
 
 
 def _plain(amount: Decimal) -> str:
-    """Without an exponent and without zeros at its end."""
+    """Return an amount without an exponent and without zeros at its end."""
     return f"{amount.normalize():f}"

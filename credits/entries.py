@@ -1,6 +1,6 @@
-"""Entries of one balance, written while its row is locked: what `ledger` and `holds` have in common.
+"""Entries of one balance, written while its row is locked. `ledger` and `holds` share them.
 
-`used` is always the sum of the entries; each has the balance after it, and adds to the day's spending.
+`used` is always the sum of the entries. Each entry has the balance after it, and adds to the day's spending.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from namespaces.models import Namespace
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What an entry is for. `key`: a second charge of the same balance with the same key changes nothing."""
+    """Reason of an entry. `key`: a second charge of the same balance with the same key changes nothing."""
 
     key: str | None = None
     workspace_id: str = ""
@@ -29,23 +29,24 @@ NO_PURPOSE = Purpose()
 
 
 def balance_of(namespace: Namespace, service: str) -> Balance:
-    """The balance of a service, made where there is none; not locked."""
+    """Return the balance of a service; create it if there is none. It is not locked."""
     return Balance.objects.get_or_create(
         namespace_id=namespace.pk, service=service, defaults={"account_id": namespace.account_id}
     )[0]
 
 
 def lock_balance(namespace: Namespace, service: str) -> Balance:
-    """The row as it is now, locked to the end of the transaction; made where there is none."""
+    """Return the current row, locked to the end of the transaction; create it if there is none."""
     made = balance_of(namespace, service)
     balance: Balance = Balance.objects.select_for_update().get(pk=made.pk)
     return balance
 
 
 def apply_default(balance: Balance) -> None:
-    """The account's default quota, before something is spent, where the balance has none and one applies.
+    """Give a balance the account's default quota if it has no quota and a default applies. Called before credits are
+    spent.
 
-    On the instance and the row, which is locked.
+    Changes the instance and the row, which is locked.
     """
     if balance.quota_limit is not None:
         return
@@ -60,12 +61,12 @@ def apply_default(balance: Balance) -> None:
 
 
 def entry_of_key(balance: Balance, key: str | None) -> Entry | None:
-    """The entry of a balance that was written for a key; None without a key."""
+    """Return the entry of a balance that was written for a key; None without a key."""
     return Entry.objects.filter(balance=balance, key=key).first() if key else None
 
 
 def entry_new(kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
-    """An entry without a balance, not written yet."""
+    """Return an entry that has no balance and is not written yet."""
     return Entry(
         kind=kind,
         amount=amount,
@@ -76,7 +77,7 @@ def entry_new(kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
 
 
 def entry_insert(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
-    """After `used` was changed; with the day's spending."""
+    """Write an entry after `used` was changed, and add to the day's spending."""
     entry = entry_new(kind, amount, purpose)
     entry.balance, entry.balance_after = balance, balance.used
     entry.save(force_insert=True)
@@ -92,17 +93,17 @@ def _add_spending(entry: Entry) -> None:
 
 
 def require_amount(amount: Decimal) -> None:
-    """Raises ValueError: a negative charge would be a refund that no entry shows as one."""
+    """Raise ValueError for a negative amount: a negative charge would be a refund that no entry shows as one."""
     if stored_amount(amount) < 0:
         raise ValueError(f"{amount} is negative")
 
 
 def require_column_holds(credits: Decimal) -> None:
-    """Raises Conflict."""
+    """Raise Conflict if a balance's columns cannot hold this amount."""
     if credits > MAX_CREDITS:
         raise balance_full()
 
 
 def balance_full() -> Conflict:
-    """The error of a balance without room for an amount."""
+    """Return the error of a balance without room for an amount."""
     return Conflict(f"A balance holds at most {MAX_CREDITS:f} credits.")

@@ -8,21 +8,26 @@ from common.errors import DomainError, QuotaExceeded
 from credits.amounts import as_number
 from credits.models import Balance
 
-# Of names that are not the platform's own there could be any number.
+# The owner may use any names for services, so their number needs a limit.
 MAX_SERVICES = 100
 
 
 class ServiceLimitExceeded(DomainError):
-    """A namespace has quotas, or an account defaults, of as many services as may be. Details: `current` and `max`."""
+    """Error of a namespace with quotas, or an account with defaults, for the maximal number of services.
+
+    Details: `current` and `max`.
+    """
 
     code = "service_limit_exceeded"
     status = 409
-    message = f"There are quotas of at most {MAX_SERVICES} services."
+    message = f"At most {MAX_SERVICES} services can have quotas."
 
 
 class CreditsUsedUp(QuotaExceeded):
-    """A quota has no room. `balance`: as it was when this was refused; `wanted`: what was to be held, None where the
-    hard block refused.
+    """Error of a quota without room.
+
+    `balance`: the balance at the time of the refusal. `wanted`: the amount that should have been held; None if the hard
+    block refused.
     """
 
     def __init__(self, balance: Balance, wanted: Decimal | None, message: str, details: dict[str, object]) -> None:
@@ -32,10 +37,10 @@ class CreditsUsedUp(QuotaExceeded):
 
 
 def quota_exceeded(balance: Balance, namespace_slug: str, wanted: Decimal | None = None) -> CreditsUsedUp:
-    """The hard block, or a hold without room (wire contract, section 7)."""
+    """Return the error of the hard block, or of a hold without room (wire contract, section 7)."""
     message = f"The {balance.service} quota of the namespace {namespace_slug!r} is used up."
     if balance.held:
-        message += f" Of what it allows, {balance.held.normalize():f} credits are held for what is under way."
+        message += f" {balance.held.normalize():f} credits of it are held for work that has not ended."
     details = {
         "namespace": namespace_slug,
         "service": balance.service,

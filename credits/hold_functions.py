@@ -1,7 +1,7 @@
-"""The functions of the database by which a hold, and a settlement, are one statement each.
+"""Functions of the database by which a hold, and a settlement, are one statement each.
 
-A balance on which many spend is locked from the change of its row to the commit. A client between two statements would
-keep all others waiting for its turn; a function with its plans kept by the session takes a tenth of a millisecond.
+A balance on which many requests spend is locked from the change of its row to the commit. A client between two
+statements would keep all others waiting. A function whose plans the session keeps takes a tenth of a millisecond.
 
 A migration that changes one of these tables or rules makes the functions again (`create_functions`).
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 from credits.statements import spending_sum
 
-# No row where the key was used, where there is no room, where no column holds the sum, and where there is no balance
-# yet, or no quota while a default one applies. What is read after the lock is what others have committed.
+# Returns no row if the key was used, if there is no room, if no column holds the sum, if there is no balance yet, and
+# if the balance has no quota while a default applies. Reads after the lock see what others have committed.
 HOLD = """
 CREATE OR REPLACE FUNCTION credits_hold_take(
     of_namespace text, of_service text, wanted bigint, hold_key text, entry_key text, until timestamptz,
@@ -43,8 +43,9 @@ BEGIN
         VALUES (b.id, hold_key, wanted, until, made_at) RETURNING credits_hold.balance_id, credits_hold.id;
 END $$
 """
-# No row where there is no such hold; and `quietly` where no column holds the sum, and where a threshold or the hard
-# block is reached: then the caller settles in a transaction with what it announces (`zones.announce_charges`).
+# Returns no row if there is no such hold. With `quietly` it also returns none if no column holds the sum, and if a
+# threshold or the hard block is reached: then the caller settles in a transaction with the announcements
+# (`zones.announce_charges`).
 SETTLE = f"""
 CREATE OR REPLACE FUNCTION credits_hold_settle(
     of_namespace text, of_service text, hold_key text, spent bigint, entry_key text, of_workspace text, because text,
@@ -86,12 +87,12 @@ END $$
 
 
 def create_functions(apps: Any, schema_editor: Any) -> None:
-    """For migrations."""
+    """Create the functions, for migrations."""
     schema_editor.execute(HOLD)
     schema_editor.execute(SETTLE)
 
 
 def drop_functions(apps: Any, schema_editor: Any) -> None:
-    """For migrations."""
+    """Drop the functions, for migrations."""
     for name in ("credits_hold_take", "credits_hold_settle"):
         schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}")

@@ -1,6 +1,6 @@
-"""Spending ahead (wire contract, section 7): credits are held, then settled with what it really cost, or given back.
+"""Holds (wire contract, section 7): credits are set aside, then settled with the real cost or given back.
 
-A hold is found by its balance and its key, so that no caller's key meets that of another namespace or service.
+A hold is found by its balance and its key: a caller's key never meets that of another namespace or service.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def credits_hold(
 ) -> Hold:
     """Set credits aside until `until` (default: 15 minutes), if the quota has room for them. Idempotent by key.
 
-    One statement decides under the balance's lock, so that of many at once no more succeed than there is room for.
-    Raises QuotaExceeded; Conflict where the key holds another amount, or was settled, or no column holds the sum;
-    ValueError for what is no amount. Nothing is held then.
+    One statement decides under the balance's lock: if many holds arrive at once, no more succeed than there is room
+    for. Raise QuotaExceeded if there is no room. Raise Conflict if the key holds another amount, was settled, or no
+    column holds the sum. Raise ValueError if `amount` is not an amount. Nothing is held then.
     """
     require_amount(amount)
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
@@ -55,9 +55,10 @@ def credits_hold(
 
 @transaction.atomic
 def _hold_again(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
-    """With the balance and its default quota, which may have been missing; else return what the key holds already, or
-    raise why there is no hold. The balance is locked first: of what a key is used for at the same time, also a whole
-    hold and its settlement, this sees all or nothing.
+    """Create the balance and its default quota if they were missing, and hold again.
+
+    Otherwise return what the key holds already, or raise the reason why there is no hold. The balance is locked first:
+    if the key is used at the same time, even for a whole hold and its settlement, this sees all of that or nothing.
     """
     balance = balance_for_hold(namespace, service)
     if hold_insert(namespace.pk, service, wanted, hold_entry_key(wanted.key)):
@@ -66,12 +67,12 @@ def _hold_again(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
     if held is None and entry_of_key(balance, hold_entry_key(wanted.key)) is None:
         raise hold_refused(balance, namespace, wanted.amount)
     if held is None or held.amount != wanted.amount:
-        raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
+        raise Conflict(f"The key {wanted.key} was used for another amount, or is settled already.")
     return held
 
 
 def balance_for_hold(namespace: Namespace, service: Service) -> Balance:
-    """Return the balance, made where there is none, with the quota that applies; locked."""
+    """Return the locked balance with the quota that applies; create it if there is none."""
     balance = lock_balance(namespace, service)
     apply_default(balance)
     return balance
@@ -85,17 +86,17 @@ def hold_refused(balance: Balance, namespace: Namespace, amount: Decimal) -> Dom
 
 
 def hold_entry_key(key: str) -> str:
-    """The key of the entry that a hold is settled with."""
+    """Return the key of the entry that settles a hold."""
     return f"hold:{key}"
 
 
 def hold_settle(
     *, namespace: Namespace, service: Service, key: str, amount: Decimal, purpose: Purpose = NO_PURPOSE
 ) -> Entry | None:
-    """Charge what it really cost, in place of what was held. Idempotent.
+    """Charge the real cost in place of the held amount. Idempotent.
 
-    None where it was voided or has expired: nothing is charged then. Raises Conflict where no column holds the sum: the
-    hold stays, and the log says so; ValueError for what is no amount.
+    Return None if the hold was voided or has expired: nothing is charged then. Raise Conflict if no column holds the
+    sum: the hold stays, and the log says so. Raise ValueError if `amount` is not an amount.
     """
     require_amount(amount)
     charged = Purpose(hold_entry_key(key), purpose.workspace_id, purpose.description)
@@ -111,7 +112,10 @@ def hold_settle(
 
 @transaction.atomic
 def _settle_and_announce(namespace: Namespace, service: Service, key: str, entry: Entry) -> Entry | None:
-    """Or return the entry of a hold that was settled before. Raises DataError: no column holds the sum."""
+    """Settle a hold, or return the entry of a hold that was settled before.
+
+    Raise DataError if no column holds the sum.
+    """
     if not statements.hold_settle(namespace.pk, service, key, entry, quietly=False):
         balance = balance_for(namespace.pk, service)
         return None if balance is None else entry_of_key(balance, entry.key)
@@ -124,7 +128,7 @@ def _settle_and_announce(namespace: Namespace, service: Service, key: str, entry
 
 
 def hold_void(*, namespace: Namespace, service: Service, key: str) -> bool:
-    """Give a hold back; False where there is none any more."""
+    """Give a hold back. Return False if it does not exist any more."""
     balance = balance_for(namespace.pk, service)
     return balance is not None and _give_back(balance.pk, key)
 
@@ -138,9 +142,9 @@ def _give_back(balance_id: int, key: str, number: int | None = None) -> bool:
 
 
 def holds_expire() -> int:
-    """Void the holds whose time is over, a batch at a time. Returns how many.
+    """Void one batch of holds whose time is over, and return how many.
 
-    Each row that was due, and none whose key was used again since.
+    Only the rows that were due are voided. A hold that has used the key again since then stays.
     """
     due = Hold.objects.filter(expires_at__lte=timezone.now()).order_by("expires_at")
     rows = list(due.values_list("balance_id", "key", "pk")[:EXPIRE_BATCH])

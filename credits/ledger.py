@@ -1,8 +1,7 @@
-"""Charges, refunds and quotas (wire contract, section 7). With `holds` and `metered_charges` the only writer of
-balances and the ledger.
+"""Charges, refunds and quotas (wire contract, section 7).
 
-Every change is one transaction that locks the balance's row, writes one entry with the balance after it, and announces
-what it passes.
+Only this module, `holds` and `metered_charges` write balances and the ledger. Every change is one transaction that
+locks the balance's row, writes one entry with the balance after it, and announces what it passes.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from namespaces.models import Namespace
 
 @transaction.atomic
 def credits_charge(*, namespace: Namespace, service: str, amount: Decimal, purpose: Purpose) -> Entry:
-    """Charge what was used; also beyond the quota, as it has been used. Idempotent by the purpose's key.
+    """Charge what was used, even beyond the quota. Idempotent by the purpose's key.
 
-    Raises Conflict where the key charged another amount, or no column holds the sum; ValueError for what is no amount.
-    Nothing has changed then.
+    Raise Conflict if the key charged another amount, or no column holds the sum. Raise ValueError if `amount` is not an
+    amount. Nothing has changed then.
     """
     require_amount(amount)
     balance = lock_balance(namespace, service)
@@ -54,8 +53,8 @@ def _same_amount(entry: Entry, amount: Decimal) -> Entry:
 def credits_refund(*, namespace: Namespace, service: str, amount: Decimal, purpose: Purpose) -> Entry:
     """Give credits back that were charged since the last reset. Idempotent by key.
 
-    Raises Conflict where more would be given back than is used, or the key refunded another amount; ValueError for what
-    is no amount. Nothing has changed then.
+    Raise Conflict if `amount` is more than what is used, or the key refunded another amount. Raise ValueError if
+    `amount` is not an amount. Nothing has changed then.
     """
     require_amount(amount)
     balance = lock_balance(namespace, service)
@@ -68,7 +67,10 @@ def credits_refund(*, namespace: Namespace, service: str, amount: Decimal, purpo
 
 
 def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose, **changes: Any) -> Entry:
-    """The entry, the new `used` and what it announces, of a locked balance. `changes`: further columns of its row."""
+    """Write the entry and the new `used` of a locked balance, and announce what they pass.
+
+    `changes`: further columns of the balance's row.
+    """
     require_column_holds(balance.used + amount)
     balance.used += amount
     for name, value in changes.items():
@@ -92,9 +94,11 @@ def quota_set(
     action: str,
     thresholds: list[float],
 ) -> Balance:
-    """Set a quota and re-arm its thresholds; what is used stays, and a threshold that it passes fires with the next
-    charge. Lifts a suspension by this quota where it has room now, and suspends where it has none. Raises RateLimited
-    where that was announced very often in the last minute, ServiceLimitExceeded.
+    """Set a quota and re-arm its thresholds.
+
+    Used credits stay: a threshold that they pass fires with the next charge. A suspension by this quota is lifted if
+    the quota has room now, and the namespace is suspended if it has none. Raise RateLimited if such changes were
+    announced very often in the last minute. Raise ServiceLimitExceeded.
     """
     _require_few_services(namespace, service)
     balance = lock_balance(namespace, service)
@@ -107,7 +111,10 @@ def quota_set(
 
 
 def _require_few_services(namespace: Namespace, service: str) -> None:
-    """Without a lock: requests at once may make some more. Raises ServiceLimitExceeded."""
+    """Raise ServiceLimitExceeded if the namespace has quotas of the maximal number of services.
+
+    There is no lock: simultaneous requests may make a few more.
+    """
     known = set(Balance.objects.filter(namespace_id=namespace.pk).values_list("service", flat=True))
     if service not in known and len(known) >= MAX_SERVICES:
         raise ServiceLimitExceeded(details={"current": len(known), "max": MAX_SERVICES})
@@ -115,8 +122,10 @@ def _require_few_services(namespace: Namespace, service: str) -> None:
 
 @transaction.atomic
 def quota_raise(*, namespace: Namespace, service: str, limit: Decimal) -> Balance:
-    """As `quota_set` with a higher limit; the other columns stay. Raises InvalidState where there is no quota, or it
-    is not lower than `limit`."""
+    """Set a higher limit as `quota_set` does; the other columns stay.
+
+    Raise InvalidState if there is no quota, or the quota is not lower than `limit`.
+    """
     balance = lock_balance(namespace, service)
     if balance.quota_limit is None:
         raise InvalidState("There is no quota: nothing is refused.")
@@ -134,10 +143,10 @@ def quota_raise(*, namespace: Namespace, service: str, limit: Decimal) -> Balanc
 
 @transaction.atomic
 def quota_reset(*, namespace: Namespace, service: str, actor: str, quota_required: bool = False) -> Balance:
-    """Return what is used to zero, with an entry, and re-arm the thresholds. Lifts a suspension by this quota.
+    """Set the used credits to zero, with an entry, and re-arm the thresholds. Lifts a suspension by this quota.
 
-    What is held stays held. Idempotent: with nothing used no entry is written. With `quota_required` it raises NotFound
-    where none is set; nothing has changed then.
+    Held credits stay held. Idempotent: if nothing is used no entry is written. With `quota_required`, raise NotFound if
+    no quota is set; nothing has changed then.
     """
     balance = lock_balance(namespace, service)
     if quota_required and balance.quota_limit is None:
@@ -148,5 +157,5 @@ def quota_reset(*, namespace: Namespace, service: str, actor: str, quota_require
     else:
         Balance.objects.filter(pk=balance.pk).update(**rearmed)
         balance.last_threshold_fired, balance.depleted_fired = None, False
-        zones.apply_blocks([balance])  # staff may have suspended the namespace in the quota's name
+        zones.apply_blocks([balance])  # staff may have suspended the namespace by hand, as the quota would
     return balance

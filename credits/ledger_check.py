@@ -1,7 +1,8 @@
-"""Whether balances, the ledger, holds and the days' spending agree: each is computed from the others and compared.
+"""Checks whether balances, the ledger, holds and the days' spending agree: each is computed from the others and
+compared.
 
-`balance_drifts` reads the ledger once, in the order of its index; what is held in memory is what one balance has, and a
-row for each balance. `new_balance_drifts` reads, of each balance, what came since the last check that found nothing.
+`balance_drifts` reads the ledger once, in the order of its index. It keeps in memory the data of one balance, and a row
+for each balance. `new_balance_drifts` reads for each balance only what came since the last check that found nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ from credits.models import (
 )
 
 CHUNK = 2000
-_FULL = stored_amount(MAX_CREDITS)  # a day that would have more has so much
+_FULL = stored_amount(MAX_CREDITS)  # a day that would have more stays at this
 _BALANCE = ("pk", "namespace_id", "service", "used", "held", "in_holds")
 _ENTRY = ("balance", "id", "kind", "amount", "balance_after", "workspace_id", "description")
-# (namespace id, credits by workspace): what else is to be compared with the metered charges of a namespace.
+# (namespace id, credits by workspace): compares the metered charges of a namespace with other records.
 CompareCharges = Callable[[str, Mapping[str, int]], Iterable[str]]
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a check has read. `metered`: the sum of the metered charges after the entry `metered_after`, as stored.
-    `checked`: up to where the balances agree, if nothing else differs.
+    """Counts of what a check has read.
+
+    `metered`: the sum of the metered charges after the entry `metered_after`, as stored. `checked`: up to where the
+    balances agree, if nothing else differs.
     """
 
     entries: int = 0
@@ -53,7 +56,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Sums:
-    """Of the entries of one balance, as they are stored."""
+    """Sums of the entries of one balance, as they are stored."""
 
     used: int = 0
     spent: int = 0
@@ -62,8 +65,10 @@ class _Sums:
 
 
 def balance_drifts(counts: Counts, compare: CompareCharges) -> Iterator[str]:
-    """A sentence for each balance that is not the sum of its entries and holds, each entry whose balance is wrong, and
-    each balance whose days do not add up to its charges and refunds.
+    """Yield a sentence for each difference that a full check finds.
+
+    Differences are: a balance that is not the sum of its entries and holds, an entry whose balance is wrong, and a
+    balance whose days do not add up to its charges and refunds.
     """
     entries = _Merged(groupby(_entries(), key=lambda row: row[0]))
     days = _Merged(groupby(_days(), key=lambda row: row[0]))
@@ -80,10 +85,10 @@ def balance_drifts(counts: Counts, compare: CompareCharges) -> Iterator[str]:
 
 
 def new_balance_drifts(counts: Counts, charged: dict[tuple[str, str], int]) -> Iterator[str]:
-    """As `balance_drifts`, of what is new since the balances were checked; without new entries of the columns alone.
+    """Do what `balance_drifts` does, for what is new since the balances were checked.
 
-    Adds to `charged` what the new metered entries charge, by namespace and workspace. The number of balances counts,
-    and not what they have been through.
+    Without new entries only the columns are compared. Adds to `charged` what the new metered entries charge, by
+    namespace and workspace. The cost depends on the number of balances, not on the length of their history.
     """
     for key, namespace_id, service, used, held, holds, newest, *before in _balances_with_positions():
         counts.balances += 1
@@ -106,7 +111,10 @@ def _name(key: int, service: str, namespace_id: str) -> str:
 
 
 def _checked(key: int, found: _Sums, days: Sequence[tuple[Decimal, date]]) -> CheckedBalance:
-    """`days`: the newest ones, in falling order. A clock that was ahead may have made some that are still to come."""
+    """Return how far a balance was checked.
+
+    `days`: the newest days, in falling order. A clock that was ahead may have made days that are still to come.
+    """
     first = min(days[0][1], timezone.now().date()) if days else None
     spent = sum((credits for credits, day in days if first is not None and day >= first), Decimal(0))
     used, spent = amount_of_stored(found.used), min(spent, MAX_CREDITS)

@@ -1,5 +1,6 @@
-"""Charges of many workspaces at once, in the caller's transaction: the same rows as `ledger.credits_charge` writes for
-each, by a fixed number of statements.
+"""Charges of many workspaces at once, in the caller's transaction.
+
+It writes the same rows as `ledger.credits_charge` would for each, by a fixed number of statements.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ANNOUNCED = ("last_threshold_fired", "depleted_fired")
 
 
 class MeteredCharge(NamedTuple):
-    """What one workspace used of a namespace's balance, in 1e-8 credits."""
+    """Amount that one workspace used of a namespace's balance, in 1e-8 credits."""
 
     account_id: str
     namespace_id: str
@@ -37,7 +38,7 @@ def write_charges(charges: Sequence[MeteredCharge], service: Service, now: datet
     """Write an entry for each charge, the balances, the day's spending, and what is announced.
 
     Balances are locked in the order of their ids, so that two passes never wait for each other in a circle. The
-    caller's transaction makes it count once.
+    caller's transaction ensures that a charge counts once.
     """
     if not charges:
         return
@@ -52,9 +53,9 @@ def write_charges(charges: Sequence[MeteredCharge], service: Service, now: datet
 
 
 def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict[str, Balance]:
-    """By namespace id, in the order of their ids; made where there is none.
+    """Return the locked balances by namespace id, in the order of their ids; create those that are missing.
 
-    `has_default`: it has no quota, and a default one applies.
+    `has_default`: the balance has no quota, and a default applies.
     """
     accounts = {charge.namespace_id: charge.account_id for charge in charges}
     defaults = QuotaDefault.objects.filter(service=service, auto_apply=True, account_id=OuterRef("account_id"))
@@ -69,8 +70,10 @@ def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict
 
 
 def _with_room(charges: Iterable[MeteredCharge], balances: Mapping[str, Balance]) -> Sequence[MeteredCharge]:
-    """Return what the balances' columns hold. The limits of prices and quotas keep each balance far from its end; if
-    one is there all the same, the rest is dropped, with an error in the log: it would stop the charges of all others.
+    """Return the charges that the balances' columns can hold.
+
+    The limits of prices and quotas keep each balance far from its end. If a balance reaches its end all the same, the
+    rest is dropped, with an error in the log: it would stop the charges of all others.
     """
     room = {key: _FULL - stored_amount(balance.used) for key, balance in balances.items()}
     fitting: list[MeteredCharge] = []
@@ -88,7 +91,7 @@ def _with_room(charges: Iterable[MeteredCharge], balances: Mapping[str, Balance]
 
 
 def _apply_defaults(balances: Iterable[Balance], service: Service) -> None:
-    """On the instances and the rows."""
+    """Apply default quotas to the instances and the rows."""
     wanting = [row for row in balances if row.quota_limit is None and row.has_default]  # type: ignore[attr-defined]
     if not wanting:
         return
@@ -104,7 +107,7 @@ def _apply_defaults(balances: Iterable[Balance], service: Service) -> None:
 
 
 def _write_entries(charges: Iterable[MeteredCharge], balances: Mapping[str, Balance], now: datetime) -> None:
-    """In order; adds to the balances' `used`."""
+    """Write the entries in order, and add to the balances' `used`."""
     used = {key: stored_amount(balance.used) for key, balance in balances.items()}
     rows: list[Row] = []
     for charge in charges:
@@ -130,7 +133,7 @@ def _announcement(balance: Balance) -> tuple[float | None, bool]:
 
 
 def _add_spending(charges: Sequence[MeteredCharge], balances: Mapping[str, Balance], day: date) -> None:
-    """Add to the rows of the day; those that are missing are made."""
+    """Add to the rows of the day; create those that are missing."""
     sums: dict[int, tuple[int, int]] = {}
     for charge in charges:
         key = balances[charge.namespace_id].pk

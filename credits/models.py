@@ -1,7 +1,7 @@
-"""Prices, balances and the ledger in credits (wire contract, section 7). Written by `credits.services`, the ledger by
-`credits.ledger`, `holds` and `metered_charges` only.
+"""Prices, balances and the ledger in credits (wire contract, section 7).
 
-Namespaces and accounts are referenced by plain ids: the ledger outlives both.
+`credits.services` writes them. Only `credits.ledger`, `holds` and `metered_charges` write the ledger. Namespaces and
+accounts are referenced by plain ids: the ledger outlives both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SERVICE_LENGTH = 64
 
 
 class Unit(models.TextChoices):
-    """What is charged for. A GB is 1e9 bytes of disk, network or CDN, and 1024 MiB of memory."""
+    """Units that have a price. A GB is 1e9 bytes of disk, network or CDN, and 1024 MiB of memory."""
 
     VCPU_HOUR = "vcpu_hour", "an hour of one CPU's time"
     GB_HOUR = "gb_hour", "a GB of memory for an hour"
@@ -35,7 +35,7 @@ class Unit(models.TextChoices):
 
 
 class Service(models.TextChoices):
-    """What the platform charges. Quotas and defaults may also be for other names, which are their owner's."""
+    """Services that the platform charges. Owners may also set quotas and defaults for names of their own."""
 
     SANDBOX = "sandbox", "workspaces and sandboxes"
     DEPLOYMENT = "deployment", "pages"
@@ -44,8 +44,9 @@ class Service(models.TextChoices):
 
 
 class OverdraftAction(models.TextChoices):
-    """What follows when a quota and its overdraft are used up: `block` refuses what would cost; `stop_workspaces`
-    stops what runs as well.
+    """Actions when a quota and its overdraft are used up.
+
+    `block` refuses what would cost; `stop_workspaces` also stops running workspaces.
     """
 
     BLOCK = "block"
@@ -53,7 +54,7 @@ class OverdraftAction(models.TextChoices):
 
 
 class EntryKind(models.TextChoices):
-    """Charges are positive, refunds negative; a reset is the negative of what was used until then."""
+    """Kinds of entries. Charges are positive, refunds negative; a reset is the negative of what was used until then."""
 
     CHARGE = "charge"
     REFUND = "refund"
@@ -61,7 +62,7 @@ class EntryKind(models.TextChoices):
 
 
 class Rate(models.Model):
-    """The price of one unit, in credits. It is valid from `effective_from` until the next rate of its unit.
+    """Price of one unit, in credits. It is valid from `effective_from` until the next rate of its unit.
 
     Past rates are never changed, so that every charge stays reproducible.
     """
@@ -82,10 +83,10 @@ class Rate(models.Model):
 
 
 class Balance(models.Model):
-    """What a namespace has used of a service since the last reset, and its quota where one is set.
+    """Credits that a namespace has used of a service since the last reset, and its quota if one is set.
 
-    `used` is the sum of the ledger's entries; `held` is spent ahead and not settled yet. Without a `quota_limit`
-    nothing is refused.
+    `used` is the sum of the ledger's entries; `held` is set aside and not settled yet. Without a `quota_limit` nothing
+    is refused.
     """
 
     account_id = models.CharField(max_length=24, db_index=True)
@@ -100,7 +101,7 @@ class Balance(models.Model):
     )
     # Percent of the limit, in order.
     notification_thresholds = models.JSONField(default=list)
-    # What has been announced since the quota was set or reset: the highest threshold, and that it is used up.
+    # Announced since the quota was set or reset: the highest threshold, and whether it is used up.
     last_threshold_fired = models.FloatField(null=True)
     depleted_fired = models.BooleanField(default=False)
 
@@ -109,17 +110,17 @@ class Balance(models.Model):
             models.UniqueConstraint(fields=["namespace_id", "service"], name="one_balance_for_a_service"),
             models.CheckConstraint(condition=Q(held__gte=0), name="held_not_negative"),
         ]
-        indexes = [models.Index(fields=["service"], name="balances_of_service")]  # of the admin
+        indexes = [models.Index(fields=["service"], name="balances_of_service")]  # for the admin
 
     def __str__(self) -> str:
         return f"{self.service} of {self.namespace_id}"
 
 
 class Entry(models.Model):
-    """One line of the ledger. Triggers refuse every change and deletion.
+    """Line of the ledger. Triggers refuse every change and deletion.
 
-    `key`: what it was written for; a second entry of the balance with the same key is refused. `balance_after`: the
-    balance's `used`.
+    `key`: the reason of the entry; a second entry of the balance with the same key is refused. `balance_after`: the
+    balance's `used` after the entry.
     """
 
     balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="entries")
@@ -136,7 +137,7 @@ class Entry(models.Model):
         verbose_name_plural = "entries"
         indexes = [
             models.Index(fields=["balance", "-id"], name="entries_of_balance"),
-            # Few, among all the charges.
+            # All other kinds are few among the charges.
             models.Index(fields=["kind", "-id"], condition=~Q(kind="charge"), name="entries_but_charges"),
         ]
         constraints = [
@@ -148,7 +149,7 @@ class Entry(models.Model):
 
 
 class Spending(models.Model):
-    """What was charged to a balance on one UTC day, and by how many entries: sums of the ledger, for reports."""
+    """Credits charged to a balance on one UTC day, and by how many entries: sums of the ledger, for reports."""
 
     balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="spending")
     day = models.DateField()
@@ -165,7 +166,7 @@ class Spending(models.Model):
 
 
 class Hold(models.Model):
-    """Credits set aside for what is not finished: settled with what it really cost, given back, or expired."""
+    """Credits set aside for work that is not finished. They are settled with the real cost, given back, or expire."""
 
     key = models.CharField(max_length=100)
     balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="holds")
@@ -183,12 +184,12 @@ class Hold(models.Model):
         return f"{self.amount} for {self.key}"
 
 
-# What a quota and its default have in common.
+# Columns that a quota and its default have in common.
 QUOTA_FIELDS = ("quota_limit", "overdraft", "on_overdraft_action", "notification_thresholds")
 
 
 class QuotaDefault(models.Model):
-    """The quota that each namespace of an account gets for a service when it first spends there, if `auto_apply`."""
+    """Quota that each namespace of an account gets for a service when it first spends there, if `auto_apply`."""
 
     account_id = models.CharField(max_length=24)
     service = models.CharField(max_length=SERVICE_LENGTH, choices=Service.choices)
@@ -208,10 +209,10 @@ class QuotaDefault(models.Model):
 
 
 class CheckedBalance(models.Model):
-    """What the last check that found nothing knew of a balance: the next night goes on after it.
+    """State of a balance at the last check that found nothing: the next night continues from there.
 
-    `entry_id`: its newest entry then, 0 without one; `used`: the balance after it. `day`, `spent`: its newest day of
-    spending then, and the credits of that and what followed.
+    `entry_id`: its newest entry then, 0 without one. `used`: the balance after that entry. `day`: its newest day of
+    spending then. `spent`: the credits of that day and later ones.
     """
 
     balance = models.OneToOneField(Balance, on_delete=models.PROTECT, primary_key=True, related_name="checked")
@@ -225,10 +226,11 @@ class CheckedBalance(models.Model):
 
 
 class LedgerCheck(models.Model):
-    """What one run of `manage.py ledger_check` found (`manage.py`, or beat: then `night` is the UTC date).
+    """Result of one run of the ledger's check, by `manage.py ledger_check` or by beat. For beat, `night` is the UTC
+    date.
 
-    `finished_at` null: it is running, or its process died. `differences` null: it did not come to its end; `sentences`
-    are the first ones, or the error. `is_full`: everything was read, not only what is new since the last check that
+    `finished_at` null: it is running, or its process died. `differences` null: it did not come to its end. `sentences`:
+    the first differences, or the error. `is_full`: everything was read, not only what is new since the last check that
     found nothing.
     """
 

@@ -1,4 +1,4 @@
-"""Prices of metered usage, fast: whole numbers only, a table of the rates that is loaded once for many amounts."""
+"""Prices of metered usage, computed fast: in whole numbers only, from a table of rates that is loaded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.times import EPOCH
 from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
 from credits.models import Rate, Unit
 
-# How much of what is metered makes one unit that has a price.
+# So much of a metered amount makes one unit that has a price.
 CPU_NS_PER_HOUR = 3600 * 10**9
 MEMORY_MB_MS_PER_GB_HOUR = 1024 * 3600 * 1000
 BYTES_PER_GB = 10**9
@@ -25,20 +25,21 @@ _FACTORS = (
     (Unit.NETWORK_GB, _COMMON // BYTES_PER_GB),
 )
 _MICROSECOND = timedelta(microseconds=1)
-# Before and after every time that a column of 64 bits holds.
+# These are before and after every time that a column of 64 bits holds.
 _ALWAYS, _NEVER = -(1 << 63), 1 << 63
 _MOST = stored_amount(MAX_CREDITS)
 
 
 class PriceTable:
-    """All rates as they are now. Of amounts in the order of their times the next one costs no search."""
+    """Table of all current rates. Amounts in the order of their times need no search for each next amount."""
 
     def __init__(self, rates: Iterable[Rate]) -> None:
         changes: dict[int, dict[str, int]] = {_ALWAYS: {}}
         for rate in rates:
             begin = (rate.effective_from - EPOCH) // _MICROSECOND
             changes.setdefault(begin, {})[rate.unit] = stored_amount(rate.credits)
-        # Between two changes all prices are the same: what one of each amount costs, in 1 / _COMMON of 1e-8 credits.
+        # Between two changes all prices are the same. A price here is the cost of one of each amount, in 1 / _COMMON of
+        # 1e-8 credits.
         self._begins = sorted(changes)
         self._prices: list[tuple[int, ...]] = []
         valid: dict[str, int] = {}
@@ -49,19 +50,19 @@ class PriceTable:
 
     @classmethod
     def load(cls) -> Self:
-        """One query."""
+        """Return a table of all rates. One query."""
         return cls(Rate.objects.all())
 
     def price(self, tick: int, cpu_time_ns: int, memory_mb_ms: int, disk_bytes: int, network_bytes: int) -> Decimal:
-        """Of what one metering tick measured, by the rates at that time (microseconds since the epoch).
+        """Return the price of one metering tick, by the rates at its time (microseconds since the epoch).
 
-        Rounded once, half to even, to 1e-8 credits; at most MAX_CREDITS, which is what a column holds, and never
-        negative: that would be a refund which no entry shows as one.
+        The price is rounded once, half to even, to 1e-8 credits. It is at most MAX_CREDITS, the most that a column
+        holds. It is never negative: that would be a refund which no entry shows as one.
         """
         return amount_of_stored(self.stored_price(tick, cpu_time_ns, memory_mb_ms, disk_bytes, network_bytes))
 
     def stored_price(self, tick: int, cpu_time_ns: int, memory_mb_ms: int, disk_bytes: int, network_bytes: int) -> int:
-        """The same in 1e-8 credits."""
+        """Return the same price in 1e-8 credits."""
         if not self._from <= tick < self._until:
             self._choose(bisect_right(self._begins, tick) - 1)
         cpu, memory, disk, network = self._chosen

@@ -1,4 +1,4 @@
-"""The events of quotas: a threshold that was passed, and exhaustion (wire contract, section 7)."""
+"""Events of quotas: a threshold was passed, or a quota is used up (wire contract, section 7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhooks.events import NewEvent
 
 @dataclass(frozen=True, slots=True)
 class QuotaFact:
-    """What a charge passed: a threshold in percent of the limit; None: limit and overdraft are used up.
+    """Threshold that a charge passed, in percent of the limit; None if limit and overdraft are used up.
 
     `percent`: how much of the limit is used; None for a limit of 0.
     """
@@ -26,7 +26,7 @@ class QuotaFact:
 
 
 def quota_events(facts: Sequence[QuotaFact], namespaces: Sequence[Namespace]) -> list[NewEvent]:
-    """The events to publish, in order; none for namespaces that are deleted."""
+    """Return the events to publish, in order. There are none for namespaces that are deleted."""
     slugs = {row.pk: row.slug for row in namespaces if row.deleted_at is None}
     return [_event(fact, slugs[key]) for fact in facts if (key := fact.balance.namespace_id) in slugs]
 
@@ -52,5 +52,5 @@ def _data(fact: QuotaFact, slug: str) -> dict[str, Any]:
 
 
 def _plain(number: float) -> int | float:
-    """80 rather than 80.0."""
+    """Return 80 rather than 80.0."""
     return int(number) if number.is_integer() else number

@@ -1,6 +1,7 @@
-"""The first refusal for want of room is exhaustion, as a charge that passes the quota is (wire contract, section 7).
+"""Announcement of refusals (wire contract, section 7).
 
-A refusal rolls back what its request has written, so that it is announced by a transaction of its own, after that.
+The first refusal for want of room announces that the quota is used up, as a charge that passes the quota does. A
+refusal rolls back what its request has written, so a transaction of its own announces it afterwards.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from namespaces.models import Namespace
 
 @contextmanager
 def refusals_announced() -> Iterator[None]:
-    """Announce a refusal that passes through, outside of the transaction that it ends: around `transaction.atomic`.
+    """Announce a refusal that passes through, outside of the transaction that it ends: put this around
+    `transaction.atomic`.
 
-    A caller with a transaction of its own is wrapped itself: what is announced within that is rolled back with it.
-    If the process dies before that, the next refusal is announced.
+    If the caller has a transaction itself, this goes around that one: an announcement inside is rolled back with it. If
+    the process dies before the announcement, the next refusal is announced.
     """
     try:
         yield
@@ -34,9 +36,10 @@ def refusals_announced() -> Iterator[None]:
 
 @transaction.atomic
 def _announce(refused: CreditsUsedUp) -> None:
-    """Once until re-armed. Not where there is room again: the quota was raised or reset since.
+    """Announce a refusal, once until the quota is re-armed.
 
-    A default quota that the refusal has applied was rolled back with it.
+    Nothing is announced if there is room again because the quota was raised or reset since. A default quota that the
+    refusal has applied was rolled back with it.
     """
     found = refused.balance
     balance = lock_balance(Namespace(pk=found.namespace_id, account_id=found.account_id), Service(found.service))

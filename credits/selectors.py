@@ -1,4 +1,4 @@
-"""Reading balances, quotas and what was spent, as far as an actor reaches."""
+"""Selectors of balances, quotas and spending, as far as an actor reaches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def today() -> date:
 
 
 def namespaces_with_quotas(actor: Actor, *, status: str = "") -> QuerySet[Namespace]:
-    """The namespaces that the actor reaches, newest first."""
+    """Return the namespaces that the actor reaches, newest first."""
     found = visible_namespaces(actor).order_by("-created_at", "-id")
     return found.filter(status=status) if status else found
 
 
 def quotas_of(namespaces: Iterable[Namespace]) -> dict[str, list[Balance]]:
-    """The balances that have a quota, by namespace id, in the order of services. One query."""
+    """Return the balances that have a quota, by namespace id, in the order of services. One query."""
     found: dict[str, list[Balance]] = defaultdict(list)
     ids = [namespace.pk for namespace in namespaces]
     for balance in Balance.objects.filter(namespace_id__in=ids).exclude(quota_limit=None).order_by("service"):
@@ -52,14 +52,14 @@ def quota_sums(namespaces: QuerySet[Namespace]) -> dict[str, Decimal]:
 
 
 def spending_of(namespace: Namespace, *, days: int, service: str = "") -> list[Spending]:
-    """What was spent on each day by each service in the last `days` UTC days, today included; oldest first."""
+    """Return what was spent each day by each service in the last `days` UTC days, today included; oldest first."""
     since = today() - timedelta(days=days - 1)
     rows = Spending.objects.filter(balance__namespace_id=namespace.pk, day__gte=since).select_related("balance")
     return list((rows.filter(balance__service=service) if service else rows).order_by("day", "balance__service"))
 
 
 def summary_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Requests and credits by service."""
+    """Return requests and credits by service."""
     sums: dict[str, list[Any]] = {}
     for row in spending:
         each = sums.setdefault(row.balance.service, [0, Decimal(0)])
@@ -69,7 +69,7 @@ def summary_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
 
 
 def timeline_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Credits by day, of the days on which something was spent."""
+    """Return credits by day, for the days on which something was spent."""
     days: dict[date, Decimal] = defaultdict(Decimal)
     for row in spending:
         days[row.day] += row.credits
@@ -77,8 +77,10 @@ def timeline_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
 
 
 def recent_entries(namespace: Namespace) -> list[Entry]:
-    """The newest entries of the ledger, with their balances. A query for each balance, of which there are few: the
-    newest of several together are found by reading all of theirs, or everybody's.
+    """Return the newest entries of the ledger, with their balances.
+
+    There is a query for each balance, of which there are few. One query for several would read all of their entries, or
+    everybody's.
     """
     found: list[Entry] = []
     for balance in Balance.objects.filter(namespace_id=namespace.pk):
@@ -88,6 +90,6 @@ def recent_entries(namespace: Namespace) -> list[Entry]:
 
 
 def balance_for(namespace_id: str, service: str) -> Balance | None:
-    """The balance of a service; None where nothing was spent and no quota was set."""
+    """Return the balance of a service; None if nothing was spent and no quota was set."""
     row = _BALANCE.first_row([namespace_id, service])
     return None if row is None else Balance.from_db(DEFAULT_DB_ALIAS, _COLUMNS, row)

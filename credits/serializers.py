@@ -20,14 +20,14 @@ MAX_DAYS = 90
 
 
 class AmountField(StrictDecimal):
-    """Up to 10,000,000 credits, to the eighth place."""
+    """Field of up to 10,000,000 credits, to the eighth place."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_digits=16, decimal_places=8, min_value=Decimal(0), max_value=MAX_QUOTA, **kwargs)
 
 
 class ServiceName(StrictRegex):
-    """Any name; the platform charges those of `Service`."""
+    """Field for any name of a service. The platform charges the services of `Service`."""
 
     def __init__(self, **kwargs: Any) -> None:
         text = (
@@ -37,12 +37,12 @@ class ServiceName(StrictRegex):
 
 
 class QuotaNameRequest(s.Serializer[Any]):
-    namespace = StrictChar(max_length=128, help_text="The slug.")
+    namespace = StrictChar(max_length=128, help_text="The namespace's slug.")
     service = ServiceName()
 
 
 class QuotaFields(s.Serializer[Any]):
-    """What a quota and its default have in common."""
+    """Fields that a quota and its default have in common."""
 
     quotaLimit = AmountField()
     overdraft = AmountField(default=Decimal(0))
@@ -52,7 +52,7 @@ class QuotaFields(s.Serializer[Any]):
         allow_null=True,
         default=None,
         max_length=20,
-        help_text="Percent of the limit. Null: 80 and 95; empty: none.",
+        help_text="Percent of the limit. Null means 80 and 95; an empty list means no notifications.",
     )
 
     def validate_notificationThresholds(self, value: list[float] | None) -> list[float]:
@@ -66,7 +66,7 @@ class SetQuotaRequest(QuotaNameRequest, QuotaFields):
 class QuotaRecord(ResponseSerializer):
     namespace = s.CharField()
     service = s.CharField()
-    quota_limit = Amount(allow_null=True, help_text="Null: nothing is refused.")
+    quota_limit = Amount(allow_null=True, help_text="Null if there is no limit: nothing is refused.")
     quota_used = Amount()
     overdraft = Amount()
     on_overdraft_action = s.ChoiceField(choices=OverdraftAction.choices)
@@ -75,7 +75,7 @@ class QuotaRecord(ResponseSerializer):
 
 
 def quota_record(balance: Balance, slug: str) -> dict[str, Any]:
-    """What `QuotaRecord` shows of a balance."""
+    """Return what `QuotaRecord` shows of a balance."""
     return {
         "namespace": slug,
         "service": balance.service,
@@ -128,7 +128,7 @@ class QuotaDefaultListResponse(Success):
 
 
 class ListQuotasQuery(s.Serializer[Any]):
-    status = s.ChoiceField(choices=Status.choices, required=False, help_text="Of the namespaces.")
+    status = s.ChoiceField(choices=Status.choices, required=False, help_text="Status of the namespaces.")
 
 
 class NamespaceQuotas(ResponseSerializer):
@@ -150,7 +150,7 @@ class ServiceCredits(ResponseSerializer):
     service = s.CharField()
     credits = Amount()
     requests = s.IntegerField()
-    percent = s.FloatField(help_text="Of all credits in the range.")
+    percent = s.FloatField(help_text="Percent of all credits in the range.")
 
 
 class DayCredits(ResponseSerializer):

@@ -1,4 +1,4 @@
-"""Prices usage in credits by the rates valid at its time; the only writer of rates."""
+"""Prices of usage in credits, by the rates valid at its time. No other module writes rates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from credits.amounts import PLACES
 from credits.models import MAX_PRICE, Rate, Unit
 
 MINUTES = Decimal(60)
-# A tick, and the transaction that charges it, may be so far from the clock of who saves a rate.
+# A metering tick, and the transaction that charges it, may be this far from the clock of the process that saves a rate.
 LEAD = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Raw units (specification, Raw usage units bucket). A GB is 1e9 bytes of disk or network, 1024 MiB of memory."""
+    """Raw units of usage (specification, Raw usage units bucket).
+
+    A GB is 1e9 bytes of disk or network, and 1024 MiB of memory.
+    """
 
     cpu_time_minutes: Decimal = Decimal(0)
     memory_gb_minutes: Decimal = Decimal(0)
@@ -31,7 +34,7 @@ class Units:
 
 
 class Rates:
-    """All rates, loaded once to price many amounts."""
+    """Table of all rates, loaded once to price many amounts."""
 
     def __init__(self, rows: Iterable[Rate]) -> None:
         self._rows = sorted(rows, key=lambda row: row.effective_from, reverse=True)
@@ -41,15 +44,15 @@ class Rates:
         return cls(Rate.objects.all())
 
     def credits(self, unit: Unit, at: datetime) -> Decimal:
-        """The price of one unit at that moment; zero before its first rate."""
+        """Return the price of one unit at that moment; zero before its first rate."""
         return next((row.credits for row in self._rows if row.unit == unit and row.effective_from <= at), Decimal(0))
 
     def changes(self, since: datetime, until: datetime) -> list[datetime]:
-        """When prices change within a span, in order."""
+        """Return the times at which prices change within a span, in order."""
         return sorted({row.effective_from for row in self._rows if since < row.effective_from < until})
 
     def price_of(self, units: Units, at: datetime) -> Decimal:
-        """Credits for units used at that moment."""
+        """Return the credits for units used at that moment."""
         price = (
             units.cpu_time_minutes / MINUTES * self.credits(Unit.VCPU_HOUR, at)
             + units.memory_gb_minutes / MINUTES * self.credits(Unit.GB_HOUR, at)
@@ -60,14 +63,16 @@ class Rates:
 
 
 def is_future(rate: Rate) -> bool:
-    """Whether nothing can have been charged by it yet, so that it may still be changed."""
+    """Return whether nothing can have been charged by this rate yet, so that it may still be changed."""
     return rate.effective_from > timezone.now() + LEAD
 
 
 def rate_save(rate: Rate) -> Rate:
-    """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already, and for a time
-    before which something may have been charged by the former price: charges stay reproducible. Raises ValidationError
-    for a price above MAX_PRICE, NotFound for one that was deleted since it was read.
+    """Add a rate, or change a rate that is not valid yet.
+
+    Raise Conflict if the rate is valid already, or if its time is so early that something may have been charged by the
+    former price: charges stay reproducible. Raise ValidationError if the price is above MAX_PRICE, and NotFound if the
+    rate was deleted since it was read.
     """
     _require_changeable(rate)
     if rate.credits > MAX_PRICE:
@@ -79,8 +84,10 @@ def rate_save(rate: Rate) -> Rate:
 
 
 def rate_delete(rate: Rate) -> None:
-    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already, or nearly; NotFound
-    where it was deleted since it was read."""
+    """Delete a rate that is not valid yet.
+
+    Raise Conflict if the rate is valid already or nearly so, and NotFound if it was deleted since it was read.
+    """
     _require_changeable(rate)
     delete_unless_deleted(rate)
 
@@ -88,4 +95,4 @@ def rate_delete(rate: Rate) -> None:
 def _require_changeable(rate: Rate) -> None:
     stored = Rate.objects.filter(pk=rate.pk).first()
     if stored is not None and not is_future(stored):
-        raise Conflict("A rate that is valid already, or within a minute, cannot be changed; add a new one.")
+        raise Conflict("A rate that is valid, or will be within a minute, cannot be changed. Add a new rate.")

@@ -1,7 +1,7 @@
-"""Statements on the rows that many requests change at once: each decides, writes and reads in one, so that a row is
-locked for as short as it can be.
+"""Statements on rows that many requests change at once.
 
-Called by `entries`, `holds` and `metered_charges` only. Locks are taken in one order: the hold, then its balance.
+Each decides, writes and reads in one statement, so that a row is locked as briefly as possible. Only `entries`, `holds`
+and `metered_charges` call them. Locks are taken in one order: the hold, then its balance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
 from credits.models import Balance, Entry, Hold, Service, Spending
 
 BALANCE, HOLD = Balance._meta.db_table, Hold._meta.db_table
-_ROWS = 200  # of one INSERT
+_ROWS = 200  # in one INSERT
 
 # See `hold_functions`.
 _HOLD = "SELECT * FROM credits_hold_take(%s, %s, %s, %s, %s, %s, %s)"
@@ -29,8 +29,9 @@ _REMOVE_HOLD_ROW = f'DELETE FROM {HOLD} WHERE balance_id = %s AND "key" = %s AND
 
 
 def hold_insert(namespace_id: str, service: Service, hold: Hold, entry_key: str) -> bool:
-    """Hold, if there is room and neither key was used; `hold` gets its balance and its id. False: nothing has changed,
-    for one of many reasons.
+    """Write a hold if there is room and neither key was used; `hold` gets its balance and its id.
+
+    Return False if nothing has changed, which has many possible reasons.
     """
     hold.created_at = timezone.now()
     keys = [hold.key, entry_key, hold.expires_at, hold.created_at]
@@ -42,8 +43,10 @@ def hold_insert(namespace_id: str, service: Service, hold: Hold, entry_key: str)
 
 
 def hold_settle(namespace_id: str, service: Service, key: str, entry: Entry, *, quietly: bool) -> bool:
-    """Settle a hold by an entry without a balance, which gets it and its id. False: nothing has changed, as there is no
-    such hold; or `quietly`, and something is to be announced or no column holds the sum. Raises DataError: so it is.
+    """Settle a hold by an entry without a balance; the entry gets its balance and its id.
+
+    Return False if nothing has changed: there is no such hold or, with `quietly`, something is to be announced or no
+    column holds the sum. Without `quietly`, raise DataError if no column holds the sum.
     """
     texts = [entry.key, entry.workspace_id, entry.description]
     day = entry.created_at.astimezone(UTC).date()
@@ -56,10 +59,10 @@ def hold_settle(namespace_id: str, service: Service, key: str, entry: Entry, *, 
 
 
 def hold_remove(balance_id: int, key: str, number: int | None = None) -> Decimal | None:
-    """Delete a hold, which only one of several callers can: its amount. Then comes the balance, in every caller, so
-    that no two wait for each other in a circle.
+    """Delete a hold and return its amount. Only one of several callers can delete it; the others get None.
 
-    `number`: of the row, where another one with the key stays.
+    Every caller changes the balance after this, so that no two wait for each other in a circle. `number`: the id of the
+    row; another hold with the same key stays.
     """
     row = [balance_id, key] if number is None else [balance_id, key, number]
     found = _fetched(_REMOVE_HOLD if number is None else _REMOVE_HOLD_ROW, row)
@@ -67,13 +70,13 @@ def hold_remove(balance_id: int, key: str, number: int | None = None) -> Decimal
 
 
 def balance_give_back(balance_id: int, held: Decimal) -> None:
-    """Take from what is held."""
+    """Subtract from the held credits of a balance."""
     with connection.cursor() as cursor:
         cursor.execute(_GIVE_BACK, [stored_amount(held), balance_id])
 
 
 def add_spending(rows: Sequence[tuple[int, date, int, int]]) -> None:
-    """Add to the rows of balances and days: credits as they are stored, and requests. The missing ones are made."""
+    """Add to the rows of balances and days: credits as they are stored, and requests. Missing rows are created."""
     with connection.cursor() as cursor:
         for start in range(0, len(rows), _ROWS):
             some = rows[start : start + _ROWS]
@@ -81,8 +84,10 @@ def add_spending(rows: Sequence[tuple[int, date, int, int]]) -> None:
 
 
 def spending_sum(table: str) -> str:
-    """SQL of a day's credits after an addition. A day on which a full balance was reset may have more than the column
-    holds: it stays at the column's end, which is how the check of the ledger knows it.
+    """Return the SQL of a day's credits after an addition.
+
+    A day on which a full balance was reset may have more than the column holds. It stays at the column's end, by which
+    the check of the ledger knows it.
     """
     full = stored_amount(MAX_CREDITS)
     return (

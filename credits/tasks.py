@@ -9,5 +9,5 @@ from credits import holds
 
 @shared_task
 def expire_holds() -> int:
-    """Celery beat: give back what was held and never settled."""
+    """Give back what was held and never settled. Called by Celery beat."""
     return holds.holds_expire()

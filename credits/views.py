@@ -1,4 +1,4 @@
-"""`/credits` and `/namespaces/:id/usage` (specification, Credit quotas; wire contract, section 7)."""
+"""Views of `/credits` and `/namespaces/:id/usage` (specification, Credit quotas; wire contract, section 7)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from namespaces.selectors import get_namespace
 WRITERS = frozenset({Scope.ACCOUNT, Scope.BILLING})
 READERS = WRITERS | {Scope.NAMESPACE}
 
-MANY_SERVICES = {409: "`service_limit_exceeded`: there are quotas of 100 services"}
+MANY_SERVICES = {409: "`service_limit_exceeded`: 100 services have quotas already"}
 NO_DEFAULT = {404: "`not_found`: the service has no default"}
 
 
 class QuotaPagination(OffsetPagination):
-    """Namespaces with their quotas, and the sums of all pages."""
+    """Pages of namespaces with their quotas, and the sums of all pages."""
 
     beside_schema: ClassVar[dict[str, Any]] = {
         "aggregations": {
@@ -42,7 +42,9 @@ class QuotaPagination(OffsetPagination):
 
 
 class CreditsViewSet(GenericViewSet[Any]):
-    """Quotas of namespaces, by service, and what they spend; account or billing scope, reading also namespace scope."""
+    """Quotas of namespaces by service, and their spending; account or billing scope, for reading also namespace
+    scope.
+    """
 
     scopes = WRITERS
     action_scopes = dict.fromkeys(("list", "retrieve", "usage"), READERS)
@@ -54,7 +56,7 @@ class CreditsViewSet(GenericViewSet[Any]):
         request=bodies.SetQuotaRequest, responses={200: bodies.NamespaceQuotaResponse, **refused(MANY_SERVICES)}
     )
     def set_quota(self, request: ApiRequest) -> Response:
-        """Set the quota of a namespace for a service, and re-arm its thresholds. What is used stays."""
+        """Set the quota of a namespace for a service, and re-arm its thresholds. Used credits stay."""
         data = validated(bodies.SetQuotaRequest, request)
         namespace = get_namespace(request.user, data["namespace"])
         balance = ledger.quota_set(
@@ -75,7 +77,7 @@ class CreditsViewSet(GenericViewSet[Any]):
         },
     )
     def reset_quota(self, request: ApiRequest) -> Response:
-        """Return what is used to zero and re-arm the thresholds. Idempotent."""
+        """Set the used credits of a service to zero and re-arm the thresholds. Idempotent."""
         data = validated(bodies.QuotaNameRequest, request)
         namespace, service = get_namespace(request.user, data["namespace"]), data["service"]
         balance = ledger.quota_reset(
@@ -85,7 +87,7 @@ class CreditsViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.ListQuotasQuery])
     def list(self, request: ApiRequest) -> Response:
-        """Namespaces with their quotas. The sums are those of all pages."""
+        """List namespaces with their quotas. The sums are those of all pages."""
         query = validated_query(bodies.ListQuotasQuery, request)
         rows = selectors.namespaces_with_quotas(request.user, **query)
         page = self.paginate_queryset(rows) or []
@@ -98,7 +100,7 @@ class CreditsViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.DetailQuery], responses=bodies.NamespaceCreditsResponse)
     def retrieve(self, request: ApiRequest, namespace: str) -> Response:
-        """Quotas, what was spent by service and by UTC day, and the newest 50 entries of the ledger."""
+        """Return quotas, spending by service and by UTC day, and the newest 50 entries of the ledger."""
         found = get_namespace(request.user, namespace)
         days = validated_query(bodies.DetailQuery, request)["days"]
         spending = selectors.spending_of(found, days=days)
@@ -111,7 +113,7 @@ class CreditsViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.UsageQuery], responses=bodies.NamespaceUsageResponse)
     def usage(self, request: ApiRequest, namespace_id: str) -> Response:
-        """What was spent by UTC day and service, oldest first."""
+        """Return the spending of a namespace by UTC day and service, oldest first."""
         found = get_namespace(request.user, namespace_id)
         query = validated_query(bodies.UsageQuery, request)
         spending = selectors.spending_of(found, days=query["days"], service=query.get("service", ""))
@@ -165,9 +167,8 @@ class QuotaDefaultViewSet(ViewSet):
         request=bodies.SetDefaultRequest, responses={200: bodies.QuotaDefaultResponse, **refused(MANY_SERVICES)}
     )
     def create(self, request: ApiRequest) -> Response:
-        """Set the default of a service, with the overdraft, action and thresholds of the quotas that are made from it.
-
-        Quotas that exist stay as they are.
+        """Set the default quota of a service, with the overdraft, action and thresholds of the quotas that are made
+        from it. Existing quotas do not change.
         """
         data = validated(bodies.SetDefaultRequest, request)
         found = defaults.default_set(
@@ -186,13 +187,13 @@ class QuotaDefaultViewSet(ViewSet):
         responses={200: bodies.QuotaDefaultResponse, **refused(NO_DEFAULT)},
     )
     def retrieve(self, request: ApiRequest) -> Response:
-        """The default of one service."""
+        """Return the default quota of one service."""
         query = validated_query(bodies.DefaultNameRequest, request)
         return respond(bodies.QuotaDefaultResponse, data=defaults.default_get(request.user.account, query["service"]))
 
     @extend_schema(parameters=[bodies.LevelQuery], responses=bodies.QuotaDefaultListResponse)
     def list_all(self, request: ApiRequest) -> Response:
-        """The defaults of all services."""
+        """List the default quotas of all services."""
         validated_query(bodies.LevelQuery, request)
         rows = QuotaDefault.objects.filter(account_id=request.user.account.pk).order_by("service")
         return respond(bodies.QuotaDefaultListResponse, data=rows)
@@ -206,7 +207,7 @@ class QuotaDefaultViewSet(ViewSet):
         },
     )
     def destroy(self, request: ApiRequest) -> Response:
-        """Delete the default that the body or the query names. Quotas that were made from it stay."""
+        """Delete the default quota that the body or the query names. Quotas that were made from it stay."""
         data = _named_default(request)
         defaults.default_delete(account=request.user.account, service=data["service"])
         return respond(MessageResponse, message="The default quota was deleted.")
@@ -216,7 +217,7 @@ class QuotaDefaultViewSet(ViewSet):
         responses={200: bodies.QuotaDefaultResponse, **refused(NO_DEFAULT)},
     )
     def toggle_auto_apply(self, request: ApiRequest) -> Response:
-        """Switch whether namespaces without a quota get it."""
+        """Switch whether namespaces without a quota get the default quota."""
         data = validated(bodies.DefaultNameRequest, request)
         found = defaults.default_toggle(account=request.user.account, service=data["service"])
         return respond(bodies.QuotaDefaultResponse, data=found)

@@ -1,7 +1,7 @@
-"""The zones of a quota (specification, Quota zones), and what a change of what is used, or a refusal, announces.
+"""Zones of a quota (specification, Quota zones), and the announcements that a charge, a refund or a refusal causes.
 
-Thresholds are found in the transaction of the charge that passes them, each once until the quota is set or reset. A
-quota with `quota_limit` 0 is passed whole by the first charge.
+Thresholds are found in the transaction of the charge that passes them. Each is announced once until the quota is set or
+reset. A quota with `quota_limit` 0 is passed whole by the first charge.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ HUNDRED = Decimal(100)
 
 
 def is_blocked(balance: Balance) -> bool:
-    """The hard block: more is used than the limit and the overdraft."""
+    """Return whether a balance is in the hard block: more is used than the limit and the overdraft."""
     return balance.quota_limit is not None and balance.used > balance.quota_limit + balance.overdraft
 
 
 def has_room(balance: Balance, wanted: Decimal) -> bool:
-    """Whether so much more may be held."""
+    """Return whether so much more may be held."""
     limit = balance.quota_limit
     return limit is None or balance.used + balance.held + wanted <= limit + balance.overdraft
 
 
 def in_overdraft(balance: Balance) -> bool:
-    """More is used than the limit, and nothing is refused yet."""
+    """Return whether more is used than the limit, and nothing is refused yet."""
     return balance.quota_limit is not None and balance.used > balance.quota_limit and not is_blocked(balance)
 
 
 def percent_used(balance: Balance) -> float | None:
-    """Of the limit; None without one, and for a limit of 0."""
+    """Return the used percentage of the limit; None without a limit, and for a limit of 0."""
     return float(balance.used * HUNDRED / balance.quota_limit) if balance.quota_limit else None
 
 
 def passed_thresholds(balance: Balance) -> list[float]:
-    """Those that are passed and were not announced, in order."""
+    """Return the thresholds that are passed and were not announced, in order."""
     if balance.quota_limit is None:
         return []
     last = balance.last_threshold_fired
@@ -58,10 +58,10 @@ def _is_passed(balance: Balance, threshold: float) -> bool:
 
 
 def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Balance] = ()) -> None:
-    """After charges, with the balances' rows locked: thresholds, exhaustion, the hard block.
+    """Announce thresholds, exhaustion and the hard block after charges, with the balances' rows locked.
 
-    Changes the instances, which the caller saves in the same transaction. A fixed number of statements; one query where
-    nothing is to be announced and all that are blocked were so before the charges (`blocked_before`).
+    Changes the instances, which the caller saves in the same transaction. The number of statements is fixed. It is one
+    query if nothing is to be announced and all blocked balances were blocked before the charges (`blocked_before`).
     """
     facts = [fact for balance in balances for fact in _passed_now(balance)]
     before = {balance.pk for balance in blocked_before}
@@ -74,7 +74,7 @@ def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Ba
 
 
 def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
-    """What is to be announced, in order; noted on the instance, so that it is announced once."""
+    """Yield what is to be announced, in order. It is noted on the instance, so that it is announced once."""
     for threshold in passed_thresholds(balance):
         balance.last_threshold_fired = threshold
         yield QuotaFact(balance, threshold, percent_used(balance))
@@ -84,9 +84,9 @@ def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
 
 
 def announce_refusal(balance: Balance) -> bool:
-    """After something was refused for want of room, with the balance's row locked: exhaustion, once.
+    """Announce exhaustion once, after a refusal for want of room, with the balance's row locked.
 
-    Changes the instance, which the caller saves in the same transaction. False where it was announced before.
+    Changes the instance, which the caller saves in the same transaction. Return False if it was announced before.
     """
     if balance.depleted_fired:
         return False
@@ -99,7 +99,7 @@ def announce_refusal(balance: Balance) -> bool:
 def apply_blocks(balances: Sequence[Balance], *, by_request: bool = False) -> None:
     """Suspend namespaces by their quotas, or lift that, as the zones say. The rows of the balances are locked.
 
-    `by_request`: raises RateLimited where requests of the account have announced very many changes just now.
+    `by_request`: raise RateLimited if requests of the account have announced very many changes just now.
     """
     events = _blocks_set(balances, lock_quotas({balance.namespace_id for balance in balances}))
     if by_request and events:
@@ -108,11 +108,11 @@ def apply_blocks(balances: Sequence[Balance], *, by_request: bool = False) -> No
 
 
 def _blocks_set(balances: Sequence[Balance], namespaces: Sequence[Namespace]) -> list[NewEvent]:
-    """Write the suspensions of locked namespaces; returns the events to publish.
+    """Write the suspensions of locked namespaces, and return the events to publish.
 
-    The quota of workspaces suspends a namespace, and any other one whose action is to stop workspaces; else a quota
-    refuses the requests of its own service. The namespaces' locks come before the other balances are read, so that of
-    two that change at once the second sees the first.
+    The quota of workspaces suspends a namespace. So does any other quota whose action is to stop workspaces. All other
+    quotas refuse only the requests of their own service. The namespaces' locks come before the other balances are read:
+    if two change at once, the second sees the first.
     """
     concerned = {balance.namespace_id for balance in balances}
     rows = [row for row in namespaces if row.pk in concerned]
@@ -132,5 +132,5 @@ def _quota_state(namespace: Namespace, blocked: Sequence[Balance]) -> QuotaState
 
 
 def suspends_namespace(blocked: Balance) -> bool:
-    """Whether a quota in the hard block suspends its namespace, and not only refuses what its service does."""
+    """Return whether a quota in the hard block suspends its namespace, not only the requests of its service."""
     return blocked.service == Service.SANDBOX or blocked.on_overdraft_action == OverdraftAction.STOP_WORKSPACES

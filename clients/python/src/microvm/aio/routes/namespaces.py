@@ -99,7 +99,7 @@ class AsyncNamespaceRoutes(AsyncGroup):
         return self._offsets(f"/namespaces/{quoted(namespace)}/activity", "data", {}, page_size)
 
     async def usage(self, namespace: str, *, days: int | None = None, service: str | None = None) -> NamespaceUsage:
-        """What was spent by UTC day and service, oldest first."""
+        """Return the spending of a namespace by UTC day and service, oldest first."""
         answer: NamespaceUsage = await self._call(
             "GET", f"/namespaces/{quoted(namespace)}/usage", query={"days": days, "service": service}, part="data"
         )
