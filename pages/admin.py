@@ -1,4 +1,4 @@
-"""Staff: pages, their releases and deploys, and their audit entries."""
+"""Admin pages of pages, their releases, deploys and audit entries."""
 
 from __future__ import annotations
 

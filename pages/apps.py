@@ -27,7 +27,7 @@ class PagesConfig(AppConfig):
 
 
 def _rules_path(application: WSGIApplication) -> WSGIApplication:
-    """Imported when the api starts, not by every process that loads the apps."""
+    """Wrap the application. The import is here so that the api loads it when it starts, not every process."""
     from pages.edge_rules import PageRulesPath
 
     return PageRulesPath(application)

@@ -17,5 +17,5 @@ def record_event(
 def record_event_of(
     account_id: str, page_id: str, action: str, detail: str, *, actor: str, origin: RequestOrigin
 ) -> None:
-    """The same for a page of which only the id is known."""
+    """Do the same for a page of which only the id is known."""
     record_entry(audit_entry(PageEvent, account_id, page_id, action, detail, actor=actor, origin=origin))

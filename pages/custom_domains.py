@@ -12,8 +12,10 @@ from pages.states import PageStatus
 
 
 def served_pages(kind: TargetKind, ids: Collection[str]) -> set[str]:
-    """Those that are not disabled, of active accounts. One without a release has no files, so the edge finds nothing
-    behind its name."""
+    """Return the pages that are not disabled and belong to active accounts.
+
+    A page without a release has no files, so the edge finds nothing behind its name.
+    """
     if kind != TargetKind.PAGE:
         return set()
     served = Page.objects.filter(pk__in=ids, status=PageStatus.ACTIVE, account__is_active=True)

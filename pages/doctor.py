@@ -1,4 +1,4 @@
-"""What `manage.py doctor` says of pages: whether their domains are separate from the platform's."""
+"""Check of `manage.py doctor`: whether the domains of pages are separate from the platform's."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from publicsuffixlist import PublicSuffixList
 from edge.addresses import page_addresses
 
 NAME = "domain of pages"
-FIX = "choose a domain of its own for pages (docs/operations.md, Pages)"
+FIX = "choose a separate domain for pages (docs/operations.md, Pages)"
 Line = tuple[str, bool, str, str]
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix."""
+    """Yield the lines, each with name, whether it is as it should be, message, fix."""
     yield domain_line(settings.BASE_URL, settings.ENV.pages_url)
 
 
 def domain_line(base_url: str, pages_url: tuple[str, ...]) -> Line:
-    """Sites below a registrable domain can set cookies for all of it, and count as one site with it."""
+    """Return whether a domain of pages shares its registrable domain with the platform.
+
+    Sites below a registrable domain can set cookies for all of it, and count as one site with it.
+    """
     suffixes = PublicSuffixList()
     platform = suffixes.privatesuffix(urlsplit(base_url).hostname or "")
     domains = page_addresses(pages_url)
@@ -29,4 +32,4 @@ def domain_line(base_url: str, pages_url: tuple[str, ...]) -> Line:
     if shared:
         message = f"{', '.join(shared)} shares {platform} with the platform: sites of users can set cookies for it"
         return NAME, False, message, FIX
-    return NAME, True, "shares no registrable domain with the platform", ""
+    return NAME, True, "does not share a registrable domain with the platform", ""

@@ -1,4 +1,4 @@
-"""`/pages/:slug/domain`."""
+"""Views of `/pages/:slug/domain`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pages import selectors
 
 
 class PageDomainViewSet(DomainViewSet):
-    """A domain of the owner's under which a page is served; account or namespace scope. A disabled page keeps it, and
-    a new slug does not change it."""
+    """Domain of the owner's under which a page is served; account or namespace scope.
+
+    A disabled page keeps it, and a new slug does not change it.
+    """
 
     scopes = NAMESPACE_SCOPES
 

@@ -1,8 +1,8 @@
-"""What the edge asks of a release with rules (`_headers`, `_redirects`), answered of files before Django.
+"""Answers to the edge about rules of a release (`_headers`, `_redirects`), given from files before Django.
 
-`/internal/edge/page-headers`: 200 with the headers of a path. `/internal/edge/page-redirect`: 204 where no rule fits,
-200 with `X-Rewrite` for a path of the site that is served instead, else the redirect for the visitor. The edge sends
-the host in its own header and the path, escaped, in `X-Page-Path`; it routes nothing from outside to these paths.
+`/internal/edge/page-headers`: 200 with the headers of a path. `/internal/edge/page-redirect`: 204 if no rule fits, 200
+with `X-Rewrite` for a path of the site that is served instead, else the redirect for the visitor. The edge sends the
+host in its own header and the path, escaped, in `X-Page-Path`. It routes nothing from outside to these paths.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Answer = tuple[int, list[tuple[str, str]]]
 
 
 class PageRulesPath:
-    """WSGI middleware."""
+    """WSGI middleware that answers the edge's requests for rules."""
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner
@@ -54,7 +54,7 @@ def _answer_of(environ: WSGIEnvironment) -> Answer:
     if matcher is None:
         return 404, []
     sent = environ.get("HTTP_X_PAGE_PATH", "")
-    # Percent-encoded no path of a site is longer, and each rule costs a comparison.
+    # No path of a site is longer when percent-encoded, and each rule costs a comparison.
     if len(sent) > 3 * settings.ENV.page_path_max_bytes:
         return 404, []
     path = unquote_plus(sent)
@@ -76,7 +76,7 @@ def _redirect_answer(matcher: RuleMatcher, path: str, query: str) -> Answer:
 
 
 def _matcher_of(host: str) -> RuleMatcher | None:
-    """None for a host that is no page's, and where the release is gone."""
+    """Return the rules of a host's release; None if the host is no page's, or the release is gone."""
     try:
         release = _release_of(host)
         return _matcher_at(str(release.resolve(strict=True))) if release else None
@@ -85,7 +85,7 @@ def _matcher_of(host: str) -> RuleMatcher | None:
 
 
 def _release_of(host: str) -> Path | None:
-    """The folder of the release; it may be gone."""
+    """Return the folder of a host's release, which may be gone."""
     host = host.lower().removesuffix(".")
     label, _, domain = host.partition(".")
     if domain not in page_addresses(settings.ENV.pages_url):
@@ -99,5 +99,8 @@ def _release_of(host: str) -> Path | None:
 
 @lru_cache(maxsize=64)
 def _matcher_at(release: str) -> RuleMatcher:
-    """A release never changes, and no number is used twice for a page."""
+    """Return the rules of a release folder.
+
+    They may be cached: a release never changes, and no number is used twice for a page.
+    """
     return RuleMatcher(read_rules(Path(release)))

@@ -18,10 +18,10 @@ class DeployInProgress(Conflict):
 
 
 class PageDisabledByStaff(Forbidden):
-    """`details.reason`: the sentence of those who disabled it."""
+    """Error of a page that staff disabled. `details.reason`: the reason that they gave."""
 
     code = "page_disabled"
-    message = "The operators of this platform have disabled the page; they alone can enable it."
+    message = "The operators of this platform have disabled the page. Only they can enable it."
     example_details: ClassVar[dict[str, Any] | None] = {"reason": "It imitates the login of a bank."}
 
 
@@ -30,7 +30,7 @@ class ReleaseNotKept(NotFound):
 
 
 class ExportLimitPassed(DomainError):
-    """`details`: the limit, its name and the path at which it was passed."""
+    """Error of a folder above a limit. `details`: the limit's name, its value, and the path at which it was passed."""
 
     code = "payload_too_large"
     status = 413
@@ -40,15 +40,18 @@ class ExportLimitPassed(DomainError):
 class FolderEmpty(DomainError):
     code = "validation_error"
     status = 400
-    message = "The folder has no file that can be served."
+    message = "The folder contains no file that can be served."
 
 
 class KeptBytesExceeded(QuotaExceeded):
-    message = "The releases of the account's pages take as much as they may."
+    message = "The releases of the account's pages take as much space as they may."
 
 
 class DeployFailed(DomainError):
-    """The export failed on the platform's or the guest's side. `details.reason` is the code of the cause."""
+    """Error of an export that failed on the platform's or the guest's side.
+
+    `details.reason` is the code of the cause.
+    """
 
     code = "VM_UNAVAILABLE"
     status = 503

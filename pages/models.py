@@ -1,4 +1,4 @@
-"""Pages, their releases, deploys and audit entries. Written by `services`, `publication` and `deploys` of this app.
+"""Pages, their releases, deploys and audit entries. `services`, `publication` and `deploys` of this app write them.
 
 The rows say which release is live and under which name; the files follow them (`pages.publication`).
 """
@@ -20,7 +20,7 @@ from pages.states import LIVE, DeploymentState, DeployState, PageStatus
 
 NAME_LENGTH = 100
 SLUG_LENGTH = 50
-# Of what staff give as their reason (`staff.forms`).
+# Length of the reason that staff give (`staff.forms`).
 REASON_LENGTH = 300
 
 
@@ -33,20 +33,20 @@ def new_deploy_id() -> str:
 
 
 class Page(models.Model):
-    """A site of static files at `<slug>.<domain>`. It outlives its workspace, of which it has the plain id.
+    """Site of static files at `<slug>.<domain>`. It outlives its workspace, of which it has the plain id.
 
-    `release`: the number of the live one; null before the first deploy. `last_release`: the last number that was given
-    out. `kept_bytes`: what its files take. `is_stale`: the files do not follow the row yet (`publication`);
-    `published_slug`: the name that they have, empty: none. `source_workspace_id`, `exported_path`: those of the live
-    release. `deployment_*`: the last deploy.
-    `disabled_reason`: why staff have disabled it; empty where they have not.
+    `release`: the number of the live release; null before the first deploy. `last_release`: the last number that was
+    given out. `kept_bytes`: the bytes that its files take. `is_stale`: the files do not follow the row yet
+    (`publication`). `published_slug`: the name that the files have; empty if they have none. `source_workspace_id`,
+    `exported_path`: the source of the live release. `deployment_*`: the last deploy. `disabled_reason`: why staff have
+    disabled the page; empty if they have not.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_page_id, editable=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="pages")
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="pages")
     name = models.CharField(max_length=NAME_LENGTH)
-    # A label of a host name: one page of all accounts has it.
+    # A label of a host name, so it is unique over all accounts.
     slug = models.CharField(max_length=SLUG_LENGTH, unique=True)
     domain = models.CharField(max_length=253)
     status = models.CharField(max_length=16, choices=PageStatus.choices, default=PageStatus.ACTIVE)
@@ -78,17 +78,17 @@ class Page(models.Model):
 
     @property
     def deployment_failure(self) -> dict[str, Any] | None:
-        """Code and sentence of the last deploy's failure."""
+        """Return code and sentence of the last deploy's failure."""
         if not self.deployment_error_code:
             return None
         return {"code": self.deployment_error_code, "message": self.deployment_error}
 
 
 class PageRelease(models.Model):
-    """A kept release: what was exported at one time; never changed. Its files are below the page's folder.
+    """Kept release: the files that were exported at one time. It never changes. Its files are below the page's folder.
 
-    `bytes`: the sum of its files' sizes. `skipped`: what was left out of the folder, as `{path, reason}`, the first
-    ones of `skipped_count`.
+    `bytes`: the sum of its files' sizes. `skipped`: the entries that were left out of the folder, as `{path, reason}`,
+    the first of `skipped_count`.
     """
 
     page = models.ForeignKey(Page, on_delete=models.CASCADE, related_name="releases")
@@ -111,11 +111,11 @@ class PageRelease(models.Model):
 
 
 class PageDeploy(CountedLeasedRow):
-    """One deploy of a page, carried out by the worker `pages` in named steps. The row decides; a task only wakes it.
+    """Deploy of a page, carried out by the worker `pages` in named steps. The row decides; a task only wakes it.
 
-    At most one is live for each page. `reserved_bytes`: what it adds to the page's files, counted in what the account
-    keeps until they are. `release`: the number of the release that it has made; from then on it can only succeed.
-    `payer_id`: the namespace whose credits it holds.
+    At most one is live for each page. `reserved_bytes`: the bytes that it adds to the page's files, counted in those
+    that the account keeps until the files exist. `release`: the number of the release that it has made; from then on it
+    can only succeed. `payer_id`: the namespace whose credits it holds.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_deploy_id, editable=False)
@@ -135,7 +135,8 @@ class PageDeploy(CountedLeasedRow):
     created_at = models.DateTimeField(default=timezone.now)
     # When the worker was last notified of it.
     notified_at = models.DateTimeField(default=timezone.now)
-    # Past it the worker fails the deploy, whichever process owns the claim. Both are times of the database's clock.
+    # After this time the worker fails the deploy, whichever process owns the claim. Both are times of the database's
+    # clock.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 
@@ -146,7 +147,7 @@ class PageDeploy(CountedLeasedRow):
         ]
         indexes = [
             models.Index(fields=["state", "deadline_at"], condition=Q(state__in=LIVE), name="page_deploy_live"),
-            # Of the lists that staff filter.
+            # Used by lists that staff filter.
             models.Index(fields=["workspace_id", "-id"], name="page_deploy_of_workspace"),
             models.Index(fields=["state", "-id"], name="page_deploy_by_state"),
         ]
@@ -160,7 +161,7 @@ class PageDeploy(CountedLeasedRow):
 
 
 class PageEvent(AccountEvent):
-    """An audit entry of a page."""
+    """Audit entry of a page."""
 
     subject_field = "page_id"
 

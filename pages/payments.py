@@ -1,7 +1,7 @@
-"""What a deploy costs: held when it is requested, charged when its release is live, given back when it fails.
+"""Payment of a deploy: held when it is requested, charged when its release is live, given back when it fails.
 
-Each is in the transaction that writes the deploy's row, so that a process that dies leaves both or neither. A hold
-ends by itself some time after the deploy's deadline, should the row be gone without one of these.
+Each is in the transaction that writes the deploy's row, so that a process that dies leaves both or neither. If the row
+is gone without a charge or a return, the hold ends by itself some time after the deploy's deadline.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pages.models import PageDeploy
 
 logger = logging.getLogger(__name__)
 
-# Beyond the deadline: a release that is made is made live however long that takes.
+# A hold outlives the deadline by this much: a release that is made becomes live however long that takes.
 HOLD_MARGIN = timedelta(hours=1)
 
 
 def hold_begin(deploy: PageDeploy, payer: Namespace) -> None:
-    """Hold the price of a deploy that is queued in the same transaction. Raises QuotaExceeded."""
+    """Hold the price of a deploy that is queued in the same transaction. Raise QuotaExceeded."""
     amount = _price(deploy)
     if not amount:
         return
@@ -38,9 +38,9 @@ def hold_begin(deploy: PageDeploy, payer: Namespace) -> None:
 
 
 def hold_end(deploy: PageDeploy) -> None:
-    """Charge a deploy, by the price of the time when it was requested. Once, as its claim ends in the transaction.
+    """Charge a deploy, by the price of the time when it was requested. Once: its claim ends in the transaction.
 
-    What a balance has no room for is not charged, and the log says so.
+    If the balance has no room for it, the deploy is not charged, and the log says so.
     """
     amount = _price(deploy)
     if not amount:
@@ -49,7 +49,7 @@ def hold_end(deploy: PageDeploy) -> None:
     key, purpose = _key(deploy), Purpose("", deploy.workspace_id, f"A deploy of the page {deploy.page.slug}.")
     try:
         settled = hold_settle(namespace=payer, service=Service.DEPLOYMENT, key=key, amount=amount, purpose=purpose)
-        if settled is None:  # its hold has expired, as its release could not be made live for so long
+        if settled is None:  # the hold has expired: for so long the release could not be made live
             late = Purpose(key, purpose.workspace_id, purpose.description)
             credits_charge(namespace=payer, service=Service.DEPLOYMENT, amount=amount, purpose=late)
     except Conflict as exc:
@@ -66,13 +66,14 @@ def _key(deploy: PageDeploy) -> str:
 
 
 def _price(deploy: PageDeploy) -> Decimal:
-    """The same at every call: a rate that has begun is never changed."""
+    """Return the price, which is the same at every call: a rate that has begun is never changed."""
     return Rates.load().credits(Unit.PAGE_DEPLOY, min(deploy.created_at, timezone.now()))
 
 
 def _payer(deploy: PageDeploy) -> Namespace:
-    """Its page's namespace when it was requested, also where the page has been moved since. One that was requested
-    before holds were made has none: the page's namespace of now.
+    """Return the namespace that the page was in when the deploy was requested, even if the page was moved since.
+
+    A deploy from the time before holds has none: the page's present namespace pays.
     """
     page = deploy.page
     return Namespace(pk=deploy.payer_id or page.namespace_id, account_id=page.account_id)

@@ -1,13 +1,13 @@
-"""The part of the process `pages` that deploys: what a killed predecessor has left begins again at once."""
+"""Part of the process `pages` that deploys: deploys of a killed predecessor begin again at once."""
 
 from __future__ import annotations
 
 
 class DeployProcess:
-    """Tasks carry deploys out (`pages.deploys.worker`); nothing is to be ended."""
+    """Process that carries deploys out by tasks (`pages.deploys.worker`); it has nothing to end."""
 
     role = "pages"
-    # Some libraries whose first import fails in the middle are of no use until the process ends.
+    # Some libraries are unusable until the process ends if their first import fails in the middle.
     loads = ("common.responses", "vmbackend.guest.ssh", "domains.check")
 
     def begin(self) -> None:
@@ -16,10 +16,10 @@ class DeployProcess:
         settle_predecessor()
 
     def end_soon(self) -> None:
-        """Nothing: Celery waits for its tasks."""
+        """Do nothing: Celery waits for its tasks."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 PROCESS = DeployProcess()

@@ -1,8 +1,8 @@
-"""Bringing the files of pages to their rows: which release is live, and under which name it is served.
+"""Publication: the files of pages follow their rows, which say which release is live and under which name it is served.
 
-The row decides. It is applied under its lock, so that the last change wins, by the process that has changed it; where
-that dies, `publications_continue` of the worker does. The lock of the page's folder is taken first: waiting for
-it with a row locked would let all who want to write wait.
+The row decides. The process that has changed the row applies it under the row's lock, so that the last change wins. If
+that process dies, the worker's `publications_continue` applies it. The lock of the page's folder is taken first:
+waiting for it with a row locked would keep all writers of that row waiting.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pages.states import LIVE, DeployState, PageStatus
 logger = logging.getLogger(__name__)
 
 BATCH = 100
-# Of one look of the worker; it begins the next one after a few seconds.
+# Time for one run of the worker; the next begins after a few seconds.
 CONTINUE_SECONDS = 20.0
 
 
 def page_store() -> PageStore:
-    """The files of all pages of this instance."""
+    """Return the store of all pages of this instance."""
     return _store(Path(settings.STATE) / "pages", settings.ENV.page_retained_seconds)
 
 
@@ -45,24 +45,27 @@ def _store(folder: Path, retained_seconds: int) -> PageStore:
 
 
 def publish_page(page: Page) -> bool:
-    """Apply a change of a page. False where it cannot be applied now: the worker does soon, and the log says why."""
+    """Apply a change of a page.
+
+    Return False if it cannot be applied now: the worker does it soon, and the log says why.
+    """
     try:
         apply_publication(page.pk)
     except (OSError, StoreError) as exc:
-        logger.error("the files of %s do not follow its row yet: %s", page.pk, exc)
+        logger.error("the files of %s do not follow its row yet, and the worker tries again: %s", page.pk, exc)
         return False
     return True
 
 
 def apply_publication(page_id: str) -> None:
-    """Make the files of a page as its row says. Idempotent. Raises StoreError, OSError; the row stays stale then."""
+    """Make the files of a page as its row says. Idempotent. Raise StoreError, OSError; the row stays stale then."""
     for former in _pages_before(page_id):
         _apply_row(former)
     _apply_row(page_id)
 
 
 def _pages_before(page_id: str) -> Iterable[str]:
-    """Those whose files still have the name that this page's row has."""
+    """Return the pages whose files still have the name that this page's row has."""
     slug = Page.objects.filter(pk=page_id, is_stale=True).values_list("slug", flat=True).first()
     others = (
         Page.objects.filter(published_slug=slug, is_stale=True).exclude(pk=page_id) if slug else Page.objects.none()
@@ -71,7 +74,8 @@ def _pages_before(page_id: str) -> Iterable[str]:
 
 
 def _apply_row(page_id: str) -> None:
-    """Under the lock of the page's folder, then of its row: what takes seconds is done while no row is locked.
+    """Apply a row under the lock of the page's folder, then of the row. Slow work is done while no row is locked.
+
     The row may change until it is locked; then the rest is done again.
     """
     store = page_store()
@@ -82,7 +86,10 @@ def _apply_row(page_id: str) -> None:
 
 @contextmanager
 def _locked_folder(store: PageStore, page_id: str) -> Iterator[None]:
-    """A page that has no files yet has nothing that could be changed at the same time."""
+    """Lock the page's folder if it exists.
+
+    A page without files has nothing that could change at the same time.
+    """
     with ExitStack() as stack:
         with suppress(StoreError):
             stack.enter_context(store.page_locked(page_id))
@@ -90,7 +97,10 @@ def _locked_folder(store: PageStore, page_id: str) -> Iterator[None]:
 
 
 def _prepare_release(store: PageStore, page_id: str) -> int | None:
-    """The number of the release; None where there is none, or that of a page not to be served cannot be prepared."""
+    """Prepare the row's release and return its number.
+
+    Return None if there is none, or if the page is not served and its release cannot be prepared.
+    """
     page, prepared = Page.objects.filter(pk=page_id, is_stale=True).first(), None
     if page is not None and page.release is not None:
         with _errors_while_served(page):
@@ -101,19 +111,23 @@ def _prepare_release(store: PageStore, page_id: str) -> int | None:
 
 @contextmanager
 def _errors_while_served(page: Page) -> Iterator[None]:
-    """Of a page that is not to be served they are logged: what is wrong with its files must not keep its name."""
+    """Log errors of a page that is not served, and raise those of other pages.
+
+    Damaged files of a page that is not served must not keep its name.
+    """
     try:
         yield
     except (OSError, StoreError) as exc:
         if _is_served(page):
             raise
-        logger.error("release %s of %s, which is not served: %s", page.release, page.pk, exc)
+        logger.error("release %s of %s cannot be published; the page is not served now: %s", page.release, page.pk, exc)
 
 
 @transaction.atomic
 def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
-    """False where another release is to be live than that which was prepared. One that cannot be, of a page that is not
-    to be served, is left; what enables the page makes it stale again.
+    """Apply a row; return False if another release than the prepared one is to be live.
+
+    A release that cannot be applied is left if its page is not served. Enabling the page makes the row stale again.
     """
     page = Page.objects.select_for_update(of=("self",)).filter(pk=page_id, is_stale=True).first()
     if page is None:
@@ -130,7 +144,10 @@ def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
 
 
 def _is_served(page: Page) -> bool:
-    """The account is looked up after the page's row is locked: what switches it marks the page afterwards."""
+    """Return whether the page is served.
+
+    The account is looked up after the page's row is locked: a change of the account marks its pages afterwards.
+    """
     is_public = page.status == PageStatus.ACTIVE and page.release is not None
     return is_public and Account.objects.filter(pk=page.account_id, is_active=True).exists()
 
@@ -150,7 +167,7 @@ def page_name(page: Page, slug: str) -> PageName:
 
 
 def remove_files(page: Page) -> None:
-    """Remove the names and files of a page whose row is deleted; what cannot be removed now, reconcile removes."""
+    """Remove the names and files of a page whose row is deleted. Reconcile removes those that cannot be removed now."""
     names = {page_name(page, slug) for slug in (page.slug, page.published_slug) if slug}
     try:
         page_store().page_delete(page.pk, names)
@@ -159,26 +176,26 @@ def remove_files(page: Page) -> None:
 
 
 def remove_on_commit(page: Page) -> None:
-    """As `remove_files`, once the deletion of the row is committed: until then the page is served."""
+    """Call `remove_files` once the deletion of the row is committed: until then the page is served."""
     transaction.on_commit(lambda: remove_files(page))
 
 
 def publications_continue() -> int:
-    """Apply the rows that a process has changed and not applied, as many as there is time for. Returns how many.
+    """Apply rows that a process has changed and not applied, as many as there is time for. Return how many.
 
-    Each is tried once: those that cannot be applied now keep no other from it.
+    Each is tried once: a row that cannot be applied now does not delay the others.
     """
     stale = rows_in_turn(Page.objects.filter(is_stale=True), batch=BATCH, seconds=CONTINUE_SECONDS)
     return sum(publish_page(page) for page in stale)
 
 
 def files_reconcile() -> list[str]:
-    """Compare all files with the rows, and correct the files. Returns what was done, one line each. Raises OSError."""
+    """Compare all files with the rows, and correct the files. Return one line for each correction. Raise OSError."""
     return reconcile.files_reconcile(page_store(), PageRows(), page_store().clock.now()).lines
 
 
 class PageRows:
-    """What the rows say at the time of each call, and what the files take (`pages.releases.reconcile.KnownRows`)."""
+    """Rows at the time of each call, and the column for the files' size (`pages.releases.reconcile.KnownRows`)."""
 
     def known_page(self, page_id: str) -> KnownPage | None:
         page = Page.objects.filter(pk=page_id).first()
@@ -190,7 +207,7 @@ class PageRows:
         return KnownPage(frozenset(numbers), page.release, frozenset(names), busy)
 
     def known_operations(self, operation_ids: Iterable[str]) -> Iterable[str]:
-        """By their claims: each attempt of a deploy receives into a folder of its own."""
+        """Return the claims that are running: each attempt of a deploy receives into a folder of its own."""
         running = PageDeploy.objects.filter(claim__in=list(operation_ids), state=DeployState.RUNNING)
         return set(running.values_list("claim", flat=True))
 

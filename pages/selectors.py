@@ -1,4 +1,4 @@
-"""Reading pages within the scope of an actor. What is outside of it does not exist for the actor (404)."""
+"""Selectors of pages within the scope of an actor. Pages outside do not exist for the actor (404)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NOT_FOUND_MESSAGE = "There is no such page."
 
 
 def visible_pages(actor: Actor) -> QuerySet[Page]:
-    """The pages of the account, or of the namespace that the credential is bound to; newest first."""
+    """Return the pages of the account, or of the namespace that the credential is bound to; newest first."""
     rows = Page.objects.filter(account=actor.account).select_related("namespace").order_by("-created_at", "-id")
     found = rows.annotate(domain_name=domain_name_of(TargetKind.PAGE))
     return found.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else found
 
 
 def get_page(actor: Actor, slug: str) -> Page:
-    """Raises NotFound, also for one that the actor may not see. Its account is the actor's."""
+    """Return a page with the actor's account. Raise NotFound if there is none or the actor may not see it."""
     found = visible_pages(actor).filter(slug=slug).first()
     if found is None:
         raise NotFound(NOT_FOUND_MESSAGE)
@@ -32,7 +32,7 @@ def get_page(actor: Actor, slug: str) -> Page:
 
 
 def current_page(actor: Actor, page: Page) -> Page:
-    """As it is now, whatever its slug. Raises NotFound (deleted, or out of reach since)."""
+    """Return the current row, whatever its slug. Raise NotFound if it was deleted, or is out of reach since."""
     found = visible_pages(actor).filter(pk=page.pk).first()
     if found is None:
         raise NotFound(NOT_FOUND_MESSAGE)
@@ -40,17 +40,17 @@ def current_page(actor: Actor, page: Page) -> Page:
 
 
 def releases_of(page: Page) -> QuerySet[PageRelease]:
-    """The kept ones, newest first."""
+    """Return the kept releases, newest first."""
     return PageRelease.objects.filter(page=page).order_by("-number")
 
 
 def live_release(page: Page) -> PageRelease | None:
-    """The release that the row names as live."""
+    """Return the release that the row names as live."""
     return None if page.release is None else releases_of(page).filter(number=page.release).first()
 
 
 def kept_bytes(account_id: str, *, besides: PageDeploy | None = None) -> int:
-    """What the files of an account's pages take, and what its live deploys will add. Two queries."""
+    """Return the bytes that the files of an account's pages take and its live deploys will add. Two queries."""
     live = PageDeploy.objects.filter(page__account_id=account_id, state__in=LIVE)
     if besides is not None:
         live = live.exclude(pk=besides.pk)

@@ -18,12 +18,12 @@ from pages import slugs
 from pages.models import NAME_LENGTH, Page, PageRelease
 from pages.states import DeploymentState, PageStatus
 
-_SPELLED = "Also read as `workspaceId`."
+_SPELLED = "`workspaceId` is accepted too."
 _SLUG = f"A label of the page's address, unique over all accounts: {slugs.RULE}."
 
 
 class PageSlug(StrictChar):
-    """A slug that a caller may choose."""
+    """Slug that a caller may choose."""
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
@@ -33,7 +33,7 @@ class PageSlug(StrictChar):
 
 
 class PageDomain(StrictChar):
-    """A domain of PLATFORM_PAGES_URL."""
+    """Domain of PLATFORM_PAGES_URL."""
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data).lower().removesuffix(".")
@@ -45,8 +45,8 @@ class PageDomain(StrictChar):
 
 class CreatePageRequest(WorkspaceIdRequest):
     workspace_id = StrictChar(max_length=128, help_text=f"Id or slug of a workspace, which must be running. {_SPELLED}")
-    path = StrictChar(trim_whitespace=False, help_text="An absolute path: the folder in it whose files are exported.")
-    name = StrictChar(max_length=NAME_LENGTH, required=False, help_text="Default: the workspace's name.")
+    path = StrictChar(trim_whitespace=False, help_text="Absolute path of the folder whose files are exported.")
+    name = StrictChar(max_length=NAME_LENGTH, required=False, help_text="Default: the name of the workspace.")
     slug = PageSlug(required=False, help_text=f"{_SLUG} Default: made from the name.")
     domain = PageDomain(required=False, help_text="One of the domains of this installation; default: its first.")
 
@@ -57,15 +57,15 @@ class CheckSlugRequest(s.Serializer[Any]):
 
 
 class CheckSlugResponse(Success):
-    available = s.BooleanField(help_text="Nothing is reserved: another page may take it first.")
+    available = s.BooleanField(help_text="The slug is not reserved: another page may take it first.")
     url = s.CharField(help_text="The address that a page with this slug has, or would have.")
 
 
 class DeployPageRequest(WorkspaceIdRequest):
     workspace_id = StrictChar(
-        max_length=128, required=False, help_text=f"Default: that of the live release. {_SPELLED}"
+        max_length=128, required=False, help_text=f"Default: the workspace of the live release. {_SPELLED}"
     )
-    path = StrictChar(trim_whitespace=False, required=False, help_text="Default: that of the live release.")
+    path = StrictChar(trim_whitespace=False, required=False, help_text="Default: the path of the live release.")
 
 
 class UpdatePageRequest(s.Serializer[Any]):
@@ -80,7 +80,7 @@ class PageFailure(ResponseSerializer):
 
 class DeploymentObject(ResponseSerializer):
     state = s.ChoiceField(DeploymentState.choices, source="deployment_state")
-    error = PageFailure(allow_null=True, source="deployment_failure", help_text="Why it failed, if it did.")
+    error = PageFailure(allow_null=True, source="deployment_failure", help_text="Why it failed; null if it did not.")
 
 
 class PageObject(ResponseSerializer):
@@ -89,15 +89,15 @@ class PageObject(ResponseSerializer):
     slug = s.CharField()
     domain = s.CharField(help_text="The domain below which the page has its address.")
     url = s.CharField()
-    status = s.ChoiceField(PageStatus.choices, help_text="`disabled`: it is not served, and keeps its releases.")
+    status = s.ChoiceField(PageStatus.choices, help_text="`disabled`: the page is not served, and keeps its releases.")
     disabled_reason = s.CharField(
         allow_null=True,
-        help_text="Why the operators of the platform have disabled the page, which they alone enable then; null where "
-        "they have not.",
+        help_text="Why the operators of the platform have disabled the page; null if they have not. Only they can then "
+        "enable it.",
     )
     namespace = s.CharField(source="namespace.slug")
-    source_workspace_id = s.CharField(help_text="That of the live release; the workspace may be deleted by now.")
-    exported_path = s.CharField(help_text="That of the live release.")
+    source_workspace_id = s.CharField(help_text="Workspace of the live release. It may be deleted by now.")
+    exported_path = s.CharField(help_text="Exported path of the live release.")
     release = s.IntegerField(allow_null=True, help_text="The number of the live release; null until there is one.")
     deployment = DeploymentObject(source="*", help_text="The last deploy.")
     custom_domain = s.CharField(allow_null=True)
@@ -111,7 +111,7 @@ class PageObject(ResponseSerializer):
         return page_url(settings.ENV.pages_url, row.domain, row.slug)
 
     def read_custom_domain(self, row: Page) -> str | None:
-        """Lists bring the name along (`selectors.visible_pages`)."""
+        """Return the page's domain. Lists bring the name along (`selectors.visible_pages`)."""
         if hasattr(row, "domain_name"):
             return shown_name(row.domain_name) if row.domain_name else None
         found = target_domain(TargetKind.PAGE, row.pk)
@@ -132,17 +132,19 @@ class SkippedEntry(ResponseSerializer):
 
 
 class DeployedPageResponse(PageResponse):
-    """With 202 the deploy goes on, and `skipped` is not known yet."""
+    """Response to a deploy. With 202 the deploy goes on, and `skipped` is not known yet."""
 
-    skipped = SkippedEntry(many=True, required=False, help_text="What was left out of the folder, 100 at most.")
-    skipped_count = s.IntegerField(required=False, help_text="How many were left out.")
+    skipped = SkippedEntry(
+        many=True, required=False, help_text="Entries that were left out of the folder; 100 at most."
+    )
+    skipped_count = s.IntegerField(required=False, help_text="How many entries were left out.")
 
 
 class ReleaseObject(ResponseSerializer):
     release = s.IntegerField(source="number")
     live = s.BooleanField()
     files = s.IntegerField()
-    bytes = s.IntegerField(help_text="The sum of its files' sizes.")
+    bytes = s.IntegerField(help_text="Sum of the sizes of its files.")
     skipped = SkippedEntry(many=True)
     skipped_count = s.IntegerField()
     source_workspace_id = s.CharField()

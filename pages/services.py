@@ -1,8 +1,8 @@
-"""The only writers of pages: what changes a page's row at once. Deploys are `pages.deploys`.
+"""Services that change a page's row at once; they are its only writers. Deploys are `pages.deploys`.
 
-A change of what is served is written with `is_stale`, in one transaction with its audit entry; after it
-`publish_page` brings the files to the row. A process that dies in between has changed the row, and the worker's
-next look applies it.
+A change of what is served is written with `is_stale`, in one transaction with its audit entry. Afterwards
+`publish_page` makes the files follow the row. If the process dies in between, the row has changed, and the next run of
+the worker applies it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pages.models import Page, PageDeploy, PageRelease
 from pages.selectors import NOT_FOUND_MESSAGE
 from pages.states import LIVE, PageStatus
 
-# Of the pages of an account that is switched; each takes a few milliseconds.
+# When an account is switched, so many of its pages are published at once; each takes a few milliseconds.
 PUBLISHED_AT_ONCE = 100
 
 
@@ -34,7 +34,7 @@ PUBLISHED_AT_ONCE = 100
 def page_update(
     *, page: Page, name: str | None = None, slug: str | None = None, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> Page:
-    """Rename a page, or give it another slug. Idempotent. Raises PageSlugTaken, NotFound; nothing has changed then."""
+    """Rename a page, or give it another slug. Idempotent. Raise PageSlugTaken, NotFound; nothing has changed then."""
     stored = lock_page(page)
     wanted = {"name": name, "slug": slug}
     changes = {key: value for key, value in wanted.items() if value is not None and value != getattr(stored, key)}
@@ -52,7 +52,10 @@ def page_update(
 
 @transaction.atomic
 def page_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Serve a page again that its owner disabled. Idempotent. Raises PageDisabledByStaff, NotFound (deleted)."""
+    """Serve a page again that its owner disabled. Idempotent.
+
+    Raise PageDisabledByStaff, and NotFound if it is deleted.
+    """
     stored = lock_page(page)
     if stored.disabled_reason:
         raise errors.PageDisabledByStaff(details={"reason": stored.disabled_reason})
@@ -61,26 +64,29 @@ def page_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) ->
 
 @transaction.atomic
 def page_disable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Stop serving a page; its releases stay. Idempotent. Raises NotFound (deleted)."""
+    """Stop serving a page; its releases stay. Idempotent. Raise NotFound if it is deleted."""
     return _change_status(lock_page(page), PageStatus.DISABLED, actor, origin)
 
 
 @transaction.atomic
 def page_staff_disable(*, page: Page, reason: str, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """As `page_disable`; its owner reads the reason, and cannot enable the page. Raises NotFound (deleted)."""
+    """Stop serving a page by staff: its owner reads the reason, and cannot enable it.
+
+    Raise NotFound if it is deleted.
+    """
     return _change_status(lock_page(page), PageStatus.DISABLED, actor, origin, reason=reason)
 
 
 @transaction.atomic
 def page_staff_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Serve a page again that its owner or staff disabled. Idempotent. Raises NotFound (deleted)."""
+    """Serve a page again that its owner or staff disabled. Idempotent. Raise NotFound if it is deleted."""
     return _change_status(lock_page(page), PageStatus.ACTIVE, actor, origin, reason="")
 
 
 def _change_status(
     stored: Page, to: PageStatus, actor: str, origin: RequestOrigin, *, reason: str | None = None
 ) -> Page:
-    """`reason`: that of staff, None where it stays."""
+    """Write the status. `reason`: the reason of staff; None keeps the present one."""
     reason = stored.disabled_reason if reason is None else reason
     if (stored.status, stored.disabled_reason) == (to, reason):
         return stored
@@ -95,7 +101,7 @@ def _change_status(
 def page_rollback(*, page: Page, number: int, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
     """Make a kept release live. Idempotent.
 
-    Raises ReleaseNotKept, DeployInProgress, NotFound; nothing has changed then.
+    Raise ReleaseNotKept, DeployInProgress, NotFound; nothing has changed then.
     """
     stored = lock_page(page)
     if PageDeploy.objects.filter(page=stored, state__in=LIVE).exists():
@@ -111,13 +117,13 @@ def page_rollback(*, page: Page, number: int, actor: str, origin: RequestOrigin 
 
 @transaction.atomic
 def page_delete(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
-    """Delete the row with its releases and deploys; one that is under way loses its claim, and is not charged. Audit
-    entries stay.
+    """Delete the row with its releases and deploys. A deploy under way loses its claim, and is not charged.
 
-    The caller removes the files of the row that is returned (`publication.remove_files`); where it dies, reconcile
-    does. Raises NotFound.
+    Audit entries stay. The caller removes the files of the returned row (`publication.remove_files`); if it dies,
+    reconcile does. Raise NotFound.
     """
-    # Before the ledger's lock and the page's, as at the end of a deploy; none is requested until the commit.
+    # This lock comes before the ledger's and the page's, as at the end of a deploy. No deploy is requested until the
+    # commit.
     account_lock(page.account)
     for deploy in PageDeploy.objects.filter(page=page, state__in=LIVE).select_related("page"):
         payments.hold_release(deploy)
@@ -129,7 +135,10 @@ def page_delete(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) ->
 
 @transaction.atomic
 def page_discard(*, page: Page) -> bool:
-    """Delete a page whose first deploy failed. False where it has a release, or another deploy, or is deleted."""
+    """Delete a page whose first deploy failed.
+
+    Return False if it has a release or another deploy, or is deleted.
+    """
     stored = Page.objects.select_for_update(of=("self",)).filter(pk=page.pk, release=None).first()
     if stored is None or PageDeploy.objects.filter(page=stored, state__in=LIVE).exists():
         return False
@@ -139,7 +148,7 @@ def page_discard(*, page: Page) -> bool:
 
 
 def _delete_row(page: Page) -> None:
-    """With its domain. The instance keeps its id."""
+    """Delete the row with its domain. The instance keeps its id."""
     target_removed(TargetKind.PAGE, page.pk)
     Page.objects.filter(pk=page.pk).delete()
 
@@ -155,8 +164,10 @@ def pages_move(source: Namespace, target: Namespace, actor: str) -> int:
 
 
 def pages_follow(account: Account) -> None:
-    """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is: the files of its pages
-    follow after the commit. Those that do not, as the process dies or there are very many, the worker brings along.
+    """Mark and publish the pages of an account that was activated or deactivated (`accounts.hooks`).
+
+    The rows change in the transaction of the account, the files after its commit. The worker publishes the rest if the
+    process dies or there are very many pages.
     """
     Page.objects.filter(account=account).update(is_stale=True)
     pages = list(Page.objects.filter(account=account).order_by("pk"))
@@ -166,7 +177,10 @@ def pages_follow(account: Account) -> None:
 
 
 def lock_page(page: Page) -> Page:
-    """The row as it is now, with its namespace, locked to the end of the transaction. Raises NotFound (deleted)."""
+    """Return the current row with its namespace, locked to the end of the transaction.
+
+    Raise NotFound if it is deleted.
+    """
     rows = Page.objects.select_for_update(of=("self",)).select_related("namespace", "account__plan")
     found = rows.filter(pk=page.pk).first()
     if found is None:
@@ -175,13 +189,13 @@ def lock_page(page: Page) -> Page:
 
 
 def write_live_release(page: Page, release: PageRelease) -> None:
-    """Make a release that of a locked row, which says from where it came; the files follow."""
+    """Write a release as the live one into a locked row, with its source. The files follow."""
     source = {"source_workspace_id": release.source_workspace_id, "exported_path": release.exported_path}
     write_page(page, release=release.number, is_stale=True, **source)
 
 
 def write_page(page: Page, **columns: Any) -> None:
-    """Write columns of a locked row, and a new `updated_at`. Raises IntegrityError (a slug that is taken)."""
+    """Write columns of a locked row, and a new `updated_at`. Raise IntegrityError if a slug is taken."""
     columns["updated_at"] = timezone.now()
     Page.objects.filter(pk=page.pk).update(**columns)
     for name, value in columns.items():

@@ -1,4 +1,4 @@
-"""Slugs of pages: labels of host names, of which each belongs to one page of all accounts."""
+"""Slugs of pages: labels of host names. Each belongs to one page of all accounts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULE = (
 )
 # No `--`: `<slug>--r<n>` is a release's own name, and `xn--` begins an internationalized one.
 _VALID = re.compile(rf"(?=.{{{MIN_LENGTH},{SLUG_LENGTH}}}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
-# Names by which users take a site for the platform's own, or which clients look up by themselves.
+# Names that make users take a site for the platform's own, or that clients look up by themselves.
 RESERVED = frozenset(
     {
         "abuse", "account", "accounts", "admin", "api", "app", "apps", "assets", "auth", "autoconfig",
@@ -34,14 +34,17 @@ _SUFFIX = 6
 
 
 def is_slug(text: str) -> bool:
-    """Whether a caller may choose it."""
+    """Return whether a caller may choose this slug."""
     if _VALID.fullmatch(text) is None or text in RESERVED or text.startswith(_SANDBOX):
         return False
     return not is_port_label(text)
 
 
 def free_slug(name: str) -> str:
-    """A slug made from a name, with a short suffix where it is taken or no slug. Another page may take it first."""
+    """Return a slug made from a name, with a short suffix if it is taken or not valid.
+
+    Another page may take it first.
+    """
     base = re.sub("-+", "-", slugify(name.replace("_", "-")))[: SLUG_LENGTH - _SUFFIX - 1].strip("-") or "page"
     if is_slug(base) and not is_taken(base):
         return base

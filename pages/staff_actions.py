@@ -1,6 +1,6 @@
-"""What staff do with a page in the admin, by the services that the API calls.
+"""Staff's actions on a page in the admin, by the services that the API calls.
 
-The files follow the rows after the commit, as for the API; where the process dies between, reconcile does it.
+The files follow the rows after the commit, as for the API. If the process dies in between, reconcile does it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from staff.forms import ActionForm
 
 
 class RollbackForm(ActionForm):
-    """`number`: of a release that is kept."""
+    """Form of a rollback. `number`: the number of a kept release."""
 
     number = forms.IntegerField(
         min_value=1, label="Release", widget=UnfoldAdminIntegerFieldWidget(), help_text="The number of a kept release."
@@ -53,13 +53,13 @@ ACTIONS = (
     StaffAction(
         name="enable", label="Enable", call=_enable, icon="visibility", owner_reads=True,
         allowed=lambda row: row.status == PageStatus.DISABLED,
-        will="The page is served again, also one that its owner disabled.",
+        will="The page is served again, even if its owner disabled it.",
     ),
     StaffAction(
         name="disable", label="Disable", call=_disable, icon="visibility_off", harms=True,
         allowed=lambda row: not row.disabled_reason,
-        will="The page is not served any more, at its own name or its domain, until staff enable it: its owner cannot, "
-        "and reads the reason. Its releases stay.",
+        will="The page is not served any more, at its own name or its domain, until staff enable it. Its owner reads "
+        "the reason, and cannot enable it. Its releases stay.",
     ),
     StaffAction(
         name="roll_back", label="Roll back", call=_roll_back, icon="history", harms=True, form=RollbackForm, most=1,

@@ -6,14 +6,14 @@ from django.db import models
 
 
 class PageStatus(models.TextChoices):
-    """Whether a page is served. `disabled`: its name is removed from the edge, its releases stay."""
+    """Status of a page. `disabled`: its name is removed from the edge, its releases stay."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
 
 
 class DeploymentState(models.TextChoices):
-    """What became of the last deploy of a page, as its owner sees it."""
+    """State of the last deploy of a page, as its owner sees it."""
 
     DEPLOYING = "deploying"
     DEPLOYED = "deployed"
@@ -21,7 +21,7 @@ class DeploymentState(models.TextChoices):
 
 
 class DeployState(models.TextChoices):
-    """How far a deploy is. The last two are final.
+    """Progress of a deploy. The last two states are final.
 
     queued -> running                   claimed: sets the claim token, the attempt and the heartbeat
     running -> queued                   the claim owner died, or the attempt is tried again

@@ -10,35 +10,38 @@ from pages.deploys import creations, sweep, worker
 
 @shared_task
 def run_deploy(deploy_id: str) -> None:
-    """On the queue `pages`: notifies the worker of a deploy. Which one is next, the rows say."""
+    """Carry out the next deploy. On the queue `pages`; the rows say which deploy is next, not the id."""
     worker.deploy_run()
 
 
 @shared_task
 def continue_deploys() -> int:
-    """Celery beat: deploys of processes that died, and those that the worker was not notified of."""
+    """Continue deploys of processes that died, and notify the worker again. Called by Celery beat."""
     return sweep.deploys_continue()
 
 
 @shared_task
 def expire_deploys() -> int:
-    """Celery beat: fail deploys past their deadline; remove pages whose creation failed and whose request has died."""
+    """Fail deploys past their deadline, and remove pages whose creation failed and whose request has died.
+
+    Called by Celery beat.
+    """
     return sweep.deploys_expire() + creations.discard_failed_creations()
 
 
 @shared_task
 def continue_publications() -> int:
-    """Celery beat, on the queue `pages`: changes of pages that were not applied to their files."""
+    """Apply changes of pages that were not applied to their files. Called by Celery beat, on the queue `pages`."""
     return publication.publications_continue()
 
 
 @shared_task
 def reconcile_files() -> None:
-    """Celery beat, on the queue `pages`: files against rows."""
+    """Compare files with rows. Called by Celery beat, on the queue `pages`."""
     publication.files_reconcile()
 
 
 @shared_task
 def prune_rows() -> int:
-    """Celery beat: deploys that ended long ago."""
+    """Delete deploys that ended long ago. Called by Celery beat."""
     return sweep.prune_deploys()

@@ -1,4 +1,4 @@
-"""`/pages`."""
+"""Views of `/pages`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from workspaces.requested import requested_workspace
 CHANGED = {200: serializers.PageResponse, 202: serializers.PageResponse}
 IN_PROGRESS = "`operation_in_progress`: a deploy is under way"
 DEPLOY_REFUSALS = {
-    400: "`validation_error`: also where the folder has no file that can be served",
-    402: "`quota_exceeded`: the credits of the namespace, of which each deploy holds its price until it has ended "
-    "(`details.quota_used`, `details.held`, `details.quota_limit`), or what the account's releases may take "
-    "(`details.current`, `details.max`)",
+    400: "`validation_error`: also if the folder contains no file that can be served",
+    402: "`quota_exceeded`: the credits of the namespace are used up (`details.quota_used`, `details.held`, "
+    "`details.quota_limit`; each deploy holds its price until it has ended), or the account's releases take as much "
+    "space as they may (`details.current`, `details.max`)",
     403: "`namespace_suspended`",
-    404: "`not_found`: the workspace; `path_not_found`: there is no such folder",
-    413: "`payload_too_large`: a limit was passed, `details` has `limit`, `max` and the `path` at which it was",
+    404: "`not_found`: there is no such workspace; `path_not_found`: there is no such folder",
+    413: "`payload_too_large`: the folder passed a limit. `details` has `limit`, `max` and the `path` that passed it",
     503: "`VM_UNAVAILABLE`: the workspace does not answer, or the export failed (`details.reason`)",
 }
 
@@ -47,7 +47,7 @@ class PageViewSet(ViewSet):
 
     @extend_schema(responses=serializers.PagesResponse)
     def list(self, request: ApiRequest) -> Response:
-        """All pages in the scope of the credential, newest first."""
+        """List all pages in the scope of the credential, newest first."""
         return respond(serializers.PagesResponse, pages=list(selectors.visible_pages(request.user)))
 
     @extend_schema(
@@ -61,10 +61,10 @@ class PageViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a page from a folder in a running workspace, and wait until it is served.
 
-        Past the wait 202 with the page as it is: `deployment` shows what became of it. A creation that fails within the
-        wait leaves no page. It goes on if the client disconnects. A link to a file or folder inside becomes
-        what it names. Links that leave the folder, devices, sockets and hidden files (but `.well-known`) are left out
-        and listed in `skipped`.
+        If the deploy takes longer than the wait, the answer is 202 with the page as it is; `deployment` shows its
+        outcome later. A creation that fails within the wait leaves no page. The deploy goes on if the client
+        disconnects. A link to a file or folder inside becomes the file or folder that it names. Links that leave the
+        folder, devices, sockets and hidden files (except `.well-known`) are left out and listed in `skipped`.
         """
         data = validated(serializers.CreatePageRequest, request)
         path = checked_path(data["path"])
@@ -76,13 +76,13 @@ class PageViewSet(ViewSet):
 
     @extend_schema(responses=serializers.PageResponse)
     def retrieve(self, request: ApiRequest, page: str) -> Response:
-        """One page by its slug."""
+        """Return one page by its slug."""
         return respond(serializers.PageResponse, page=selectors.get_page(request.user, page))
 
     @extend_schema(request=serializers.UpdatePageRequest, responses={**CHANGED, **refused({409: "`slug_taken`"})})
     def update(self, request: ApiRequest, page: str) -> Response:
-        """Change the name or the slug. With a new slug the page is served by its new address at once, and no more by
-        the old one, which others may take then. Idempotent.
+        """Change the name or the slug. With a new slug the page is served at its new address at once. The old address
+        ends, and others may take it. Idempotent.
         """
         found = selectors.get_page(request.user, page)
         data = validated(serializers.UpdatePageRequest, request)
@@ -99,8 +99,9 @@ class PageViewSet(ViewSet):
     def deploy(self, request: ApiRequest, page: str) -> Response:
         """Replace the files by those of a folder in a running workspace, and wait until they are served.
 
-        Without `workspace_id` or `path` those of the live release are taken. The live release is served until the new
-        one is complete, and stays where the deploy fails. Past the wait 202; it goes on if the client disconnects.
+        Without `workspace_id` or `path`, those of the live release are used. The live release is served until the new
+        one is complete, and stays if the deploy fails. If the deploy takes longer than the wait, the answer is 202. The
+        deploy goes on if the client disconnects.
         """
         found = selectors.get_page(request.user, page)
         data = validated(serializers.DeployPageRequest, request)
@@ -110,9 +111,11 @@ class PageViewSet(ViewSet):
         ended = requests.wait_for_deploy(deploy, found.account_id)
         return _deployed(request, found, 200 if ended else 202)
 
-    @extend_schema(request=None, responses={**CHANGED, **refused({403: "`page_disabled`: by the operators"})})
+    @extend_schema(request=None, responses={**CHANGED, **refused({403: "`page_disabled`: disabled by the operators"})})
     def enable(self, request: ApiRequest, page: str) -> Response:
-        """Serve a disabled page again. Idempotent. One that the operators of the platform have disabled stays so."""
+        """Serve a disabled page again. Idempotent. A page that the operators of the platform have disabled stays
+        disabled.
+        """
         found = selectors.get_page(request.user, page)
         return _changed(services.page_enable(page=found, **_by(request)))
 
@@ -131,7 +134,7 @@ class PageViewSet(ViewSet):
 
     @extend_schema(responses=serializers.ReleasesResponse)
     def releases(self, request: ApiRequest, page: str) -> Response:
-        """The releases that are kept, newest first; `live` is the one that is served."""
+        """List the kept releases, newest first; `live` marks the one that is served."""
         found = selectors.get_page(request.user, page)
         rows = list(selectors.releases_of(found))
         for row in rows:
@@ -143,7 +146,7 @@ class PageViewSet(ViewSet):
         responses={**CHANGED, **refused({404: "`not_found`: the release is not kept", 409: IN_PROGRESS})},
     )
     def rollback(self, request: ApiRequest, page: str) -> Response:
-        """Serve a release that is kept, older or newer than the live one. Idempotent."""
+        """Serve a kept release, older or newer than the live one. Idempotent."""
         found = selectors.get_page(request.user, page)
         number = validated(serializers.RollbackRequest, request)["release"]
         return _changed(services.page_rollback(page=found, number=number, **_by(request)))
@@ -156,8 +159,8 @@ class SlugViewSet(ViewSet):
 
     @extend_schema(request=serializers.CheckSlugRequest, responses=serializers.CheckSlugResponse)
     def check(self, request: ApiRequest) -> Response:
-        """Whether a page may take a slug, which belongs to one page, whatever its domain. A slug that no page may have
-        is refused.
+        """Check whether a page may take a slug. A slug belongs to one page, whatever its domain. A slug that no page
+        may have is refused.
         """
         data = validated(serializers.CheckSlugRequest, request)
         domain = data.get("domain") or default_domain(settings.ENV.pages_url)
@@ -169,17 +172,19 @@ class SlugViewSet(ViewSet):
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:
-    """Who does it, for the audit entry."""
+    """Return who does it, for the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}
 
 
 def _changed(page: Page) -> Response:
-    """The page once its files follow its row; 202 where they cannot now."""
+    """Return the page once its files follow its row; 202 if they cannot now."""
     return respond(serializers.PageResponse, 200 if publication.publish_page(page) else 202, page=page)
 
 
 def _deployed(request: ApiRequest, page: Page, status: int) -> Response:
-    """With what was left out of the folder, where the deploy has ended. Raises NotFound (deleted since)."""
+    """Return the page; if the deploy has ended, with the entries left out of the folder. Raise NotFound if it was
+    deleted.
+    """
     current = selectors.current_page(request.user, page)
     if status == 202:
         return respond(serializers.DeployedPageResponse, 202, page=current)

@@ -1,1 +1,1 @@
-"""Deploys: from a folder in a workspace to a live release. Carried out by the worker `pages`."""
+"""Deploys: from a folder in a workspace to a live release. The worker `pages` carries them out."""

@@ -1,7 +1,7 @@
-"""Pages whose creation failed: the same request can be sent again, so that they must not keep their slug.
+"""Pages whose creation failed. The same request can be sent again, so these pages must not keep their slug.
 
-The request that waits removes its page and says why. Where its process died, the next creation that wants the slug
-does, or the sweep.
+The request that waits removes its page and says why. If its process died, the next creation that wants the slug removes
+the page, or the sweep does.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ READ_WITHIN = timedelta(seconds=10)
 
 
 def failed_creations() -> QuerySet[Page]:
-    """Pages without a release whose only deploy failed while a request waited for it, and that none has removed.
+    """Return pages whose only deploy failed while a request waited for it, and that still exist. They have no release.
 
-    One that failed after the wait stays, with its failure: its owner was answered with 202 and looks at it.
+    A page whose deploy failed after the wait stays, with its failure: its owner was answered with 202 and looks at it.
     """
     now, wait = timezone.now(), timedelta(seconds=settings.ENV.deploy_wait_seconds)
     ended = Q(finished_at__lt=now - READ_WITHIN) | Q(finished_at__gt=now + READ_WITHIN)
@@ -37,10 +37,13 @@ def failed_creations() -> QuerySet[Page]:
 
 
 def slug_available(account: Account, slug: str) -> bool:
-    """Whether a page of the account could have it: also that of a creation that failed, which the next one replaces."""
+    """Return whether a page of the account could have the slug.
+
+    The slug of a creation that failed is available too: the next creation replaces it.
+    """
     return not is_taken(slug) or failed_creations().filter(account=account, slug=slug).exists()
 
 
 def discard_failed_creations() -> int:
-    """Returns how many."""
+    """Delete one batch of pages whose creation failed. Return how many."""
     return sum(page_discard(page=page) for page in list(failed_creations().order_by("pk")[:BATCH]))

@@ -1,4 +1,4 @@
-"""How a deploy that failed is stored, and how the request that waits for it gets the same error."""
+"""Storage of a deploy's failure, so that the request that waits for the deploy gets the same error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pages.models import PageDeploy
 from workspaces import errors as workspace_errors
 
 MESSAGE_LENGTH = 500
-# All others are DeployFailed.
+# Other codes become DeployFailed.
 BY_CODE: dict[str, type[DomainError]] = {
     error.code: error
     for error in (
@@ -25,7 +25,7 @@ BY_CODE: dict[str, type[DomainError]] = {
 
 
 def error_columns(error: DomainError) -> dict[str, Any]:
-    """The columns of a deploy that failed so."""
+    """Return the columns of a deploy that failed with this error."""
     return {
         "error_code": error.code,
         "error_message": error.message[:MESSAGE_LENGTH],
@@ -34,7 +34,7 @@ def error_columns(error: DomainError) -> dict[str, Any]:
 
 
 def error_of(deploy: PageDeploy) -> DomainError:
-    """The error of a deploy that failed, for a response."""
+    """Return the error of a deploy that failed, for a response."""
     known = BY_CODE.get(deploy.error_code)
     if known is not None:
         return known(deploy.error_message, details=deploy.error_details)

@@ -1,4 +1,4 @@
-"""The end of a deploy: its row, its page's row, the audit entry, and the charge or what is given back."""
+"""End of a deploy: its row, its page's row, the audit entry, and the charge or the return of held credits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pages.states import DeploymentState, DeployState
 
 @transaction.atomic
 def deploy_succeeded(deploy: PageDeploy, *, kept_bytes: int) -> None:
-    """Its release is live: the deploy ends, and is charged. Raises ClaimLost, NotFound (the page is deleted); nothing
-    has changed then, and nothing is charged.
+    """End and charge a deploy whose release is live.
 
-    In the order of the locks: the account's, the ledger's with the namespace's, the page's. Requests that lock a page
-    and write its namespace hold the account's lock, too.
+    Raise ClaimLost, and NotFound if the page is deleted; nothing has changed then, and nothing is charged. Locks are
+    taken in one order: the account's, the ledger's with the namespace's, the page's. Requests that lock a page and
+    write its namespace hold the account's lock, too.
     """
     _lock_account(deploy)
     payments.hold_end(deploy)
@@ -39,7 +39,7 @@ def deploy_succeeded(deploy: PageDeploy, *, kept_bytes: int) -> None:
 
 
 def _lock_account(deploy: PageDeploy) -> None:
-    """Raises NotFound (deleted, with its pages)."""
+    """Lock the account. Raise NotFound if it is deleted, with its pages."""
     try:
         account_lock(deploy.page.account)
     except ObjectDoesNotExist:
@@ -48,8 +48,10 @@ def _lock_account(deploy: PageDeploy) -> None:
 
 @transaction.atomic
 def deploy_failed(deploy: PageDeploy, error: DomainError) -> None:
-    """The live release stays live, and nothing is charged. Raises ClaimLost, NotFound (the page is deleted); nothing
-    has changed then. In the order of the locks.
+    """End a deploy that failed. The live release stays live, and nothing is charged.
+
+    Raise ClaimLost, and NotFound if the page is deleted; nothing has changed then. Locks are taken as in
+    `deploy_succeeded`.
     """
     _lock_account(deploy)
     payments.hold_release(deploy)

@@ -1,7 +1,7 @@
-"""Which deploy is next, and how many are carried out at once.
+"""Order of deploys, and the limit of how many are carried out at once.
 
-A place is for a deploy that gets on. One whose guest sends slowly, or that waits for its next attempt, costs a thread
-and a connection, and leaves its place to others: guests that send a byte a second hold none.
+A place is for a deploy that makes progress. A deploy whose guest sends slowly, or that waits for its next attempt,
+costs a thread and a connection, and leaves its place to others. A guest that sends a byte a second holds no place.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from common.work.shares import most_of_account
 from pages.models import PageDeploy
 from pages.states import DeployState
 
-# Steps without a place.
+# Steps in which a deploy has no place.
 SLOW_EXPORT = "slow_export"
 RETRY_PAUSE = "retry_pause"
 WITHOUT_PLACE = (SLOW_EXPORT, RETRY_PAUSE)
-# As many deploys without a place for each place; those above them count again. The worker's threads are made for that
-# (supervise/processes.py).
+# For each place this many deploys may be without a place; further ones count again. The worker's threads are made for
+# that (supervise/processes.py).
 WITHOUT_PLACE_FOR_EACH = 3
 
 
 def available_deploys() -> QuerySet[PageDeploy]:
-    """Those that may be claimed. One whose release is made also after its deadline: it only has to be made live."""
+    """Return the deploys that may be claimed.
+
+    A deploy that has made its release is available even after its deadline: it only has to be made live.
+    """
     queued = PageDeploy.objects.filter(state=DeployState.QUEUED)
     return queued.filter(Q(deadline_at__gt=Now()) | Q(release__isnull=False))
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """Running deploys by account: all of them, and those that have a place."""
+    """Counts of running deploys by account: all of them, and those that have a place."""
 
     of_account: Counter[str]
     with_place: Counter[str]
@@ -48,15 +51,15 @@ class _Running:
         return running - apart < places
 
     def has_place(self, account_id: str) -> bool:
-        """Its deploys without a place count against the account, and not against others."""
+        """Return whether an account may have a place. Deploys without a place count only against their own account."""
         of_others = self.with_place.total() - self.with_place[account_id]
         return self.of_account[account_id] < most_of_account(of_others, settings.ENV.pages_threads)
 
 
 def deploys_in_turn() -> Iterator[str]:
-    """Ids of deploys to claim, until one could be: of the account that has the fewest running, the oldest first.
+    """Yield ids of deploys to claim, until one could be claimed: the oldest of the account with the fewest running.
 
-    So a deploy waits for one of every other account at most, however many they have queued.
+    A deploy therefore waits for at most one deploy of every other account, however many they have queued.
     """
     running = _running()
     if not running.is_place_left:
@@ -70,7 +73,10 @@ def deploys_in_turn() -> Iterator[str]:
 
 
 def has_place(account_id: str) -> bool:
-    """Call it under the account's lock. Of two accounts at once both may see the last one."""
+    """Return whether a deploy of the account has a place. Call it under the account's lock.
+
+    Two accounts at once may both see the last place.
+    """
     running = _running()
     return running.is_place_left and running.has_place(account_id)
 

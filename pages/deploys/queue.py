@@ -1,8 +1,8 @@
-"""Deploy rows: every write of them is here, each a guarded update.
+"""Rows of deploys. Every write of them is here, each a guarded update.
 
-Requests enqueue; the worker that owns the claim renews its lease, writes facts and finishes; `sweep` requeues and takes
-over. A claim owner that lost its claim gets ClaimLost at its next write: its page was deleted, or another attempt has
-the deploy.
+Requests enqueue. The worker that owns the claim renews its lease, writes facts and finishes. `sweep` requeues and takes
+over. A worker that lost its claim gets ClaimLost at its next write: its page was deleted, or another attempt has the
+deploy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RUNNING = Q(state=DeployState.RUNNING)
 def enqueue_deploy(page: Page, *, workspace_id: str, path: str, actor: str) -> PageDeploy:
     """Queue a deploy in the caller's transaction, and notify the worker when that commits.
 
-    Raises DeployInProgress where one is live. The deadline runs from now.
+    The deadline runs from now. Raise DeployInProgress if a deploy of the page is live.
     """
     try:
         with transaction.atomic():
@@ -60,25 +60,27 @@ def enqueue_deploy(page: Page, *, workspace_id: str, path: str, actor: str) -> P
 
 
 def notify_worker(deploy_id: str) -> None:
-    """Wake the worker by a task. Where that fails (Redis is down), the next look of `sweep` repeats it."""
+    """Wake the worker by a task. If that fails (Redis is down), the next run of `sweep` repeats it."""
     task_send(RUN_TASK, QUEUE, [deploy_id])
 
 
 def claim_next() -> PageDeploy | None:
-    """Claim the deploy whose turn it is; None where none is available or has a place."""
+    """Claim the next deploy; return None if none is available or has a place."""
     return next(filter(None, map(claim_deploy, places.deploys_in_turn())), None)
 
 
 def claim_deploy(deploy_id: str) -> PageDeploy | None:
-    """Claim a queued deploy; None where it is not available, or others of its account or of all have every place; or
-    where the claim was lost before its row was read.
+    """Claim a queued deploy.
+
+    Return None if it is not available, if no place is left for its account or for any account, or if the claim was
+    lost before its row was read.
     """
     deploys, claim = PageDeploy.objects.select_related("page__account").filter(pk=deploy_id), new_claim()
     deploy = deploys.filter(state=DeployState.QUEUED).first()
     if deploy is None:
         return None
     with transaction.atomic():
-        # So that of two claims of an account at once not both take its last place.
+        # Two simultaneous claims of an account must not both take its last place.
         account_lock(deploy.page.account)
         if not places.has_place(deploy.page.account_id) or not _claim(deploy, claim):
             return None
@@ -92,24 +94,24 @@ def _claim(deploy: PageDeploy, claim: str) -> bool:
 
 
 def renew_lease(deploy: PageDeploy) -> None:
-    """The claim owner is alive. Raises ClaimLost."""
+    """Renew the lease: the claim owner is alive. Raise ClaimLost."""
     LEASE.write_row(deploy, _RUNNING)
 
 
 def write_facts(deploy: PageDeploy, **columns: Any) -> None:
-    """Write columns of a claimed deploy. Raises ClaimLost."""
+    """Write columns of a claimed deploy. Raise ClaimLost."""
     LEASE.write_row(deploy, _RUNNING, **columns)
 
 
 def is_release_made(deploy: PageDeploy) -> bool:
-    """By the row: the write of it may have been rolled back."""
+    """Return whether the row has a release. The instance may differ: its write may have been rolled back."""
     return PageDeploy.objects.filter(pk=deploy.pk, release__isnull=False).exists()
 
 
 def place_leave(deploy: PageDeploy, step: str = places.SLOW_EXPORT) -> None:
-    """A claimed deploy waits and has no place from now on; the worker is notified of what waits for one.
+    """Give up the place of a claimed deploy that waits, and notify the worker of deploys that wait for a place.
 
-    Raises ClaimLost. No connection is held afterwards.
+    Raise ClaimLost. No connection is held afterwards.
     """
     write_facts(deploy, step=step)
     _notify_next()
@@ -117,7 +119,7 @@ def place_leave(deploy: PageDeploy, step: str = places.SLOW_EXPORT) -> None:
 
 
 def finish_deploy(deploy: PageDeploy, state: DeployState, **columns: Any) -> None:
-    """End a claimed deploy, in the transaction of what it changes of its page. Raises ClaimLost; roll back then."""
+    """End a claimed deploy, in the transaction that also changes its page. Raise ClaimLost; roll back then."""
     if not release_row(deploy, _RUNNING, state=state, finished_at=timezone.now(), reserved_bytes=0, **columns):
         raise ClaimLost(deploy.pk)
     deploy.state = state
@@ -126,14 +128,14 @@ def finish_deploy(deploy: PageDeploy, state: DeployState, **columns: Any) -> Non
 
 
 def _notify_next() -> None:
-    """A place is free for what waits for one. The worker takes what is next, whichever it is notified of."""
+    """Notify the worker that a place is free. It takes the next deploy, whichever it is notified of."""
     queued = PageDeploy.objects.filter(state=DeployState.QUEUED).order_by("created_at")
     for deploy_id in queued.values_list("pk", flat=True)[: settings.ENV.pages_threads]:
         notify_worker(deploy_id)
 
 
 def requeue_deploy(deploy: PageDeploy, *, because: str) -> bool:
-    """Queue a running deploy for the next attempt. False where the claim is lost."""
+    """Queue a running deploy for the next attempt. Return False if the claim is lost."""
     changed = release_row(deploy, _RUNNING, state=DeployState.QUEUED, notified_at=Now())
     if changed:
         logger.warning("%s is tried again: %s", deploy.pk, because)
@@ -142,8 +144,9 @@ def requeue_deploy(deploy: PageDeploy, *, because: str) -> bool:
 
 
 def take_over_deploy(deploy: PageDeploy) -> PageDeploy | None:
-    """Claim a live deploy in order to fail it: past its deadline or out of attempts. None where it has changed, or has
-    made its release.
+    """Claim a live deploy in order to fail it: it is past its deadline or out of attempts.
+
+    Return None if it has changed, or has made its release.
     """
     unchanged = PageDeploy.objects.filter(pk=deploy.pk, state=deploy.state, claim=deploy.claim, release=None)
     claim = new_claim()

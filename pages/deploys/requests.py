@@ -1,4 +1,4 @@
-"""What requests do with deploys: create a page, deploy to it, wait for the outcome."""
+"""Work of requests with deploys: create a page, deploy to it, wait for the outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ SLUG_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class NewPage:
-    """A validated create request; None: made from the workspace's name, the default domain."""
+    """Validated request to create a page.
+
+    `name` None: that of the workspace. `slug` None: made from the name. `domain` None: the default domain.
+    """
 
     workspace: Workspace
     path: str
@@ -46,9 +49,9 @@ class NewPage:
 
 @refusals_announced()
 def page_create(*, actor: Actor, new: NewPage, origin: RequestOrigin = NO_ORIGIN) -> tuple[Page, PageDeploy]:
-    """Make the row, in the workspace's namespace, queue its first deploy, and hold what it costs.
+    """Create the row in the workspace's namespace, queue its first deploy, and hold its price.
 
-    Raises VmNotRunning, NamespaceSuspended, QuotaExceeded, KeptBytesExceeded, PageSlugTaken; nothing is left then.
+    Raise VmNotRunning, NamespaceSuspended, QuotaExceeded, KeptBytesExceeded, PageSlugTaken; nothing is left then.
     """
     address_of(new.workspace)
     for _ in range(SLUG_TRIES):
@@ -58,7 +61,7 @@ def page_create(*, actor: Actor, new: NewPage, origin: RequestOrigin = NO_ORIGIN
             # Another account took the same slug between the query and the insert.
             if new.slug is not None:
                 raise errors.PageSlugTaken(details={"slug": new.slug}) from exc
-    raise errors.PageSlugTaken("No slug could be reserved; give one.")
+    raise errors.PageSlugTaken("No free slug was found for this name. Choose a slug.")
 
 
 @transaction.atomic
@@ -80,7 +83,7 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
         exported_path=new.path,
     )
     deploy = queue.enqueue_deploy(page, workspace_id=new.workspace.pk, path=new.path, actor=actor.label)
-    # The ledger's locks before the namespace's, as everywhere.
+    # The ledger's locks come before the namespace's, as everywhere.
     payments.hold_begin(deploy, namespace)
     namespace_used(namespace)
     detail = f"From {new.path} of {new.workspace.pk}."
@@ -89,7 +92,7 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
 
 
 def _failed_creation_discard(account: Account, slug: str) -> bool:
-    """Whether the slug was that of a creation of the same account that failed, and is free now."""
+    """Delete the page whose creation failed and which has this slug. Return whether the slug is free now."""
     failed = failed_creations().filter(account=account, slug=slug).first()
     return failed is not None and page_discard(page=failed)
 
@@ -99,10 +102,10 @@ def _failed_creation_discard(account: Account, slug: str) -> bool:
 def page_deploy(
     *, page: Page, workspace: Workspace, path: str, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> PageDeploy:
-    """Queue a deploy, and hold what it costs; the live release stays live until it is replaced.
+    """Queue a deploy, and hold its price. The live release stays live until it is replaced.
 
-    Raises VmNotRunning, NamespaceSuspended, QuotaExceeded, KeptBytesExceeded, DeployInProgress, NotFound (deleted);
-    nothing has changed then.
+    Raise VmNotRunning, NamespaceSuspended, QuotaExceeded, KeptBytesExceeded, DeployInProgress, and NotFound if the page
+    is deleted; nothing has changed then.
     """
     address_of(workspace)
     account = account_lock(page.account)
@@ -119,16 +122,16 @@ def page_deploy(
 
 
 def require_kept_bytes(account: Account, added: int = 1, besides: PageDeploy | None = None) -> None:
-    """Raises KeptBytesExceeded where so many bytes more are above the limit. Call it under the account's lock."""
+    """Raise KeptBytesExceeded if so many bytes more are above the limit. Call it under the account's lock."""
     kept, most = kept_bytes(account.pk, besides=besides), settings.ENV.pages_account_max_bytes
     if kept + added > most:
         raise errors.KeptBytesExceeded(details={"current": kept, "max": most})
 
 
 def wait_for_deploy(deploy: PageDeploy, account_id: str) -> bool:
-    """Wait for a deploy; False if it goes on after the wait.
+    """Wait for a deploy; return False if it goes on after the wait.
 
-    Raises the error with which it failed, and NotFound where the page was deleted.
+    Raise the error with which it failed, and NotFound if the page was deleted.
     """
     ended = waiting.wait_for_row(deploy.pk, account_id, settings.ENV.deploy_wait_seconds, lambda: _ended(deploy))
     if ended is None:
@@ -148,7 +151,7 @@ def _ended(deploy: PageDeploy) -> PageDeploy | None:
 
 
 def wait_for_first_deploy(page: Page, deploy: PageDeploy, account_id: str) -> bool:
-    """As `wait_for_deploy`. Where it failed, nothing of the page is left: the same request can be sent again."""
+    """Wait as `wait_for_deploy` does. If the deploy failed, delete its page: the same request can be sent again."""
     try:
         return wait_for_deploy(deploy, account_id)
     except DomainError:

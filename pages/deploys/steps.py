@@ -1,4 +1,7 @@
-"""The steps of a deploy: receive the folder, make a release of it, make that live. Each may run again after a death."""
+"""Steps of a deploy: receive the folder, make a release of it, make the release live.
+
+Each step may run again after a death.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,12 @@ from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
-TOO_MANY_STEPS = "Too many files or links in the folder lie or lead deep below it; keep them in fewer levels."
+TOO_MANY_STEPS = "Too many files or links lie or lead deep below the exported folder. Use fewer levels of folders."
 CHUNK_SECONDS = 60.0
-# Of an export. Ten thousand files take 4 s on two busy cores.
+# An export that takes longer gives up its place. Ten thousand files take 4 s on two busy cores.
 SLOW_SECONDS = 15.0
 LOOK_SECONDS = 1.0
-# Of padding, until the guest's program ends: tar writes blocks of 10 KiB.
+# Chunks of padding until the guest's program ends: tar writes blocks of 10 KiB.
 AFTER_END_CHUNKS = 16
 AFTER_END_SECONDS = 1.0
 
@@ -49,7 +52,7 @@ AFTER_END_SECONDS = 1.0
 def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     """Receive the folder and make a release of it, which is not live yet.
 
-    A death leaves `incoming/<claim>` or a release without a row; the next reconcile removes both. Raises the errors of
+    A death leaves `incoming/<claim>` or a release without a row; the next reconcile removes both. Raise the errors of
     `call_errors`, ExportLimitPassed, FolderEmpty, KeptBytesExceeded, NotFound, ExportDamaged, OSError, ClaimLost.
     """
     page = deploy.page
@@ -60,7 +63,7 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     queue.write_facts(deploy, step="export")
     store = publication.page_store()
     known = store.known_contents(page.pk)
-    # Of this attempt alone: one that has lost its claim may go on for a moment beside the next.
+    # Each attempt has its own folder: an attempt that has lost its claim may go on for a moment beside the next.
     with store.incoming_open(deploy.claim) as incoming:
         look = _ExportLook(deploy, lost)
         said = bytearray()
@@ -87,7 +90,11 @@ def _making_places() -> threading.BoundedSemaphore:
 
 @contextmanager
 def _making(lost: threading.Event) -> Iterator[None]:
-    """Compressing needs processors and memory: so that slow exports that end together do not do it all at once."""
+    """Wait for the right to make a release. Compressing needs processors and memory: slow exports that end together
+    must take turns.
+
+    Raise ClaimLost if the claim is lost during the wait.
+    """
     making = _making_places()
     while not making.acquire(timeout=LOOK_SECONDS):
         if lost.is_set():
@@ -99,8 +106,9 @@ def _making(lost: threading.Event) -> Iterator[None]:
 
 
 def _await_end(chunks: Iterator[bytes]) -> None:
-    """The guest's program ends soon after the archive has; one that does not is not waited for, and what becomes of it
-    changes nothing of what was received. Raises ClaimLost.
+    """Wait a short time for the guest's program, which ends soon after its archive.
+
+    A program that goes on is not waited for. However it ends, what was received does not change. Raise ClaimLost.
     """
     with suppress(DomainError, _ExportEnded):
         for _ in islice(chunks, AFTER_END_CHUNKS):
@@ -121,7 +129,7 @@ def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mappin
 
 
 def export_limits() -> ExportLimits:
-    """Those of the settings."""
+    """Return the limits of the settings."""
     env = settings.ENV
     return ExportLimits(
         bytes=env.page_max_bytes,
@@ -132,14 +140,15 @@ def export_limits() -> ExportLimits:
 
 
 class _ExportEnded(Exception):
-    """The archive is complete, and the guest's program goes on."""
+    """Signal that the archive is complete, and the guest's program goes on."""
 
 
 class _ExportLook:
-    """Called with each chunk, and each second without one. Raises ClaimLost once this process does not own the deploy,
-    VmNotRunning and NotFound where the machine has ended.
+    """Check that is called with each chunk, and each second without one.
 
-    An export that takes long gives up its place. The deploy's deadline ends it: it takes the claim.
+    It raises ClaimLost once this process does not own the deploy, and VmNotRunning or NotFound if the machine has
+    ended. An export that takes long gives up its place. Past the deploy's deadline the claim is taken, which ends the
+    export.
     """
 
     def __init__(self, deploy: PageDeploy, lost: threading.Event) -> None:
@@ -150,7 +159,7 @@ class _ExportLook:
         self._ends_at = math.inf
 
     def end_soon(self) -> None:
-        """From now on it raises _ExportEnded after a moment."""
+        """Raise _ExportEnded from now on, after a moment."""
         self._ends_at = time.monotonic() + AFTER_END_SECONDS
 
     def __call__(self) -> None:
@@ -166,19 +175,19 @@ class _ExportLook:
         try:
             queue.place_leave(self._deploy)
         except DatabaseError as exc:
-            logger.warning("%s has its place for longer: %s", self._deploy.pk, exc)
+            logger.warning("%s could not give up its place and keeps it for now: %s", self._deploy.pk, exc)
             self._slow_at += SLOW_SECONDS
 
 
 def _looked_at(chunks: Iterator[bytes], look: Callable[[], None]) -> Generator[bytes, None, None]:
-    """The chunks; no connection to the database is held between them."""
+    """Yield the chunks; no connection to the database is held between them."""
     release_connection()
     try:
         for chunk in chunks:
             look()
             yield chunk
     except PathInvalid as exc:
-        raise PathNotFound(exc.message) from exc  # there is something, and it is no folder
+        raise PathNotFound(exc.message) from exc  # something is at the path, but not a folder
     finally:
         close = getattr(chunks, "close", None)
         if close is not None:
@@ -187,9 +196,9 @@ def _looked_at(chunks: Iterator[bytes], look: Callable[[], None]) -> Generator[b
 
 @transaction.atomic
 def _reserve_release(deploy: PageDeploy, added: int) -> int:
-    """Count what the release adds to what the account keeps, and give it a number that no other has had.
+    """Count the bytes that the release adds to those that the account keeps, and return a new number.
 
-    Under the account's lock, so that of two deploys at once not both take the last of the limit.
+    The account's lock ensures that two simultaneous deploys do not both take the last of the limit.
     """
     account = account_lock(deploy.page.account)
     require_kept_bytes(account, added, besides=deploy)
@@ -201,7 +210,7 @@ def _reserve_release(deploy: PageDeploy, added: int) -> int:
 
 @transaction.atomic
 def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skipped: tuple[list[Skipped], int]) -> None:
-    """From this commit on the release is to be live, whatever dies."""
+    """Write the release's row. After this commit the release will become live, whatever process dies."""
     page = lock_page(deploy.page)
     queue.write_facts(deploy, step="activate", release=number)
     made = PageRelease.objects.create(
@@ -219,7 +228,7 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
 
 
 def release_activate(deploy: PageDeploy) -> None:
-    """Make the release live, remove those that are too many, end the deploy."""
+    """Make the release live, remove the oldest ones beyond the limit, and end the deploy."""
     publication.apply_publication(deploy.page_id)
     kept = _trim_releases(deploy.page)
     release_connection()
@@ -231,10 +240,10 @@ def release_activate(deploy: PageDeploy) -> None:
 
 @transaction.atomic
 def _trim_releases(page: Page) -> set[int]:
-    """Remove the rows of the oldest releases; return the numbers of those that stay.
+    """Delete the rows of the oldest releases; return the numbers of those that stay.
 
-    The rows before the files: what a row names is there. The files follow these numbers and count nothing themselves,
-    as an attempt that died may have left a release without a row.
+    Rows are deleted before files: a release that a row names exists. The files follow these numbers and count nothing
+    themselves, because an attempt that died may have left a release without a row.
     """
     stored = lock_page(page)
     numbers = list(PageRelease.objects.filter(page=stored).order_by("-number").values_list("number", flat=True))

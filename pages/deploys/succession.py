@@ -1,4 +1,4 @@
-"""The start of the worker `pages`: what its predecessor has left need not wait until its heartbeat is old."""
+"""Start of the worker `pages`: deploys of its predecessor need not wait until their heartbeat is old."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOCK = "worker.lock"
 
 
 def settle_predecessor() -> int:
-    """Queue again, or fail, every deploy that no process carries out; returns how many.
+    """Queue again, or fail, every deploy that no process carries out; return how many.
 
-    This process holds a lock until it ends. Where another worker of the instance has it, its deploys are under way, and
-    nothing is done. Call it before the first claim. Where the database does not answer, `sweep` does the same later.
+    This process holds a lock until it ends. If another worker of the instance has the lock, its deploys are under way,
+    and nothing is done. Call this before the first claim. If the database does not answer, `sweep` does the same later.
     """
     if not _lock_held(page_store().root / LOCK):
         return 0
@@ -40,7 +40,10 @@ def settle_predecessor() -> int:
 
 
 def _lock_held(path: Path) -> bool:
-    """The descriptor is never closed: the kernel ends the lock with the process."""
+    """Take the lock; return False if another process has it.
+
+    The descriptor is never closed: the kernel ends the lock with the process.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

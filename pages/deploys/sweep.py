@@ -1,4 +1,7 @@
-"""Deploys that no process works on: the claim owner died, the deadline has passed, the worker was not notified."""
+"""Sweep of deploys that no process works on.
+
+The claim owner died, the deadline has passed, or the worker was not notified.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ KEPT_FOR = timedelta(days=1)
 
 
 def deploys_continue() -> int:
-    """Queue what a dead process left, and notify the worker of what is queued. Returns how many were left."""
+    """Queue what a dead process left, and notify the worker of queued deploys. Return how many were left."""
     dead = list(PageDeploy.objects.filter(queue.LEASE.free(), state=DeployState.RUNNING)[:BATCH])
     for deploy in dead:
         deploy_settle(deploy)
@@ -36,7 +39,10 @@ def deploys_continue() -> int:
 
 
 def deploy_settle(deploy: PageDeploy) -> None:
-    """One that has made its release is tried again whatever its attempts: all that is left is to make it live."""
+    """Queue or fail a deploy whose process ended.
+
+    A deploy that has made its release is tried again however many attempts it had: it only has to be made live.
+    """
     if deploy.release is not None or deploy.attempt < MAX_ATTEMPTS:
         queue.requeue_deploy(deploy, because="the process that ran it ended")
     else:
@@ -54,15 +60,16 @@ def _notify_again() -> None:
 
 
 def deploys_expire() -> int:
-    """Fail deploys past their deadline, but for those that have made their release. Returns how many."""
+    """Fail deploys past their deadline, except those that have made their release. Return how many."""
     _deadlines_limit()
     overdue = PageDeploy.objects.filter(state__in=LIVE, deadline_at__lte=Now(), release=None)
     return sum(_fail_abandoned(deploy, DeadlinePassed()) for deploy in list(overdue.order_by("deadline_at")[:BATCH]))
 
 
 def _deadlines_limit() -> None:
-    """One that is later than any that is given now was written before the clock was set back. It does not count as
-    come, as other times do: what goes on would be lost.
+    """Shorten deadlines that are later than any that is given now: the clock was set back since.
+
+    Other times of the future count as past, but this one does not: a deploy that is under way would be lost.
     """
     latest = Now() + timedelta(seconds=settings.ENV.deploy_seconds)
     PageDeploy.objects.filter(state__in=LIVE, deadline_at__gt=latest).update(deadline_at=latest)
@@ -74,7 +81,7 @@ class DeadlinePassed(DomainError):
 
 
 def _fail_abandoned(deploy: PageDeploy, error: DomainError) -> bool:
-    """Fail a deploy in place of its claim owner. False where it has changed since it was read."""
+    """Fail a deploy in place of its claim owner. Return False if it has changed since it was read."""
     owned = queue.take_over_deploy(deploy)
     if owned is None:
         return False
@@ -87,6 +94,6 @@ def _fail_abandoned(deploy: PageDeploy, error: DomainError) -> bool:
 
 
 def prune_deploys() -> int:
-    """Remove the rows of deploys that ended long ago, a batch at a time. Returns how many."""
+    """Delete the rows of deploys that ended long ago, one batch. Return how many."""
     old = PageDeploy.objects.filter(finished_at__lt=timezone.now() - KEPT_FOR).order_by("pk")
     return PageDeploy.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:500])).delete()[0]

@@ -1,4 +1,4 @@
-"""Claiming a deploy and carrying it out; in the worker `pages` only."""
+"""Work of the worker `pages`: claiming a deploy and carrying it out."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 HEARTBEAT_SECONDS = 2.0
-# May be gone at the next attempt: a connection was lost, a file was written while it was read.
+# Errors that may be gone at the next attempt: a connection was lost, a file was written while it was read.
 RETRYABLE = (GuestUnreachable, ExportDamaged)
 
 
 def deploy_run() -> None:
-    """Claim the deploy whose turn it is and carry it out; does nothing where there is none."""
+    """Claim the next deploy and carry it out. Do nothing if there is none."""
     deploy = queue.claim_next()
     if deploy is None:
         return
@@ -53,19 +53,19 @@ def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
         deploy_failed(deploy, _shown_error(exc))
     except Exception as exc:
         if is_database_unavailable(exc):
-            # Its failure could not be stored either: `sweep` queues another attempt.
-            logger.warning("%s is interrupted by the database: %s", deploy.pk, exc)
+            # The failure could not be stored either: `sweep` queues another attempt.
+            logger.warning("%s was interrupted because the database is unavailable: %s", deploy.pk, exc)
         elif queue.is_release_made(deploy):
             if isinstance(exc, NotFound):
                 raise  # the page is deleted
-            # It can only succeed: nothing owns it from here on, and `sweep` queues another attempt.
+            # The deploy can only succeed: no process owns it from here on, and `sweep` queues another attempt.
             logger.exception("%s cannot be made live now", deploy.pk)
         else:
             deploy_failed(deploy, _shown_error(exc))
 
 
 def _pause(deploy: PageDeploy, lost: threading.Event) -> None:
-    """Wait before the next attempt, as long as an operation does; without a place. Raises ClaimLost."""
+    """Wait before the next attempt, as long as an operation does; without a place. Raise ClaimLost."""
     queue.place_leave(deploy, places.RETRY_PAUSE)
     if lost.wait(settings.ENV.retry_seconds * 2 ** (deploy.attempt - 1)):
         raise ClaimLost(deploy.pk)
@@ -74,7 +74,7 @@ def _pause(deploy: PageDeploy, lost: threading.Event) -> None:
 def _shown_error(exc: Exception) -> DomainError:
     if isinstance(exc, ExportDamaged):
         return errors.DeployFailed(f"The folder changed while it was read, or could not be read: {exc.sentence}")
-    # Not at the top: a worker loads no REST framework before something fails.
+    # This import is not at the top: a worker loads no REST framework before something fails.
     from common.responses import as_domain_error
 
     return as_domain_error(exc)

@@ -1,1 +1,1 @@
-"""Releases of pages on disk: what is received from a guest, how it is stored, what the edge reads. Free of Django."""
+"""Releases of pages on disk: received from a guest, stored, and read by the edge. Free of Django."""

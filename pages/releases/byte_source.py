@@ -1,4 +1,4 @@
-"""Exact reads from a stream that gives as many bytes at a time as it likes."""
+"""Exact reads from a stream that gives any number of bytes at a time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PIECE = 256 * 1024
 
 
 class Readable(Protocol):
-    """A binary file that is read in order."""
+    """Binary file that is read in order."""
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Return at most `size` bytes; none at the end."""
         ...
 
 
 class ByteSource:
-    """Holds no more of the stream than one piece that the stream gave. What the stream raises passes through."""
+    """Source of exact reads. It holds at most one piece of the stream. Errors of the stream pass through."""
 
     def __init__(self, stream: Readable | Iterable[bytes]) -> None:
         self._read: Callable[[int], bytes] = (
@@ -28,7 +28,7 @@ class ByteSource:
         self._kept = memoryview(b"")
 
     def read_some(self, size: int) -> memoryview:
-        """Between 1 and `size` bytes. Raises ExportDamaged at the end of the stream."""
+        """Return between 1 and `size` bytes. Raise ExportDamaged at the end of the stream."""
         if not self._kept:
             self._kept = memoryview(self._read(PIECE))
         if not self._kept:
@@ -37,20 +37,20 @@ class ByteSource:
         return taken
 
     def read_exactly(self, size: int) -> bytes:
-        """`size` bytes, which the caller has bounded. Raises ExportDamaged."""
+        """Return `size` bytes, a number that the caller has bounded. Raise ExportDamaged."""
         taken = bytearray()
         while len(taken) < size:
             taken += self.read_some(size - len(taken))
         return bytes(taken)
 
     def skip(self, size: int) -> None:
-        """Leave out `size` bytes. Raises ExportDamaged."""
+        """Leave out `size` bytes. Raise ExportDamaged."""
         while size:
             size -= len(self.read_some(size))
 
 
 class _Pieces:
-    """An iterator of bytes as a file; empty pieces are no end."""
+    """Iterator of bytes as a file. Empty pieces are not the end."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

@@ -1,7 +1,7 @@
 """Compressed copies of the files of a release, made once so that the edge compresses nothing itself.
 
-A pool of processes of our own (`compress_worker.py`): a copy is optional, so what takes too long or too
-much memory ends with its process, and the release goes live without it.
+The copies are made by processes of our own (`compress_worker.py`). A copy is optional: if it takes too long or too much
+memory its process ends, and the release goes live without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any
 from pages.releases.manifest import ENCODINGS
 from pages.releases.names import COMPONENT_BYTES
 
-# Text, and what is not but shrinks as well as it.
+# Text, and formats that shrink as well as text.
 _ENDINGS = """
 html htm xhtml css js mjs cjs json jsonld map svg xml txt md markdown csv tsv webmanifest wasm rss atom ics
 vtt srt yaml yml ttf otf eot glb gltf
@@ -36,7 +36,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class CompressLimits:
-    """`memory_bytes` is of each process (its data segment)."""
+    """Limits of compression. `memory_bytes` is the limit of each process's data segment."""
 
     processes: int = 2
     seconds: float = 120.0
@@ -47,7 +47,7 @@ DEFAULT_LIMITS = CompressLimits()
 
 
 def is_compressed(path: str, size: int) -> bool:
-    """Whether copies of a file are worth a try."""
+    """Return whether copies of a file are worth a try."""
     name = path.rpartition("/")[2]
     _, dot, ending = name.rpartition(".")
     is_text = dot == "." and ending.lower() in COMPRESSED
@@ -57,10 +57,10 @@ def is_compressed(path: str, size: int) -> bool:
 def make_copies(
     public: Path, jobs: Iterable[tuple[str, int]], limits: CompressLimits = DEFAULT_LIMITS
 ) -> dict[str, dict[str, int]]:
-    """Make `<path>.br`, `.zst` and `.gz` beside each file (path and size) where they save a tenth.
+    """Make `<path>.br`, `.zst` and `.gz` beside each file (path and size), if the copy saves a tenth.
 
-    Returns the sizes of the copies by path and encoding. A path that is missing was not tried to the end.
-    Raises OSError. No process outlives the call, nor the caller.
+    Return the sizes of the copies by path and encoding. A path that is missing was not tried to the end. Raise OSError.
+    No process outlives the call, nor the caller.
     """
     shares = _shares(jobs, limits.processes)
     workers = [_Worker(public, share, limits) for share in shares]
@@ -75,7 +75,7 @@ def make_copies(
 
 
 def _shares(jobs: Iterable[tuple[str, int]], processes: int) -> list[list[str]]:
-    """Large ones first, each to the process with the least to do."""
+    """Return the paths for each process: large files first, each to the process with the least work."""
     shares: list[tuple[int, list[str]]] = [(0, []) for _ in range(max(1, processes))]
     for path, size in sorted(jobs, key=lambda job: -job[1]):
         place = min(range(len(shares)), key=lambda number: shares[number][0])
@@ -84,7 +84,7 @@ def _shares(jobs: Iterable[tuple[str, int]], processes: int) -> list[list[str]]:
 
 
 class _Worker:
-    """One process, with files for what goes in and comes out: pipes would need threads."""
+    """Process with files for its input and output: pipes would need threads."""
 
     def __init__(self, public: Path, paths: list[str], limits: CompressLimits) -> None:
         self._public = public
@@ -113,7 +113,7 @@ class _Worker:
             self._process.wait()
 
     def copies(self) -> dict[str, dict[str, int]]:
-        """What was reported whole; copies of other files, which may be there in part, are removed."""
+        """Return the copies that were reported whole. Copies of other files, which may be incomplete, are removed."""
         with self._output:
             self._output.seek(0)
             made = dict(_report_of(line) for line in self._output if line.endswith(b"\n"))

@@ -1,4 +1,4 @@
-"""The process that compresses: reads paths (JSON, one a line) from its input, reports path and sizes of copies.
+"""Process that compresses: reads paths (JSON, one a line) from its input, reports path and sizes of copies.
 
 python -m pages.releases.compress_worker <folder> <bytes of memory>
 """
@@ -22,12 +22,14 @@ from common.content_times import content_time_ns
 from pages.releases.manifest import ENCODINGS
 
 _PIECE = 1 << 18
-# What a copy must save, as a share of the file.
+# Least saving of a copy, as a share of the file.
 _SAVED = 0.1
 
 
 def copies_of(path: Path) -> dict[str, int]:
-    """Make the copies of a file that are worth it; sizes by encoding. One that is there stays. Raises OSError."""
+    """Make the copies of a file that are worth it; return their sizes by encoding. An existing copy stays. Raise
+    OSError.
+    """
     size = path.stat().st_size
     made = {}
     for encoding in ENCODINGS:
@@ -42,7 +44,7 @@ def copies_of(path: Path) -> dict[str, int]:
 
 
 def _compressed(path: Path, encoding: str, size: int) -> bytes | None:
-    """None where it saves too little."""
+    """Return the compressed file; None if it saves too little."""
     most = int(size * (1 - _SAVED))
     piece, finish = _COMPRESSORS[encoding](size)
     made = bytearray()
@@ -59,19 +61,22 @@ Compressor = tuple[Callable[[bytes], bytes], Callable[[], bytes]]
 
 
 def _brotli(size: int) -> Compressor:
-    """The best quality, 11, takes 2.5 times as long as 10 for 3 % fewer bytes; large files are compressed less."""
+    """Return a compressor. The best quality, 11, takes 2.5 times as long as 10 for 3 % fewer bytes.
+
+    Large files are compressed less.
+    """
     made = brotli.Compressor(quality=10 if size < 1 << 19 else 9 if size < 1 << 23 else 5)
     return made.process, made.finish
 
 
 def _zstandard(size: int) -> Compressor:
-    """Browsers refuse windows above 8 MiB, which levels up to 19 keep to."""
+    """Return a compressor. Browsers refuse windows above 8 MiB; levels up to 19 stay below that."""
     made = zstandard.ZstdCompressor(level=19 if size < 1 << 20 else 9).compressobj(size=size)
     return made.compress, made.flush
 
 
 def _gzip(size: int) -> Compressor:
-    """No name and no time in the header: equal contents have equal copies."""
+    """Return a compressor that writes no name and no time: equal contents have equal copies."""
     made = zlib.compressobj(9, zlib.DEFLATED, 31)
     return made.compress, made.flush
 
@@ -96,7 +101,7 @@ def _reports(folder: Path, lines: Iterator[str]) -> Iterator[list[Any]]:
 
 
 def main() -> None:
-    """Reports each file as soon as its copies are whole."""
+    """Report each file as soon as its copies are whole."""
     memory = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""Which file names carry a hash of the content, as bundlers make them: such a file never has another content."""
+"""Detection of file names with a hash of the content, as bundlers make them: such a file never has another content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _PAGES = (".html", ".htm", ".txt", ".xml")
 
 
 def name_has_content_hash(path: str) -> bool:
-    """Whether the last part of a path does. Pages never do: only what they load is asked for by old tabs."""
+    """Return whether the last part of a path has a hash.
+
+    Pages never count: old tabs ask only for files that pages load.
+    """
     name = path.rpartition("/")[2]
     if name.endswith(_PAGES) or "." not in name:
         return False
@@ -28,7 +31,7 @@ def _is_hash(token: str, *, whole: bool) -> bool:
     if _DATE.fullmatch(token) or _WORDS.fullmatch(token):
         return False
     if _HEX.fullmatch(token) and any(map(str.isdigit, token)):
-        # Without a name in front only long ones: 12345678.js is as well a number.
+        # Without a name in front only long hashes count: 12345678.js could also be a number.
         return len(token) >= (13 if whole else 8)
     if whole:
         return False

@@ -1,4 +1,4 @@
-"""The compressed copies of a release: those of the archive, those of kept releases, and those that must be made."""
+"""Compressed copies of a release: those of the archive, those of kept releases, and those that must be made."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from pages.releases.received import Received
 _PIECE = 1 << 16
 
 
-# Where the copies of a content are, by digest: the file's path and their sizes.
+# Copies of a content by digest: the file's path, and the copies' sizes.
 KnownCopies = Mapping[str, tuple[str, Mapping[str, int]]]
 
 
 def remove_foreign_copies(public: Path, received: Received) -> None:
-    """Leave out files of the export that the edge would serve as compressed copies of others, and are not.
+    """Leave out files that the edge would serve as compressed copies of others, but that are not their copies.
 
-    `data.gz` beside `data` is sent to whom asks for `data` and accepts gzip, so it stays only where it unpacks to that.
+    If `data.gz` is beside `data`, a client that asks for `data` and accepts gzip gets it. So it stays only if it
+    unpacks to that.
     """
     for path in [path for path in received.files if path.endswith(tuple(f".{name}" for name in ENCODINGS))]:
         original, _, encoding = path.rpartition(".")
@@ -38,10 +39,9 @@ def remove_foreign_copies(public: Path, received: Received) -> None:
 def release_copies(
     public: Path, received: Received, known: KnownCopies, limits: CompressLimits
 ) -> tuple[dict[str, StoredFile], list[str]]:
-    """Make the copies of all files, of each content once; those of contents that a kept release has are links to its.
-    Raises OSError.
+    """Make the copies of all files, of each content once. Copies that a kept release has are linked.
 
-    Returns the files, and the paths of the copies that were written.
+    Return the files, and the paths of the copies that were written. Raise OSError.
     """
     copies: dict[str, Mapping[str, int]] = {}
     jobs: list[tuple[str, int]] = []
@@ -65,7 +65,7 @@ def release_copies(
 
 
 def _link_copies(public: Path, path: str, known: tuple[str, Mapping[str, int]] | None) -> Mapping[str, int] | None:
-    """None where they are not there any more: then they are made."""
+    """Link the copies of a kept release; return None if they are gone: then they are made."""
     if known is None:
         return None
     source, copies = known
@@ -96,7 +96,7 @@ def _is_copy(public: Path, original: str, encoding: str) -> bool:
 
 
 def _unpacked(path: Path, encoding: str) -> Iterator[bytes]:
-    """In pieces of some size, whatever the file unpacks to: the caller stops at the first difference."""
+    """Yield the unpacked file in pieces, whatever its size: the caller stops at the first difference."""
     with path.open("rb") as file:
         if encoding == "zst":
             yield from _zstandard_pieces(file)

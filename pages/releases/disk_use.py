@@ -1,7 +1,7 @@
-"""What the files of pages take of the disk, which the limit of an account counts.
+"""Disk use of the files of pages, which the limit of an account counts.
 
-By whole blocks: twenty thousand files of one byte take 80 MB and not 20 kB. Inodes are limited by the same, as a file
-or folder takes a block at least.
+It is counted in whole blocks: twenty thousand files of one byte take 80 MB and not 20 kB. This limits inodes as well,
+because a file or folder takes at least one block.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ _OF_A_NAME = 160
 
 
 def block_bytes(size: int) -> int:
-    """Bytes of the disk for a file or folder."""
+    """Return the bytes of the disk for a file or folder."""
     return max(1, -(-size // BLOCK)) * BLOCK
 
 
 def content_bytes(file: StoredFile) -> int:
-    """A content with its compressed copies."""
+    """Return the bytes of a content with its compressed copies."""
     return block_bytes(file.size) + sum(map(block_bytes, (file.copies or {}).values()))
 
 
 def names_bytes(paths: Collection[str]) -> int:
-    """What a release takes besides its contents: folders, names, manifest."""
+    """Return the bytes of a release besides its contents: folders, names, manifest."""
     names = sum(2 * len(path.encode()) + _OF_A_NAME for path in paths)
     return _OF_A_RELEASE + len(folders_of(paths)) * BLOCK + names
 
 
 def added_bytes(files: Mapping[str, ReceivedFile], known: Mapping[str, str]) -> int:
-    """What a release will add, before it has copies: contents that no kept release has (by digest), each once."""
+    """Return the bytes that a release will add, before it has copies.
+
+    Contents that no kept release has (by digest) count once each.
+    """
     sizes = {file.digest: file.size for file in files.values()}
     return names_bytes(files) + sum(block_bytes(size) for digest, size in sizes.items() if digest not in known)
 
 
 def folders_of(paths: Iterable[str]) -> set[str]:
-    """All folders that files are in, the root among them, which is empty."""
+    """Return all folders that files are in, with the root, which is empty."""
     found: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]

@@ -1,10 +1,13 @@
-"""What may go wrong with an export and with the files of pages."""
+"""Errors of an export and of the files of pages."""
 
 from __future__ import annotations
 
 
 class ExportLimit(Exception):
-    """A limit of an export was passed: `limit_name` is a field of `ExportLimits`, `path` what passed it."""
+    """Error of a limit that an export passed.
+
+    `limit_name` is a field of `ExportLimits`; `path` is where it was passed.
+    """
 
     def __init__(self, limit_name: str, path: str) -> None:
         super().__init__(f"{limit_name} at {path!r}")
@@ -13,7 +16,7 @@ class ExportLimit(Exception):
 
 
 class ExportDamaged(Exception):
-    """The stream is no whole tar archive; `sentence` says in which way."""
+    """Error of a stream that is not a whole tar archive; `sentence` says why."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
@@ -21,8 +24,8 @@ class ExportDamaged(Exception):
 
 
 class StoreError(Exception):
-    """The files of a page are not as a caller expects, for example a release that does not exist."""
+    """Error of files that are not as a caller expects, for example a release that does not exist."""
 
 
 class NameTaken(StoreError):
-    """The name leads to another page."""
+    """Error of a name that leads to another page."""

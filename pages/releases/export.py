@@ -1,4 +1,4 @@
-"""Receiving a folder of a guest as a tar stream; the guest may send anything (section 5, Pages)."""
+"""Receipt of a guest's folder as a tar stream. The guest may send anything (section 5, Pages)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def export_receive(
 ) -> Received:
     """Write the files of a tar stream below a descriptor of an empty folder.
 
-    Files have mode 0644, times made of their contents, and nothing else of the archive. A file whose digest is in
-    `known` (a path by hexadecimal SHA-256, on the same file system) becomes a hard link to it. Nothing is flushed
-    to the disk: the store does that for all files at once. `exported`: the folder's path in the guest, below which
+    Files have mode 0644 and times made of their contents; nothing else of the archive is kept. A file whose digest is
+    in `known` (a path by hexadecimal SHA-256, on the same file system) becomes a hard link to it. Nothing is flushed to
+    the disk: the store does that for all files at once. `exported`: the folder's path in the guest, below which
     absolute links may lead.
 
-    Raises ExportLimit (nothing of the stream is read any more), ExportDamaged, OSError, and what the stream raises.
-    What was received until then is left in the folder, which the caller removes.
+    Raise ExportLimit (nothing more of the stream is read), ExportDamaged, OSError, and the stream's own errors. Files
+    received until then are left in the folder, which the caller removes.
     """
     with FolderWriter(incoming_dir_fd, known, limits) as folder:
         return _Export(ByteSource(stream), folder, limits, exported).received_files()
@@ -75,7 +75,7 @@ class _Export:
         elif entry.kind is not EntryKind.FOLDER:
             self._take_link(entry, path)
         else:
-            # Folders are made for files alone: an empty one is nothing that could be served, but links lead over it.
+            # Folders are made for files alone: an empty folder cannot be served. But links lead over it.
             self._folders.add(path)
             self._skip_data(entry)
 
@@ -93,7 +93,7 @@ class _Export:
         self._received.bytes += file.size
 
     def _check_limits(self, path: str, size: int) -> None:
-        """Before anything of the file is read."""
+        """Raise ExportLimit before anything of the file is read."""
         limits = self._limits
         if size > limits.file_bytes:
             raise ExportLimit("file_bytes", path)
@@ -115,7 +115,7 @@ class _Export:
         reason = made.reason
         if made.file:
             file = self._received.files[made.file]
-            # Equal contents take the disk once, but a visitor finds this one as well.
+            # Equal contents take the disk once, but this is one more file for visitors.
             self._check_limits(made.path, file.size)
             try:
                 self._folder.link_file(made.file, made.path)

@@ -1,4 +1,4 @@
-"""Writing files below a folder's descriptor. No component of a path may be a link."""
+"""Writer of files below a folder's descriptor. No component of a path may be a link."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from pages.releases.received import ReceivedFile
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# A file up to this size is read before it is written, as a release may have it already.
+# A file up to this size is read before it is written, because a release may have it already.
 _HELD_BYTES = 1 << 20
 
 
 class FolderWriter:
-    """Creates files and folders below a descriptor; owns one other descriptor, the last folder. Use as a context."""
+    """Writer of files and folders below a descriptor. It owns one other descriptor, the last folder. Use it as a
+    context.
+    """
 
     def __init__(self, folder_fd: int, known: Mapping[str, str], limits: ExportLimits) -> None:
-        """`known` has paths of files by digest, to which equal files become links."""
+        """Take `known`, paths of files by digest: equal files become links to them."""
         self._root = folder_fd
         self._known = known
         self._folders_left = limits.files
         self._steps_left = limits.path_steps
         self._last: tuple[str, int] | None = None
-        # Of this export, by digest: equal files take the disk once, as they are counted.
+        # Files of this export by digest: equal files take the disk once, as they are counted.
         self._received: dict[str, str] = {}
         self.written: set[str] = set()
 
@@ -42,8 +44,8 @@ class FolderWriter:
     def write_file(self, path: str, source: ByteSource, size: int) -> ReceivedFile:
         """Write `size` bytes of the source.
 
-        Raises FileExistsError or NotADirectoryError where the path is taken, before anything of the source is read;
-        ExportLimit for too many folders or ways to them, ExportDamaged, OSError: the file may then be there in part.
+        Raise FileExistsError or NotADirectoryError if the path is taken, before anything of the source is read. Raise
+        ExportLimit for too many folders or steps to them, ExportDamaged, OSError: the file may then be incomplete.
         """
         folder, name = self._folder_of(path)
         if size > _HELD_BYTES:
@@ -59,7 +61,7 @@ class FolderWriter:
         return ReceivedFile(digest, size)
 
     def link_file(self, existing: str, path: str) -> None:
-        """Make `path` another name of a file written before. Raises ExportLimit, and OSError (FileExistsError)."""
+        """Make `path` another name of a file written before. Raise ExportLimit, and OSError (FileExistsError)."""
         folder, name = self._folder_of(path)
         self._link_below(existing, folder, name)
         if existing in self.written:
@@ -82,7 +84,7 @@ class FolderWriter:
             _finish_file(fd, digest)
         finally:
             os.close(fd)
-        # No name of the archive begins with a dot here: parts are checked, and this one is gone at once.
+        # No name of the archive begins with a dot here: names are checked. This name is gone at once.
         if self._link_known(folder, ".known", digest) or self._link_received(folder, ".known", digest):
             os.rename(".known", name, src_dir_fd=folder, dst_dir_fd=folder)
         else:
@@ -91,7 +93,10 @@ class FolderWriter:
         return ReceivedFile(digest, size)
 
     def _link_known(self, folder: int, name: str, digest: str) -> bool:
-        """False where the link cannot be made (too many links, the release was removed): then the file is written."""
+        """Link a known file.
+
+        Return False if the link cannot be made (too many links, or the release was removed): then the file is written.
+        """
         known = self._known.get(digest)
         if known is None:
             return False
@@ -101,7 +106,7 @@ class FolderWriter:
         return False
 
     def _link_received(self, folder: int, name: str, digest: str) -> bool:
-        """The same for a file of this export."""
+        """Do the same for a file of this export."""
         received = self._received.get(digest)
         if received is None:
             return False
@@ -111,12 +116,15 @@ class FolderWriter:
         return False
 
     def _note_written(self, path: str, digest: str) -> None:
-        """Each name of what is new: the first one may be taken out of the release before that is flushed."""
+        """Note each name of new content: the first name may be taken out of the release before it is flushed."""
         if digest in self._received:
             self.written.add(path)
 
     def _folder_of(self, path: str) -> tuple[int, str]:
-        """An archive lists a folder's files one after another, so the last folder is mostly the one that is wanted."""
+        """Return the folder's descriptor and the file's name.
+
+        An archive lists a folder's files one after another, so the last folder is mostly the wanted one.
+        """
         above, _, name = path.rpartition("/")
         if self._last is None or self._last[0] != above:
             self._leave_last()
@@ -129,7 +137,10 @@ class FolderWriter:
             self._last = None
 
     def _count_steps(self, path: str) -> None:
-        """Each folder of a path is opened: files in deep ones by turns would take minutes. Raises ExportLimit."""
+        """Count the folders of a path. Each is opened: files in several deep folders by turns would take minutes.
+
+        Raise ExportLimit.
+        """
         self._steps_left -= path.count("/") + 1
         if self._steps_left < 0:
             raise ExportLimit("path_steps", path)

@@ -1,4 +1,4 @@
-"""How much one export may hold."""
+"""Limits of one export."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExportLimits:
-    """Sizes are bytes. `bytes` is the sum of all files; what is left out may have as much again."""
+    """Limits of one export. Sizes are bytes.
+
+    `bytes` is the sum of all files; entries that are left out may have as much again.
+    """
 
     bytes: int = 1 << 30
     files: int = 20_000
@@ -16,10 +19,15 @@ class ExportLimits:
 
     @property
     def entries(self) -> int:
-        """Entries of any kind, folders and what is left out included: each costs time, and some cost an inode."""
+        """Return the most entries of any kind, with folders and entries that are left out: each costs time, some an
+        inode.
+        """
         return 4 * self.files
 
     @property
     def path_steps(self) -> int:
-        """Folders on the ways to files, and names on the ways of links: each costs time, and a path has hundreds."""
+        """Return the most folders on the way to files, and names on the way of links.
+
+        Each costs time, and a path has hundreds.
+        """
         return 10 * self.entries

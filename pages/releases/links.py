@@ -1,6 +1,6 @@
 """Links of an archive, which become the files that they name once everything is received.
 
-Only names of the archive are looked at: whatever the guest changes by then, nothing else is reached.
+Only names of the archive are looked at: whatever the guest changes meanwhile, nothing else is reached.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from pages.releases.limits import ExportLimits
 from pages.releases.names import NameRefused, entry_path
 
 OUTSIDE = "link out of the folder"
-NOT_RECEIVED = "link to what was not received"
+NOT_RECEIVED = "link to a name that was not received"
 CIRCLE = "link to itself"
 TAKEN = "duplicate name"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingLink:
-    """`way`: names from the exported folder on to what it leads to, with `.` and `..`; None where that is outside."""
+    """Link that waits for its target.
+
+    `way`: names from the exported folder to the target, with `.` and `..`; None if that is outside.
+    """
 
     path: str
     way: str | None
 
     @classmethod
     def symbolic(cls, path: str, target: str, exported: str) -> Self:
-        """`target` is as the archive has it: relative to the link's folder, or absolute below the exported one."""
+        """Return a symbolic link.
+
+        `target` is as the archive has it: relative to the link's folder, or absolute below the exported one.
+        """
         if not target.startswith("/"):
             return cls(path, f"{_above(path)}/{target}")
         root = exported.rstrip("/") + "/"
@@ -37,7 +43,7 @@ class PendingLink:
 
     @classmethod
     def hard(cls, path: str, target: str) -> Self:
-        """`target` is a name of the archive."""
+        """Return a hard link. `target` is a name of the archive."""
         try:
             return cls(path, entry_path(target))
         except NameRefused:
@@ -46,7 +52,7 @@ class PendingLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkMade:
-    """A path that a link becomes: another name of a received file, or nothing for a reason."""
+    """Path that a link becomes: another name of a received file, or nothing for a reason."""
 
     path: str
     file: str
@@ -55,7 +61,7 @@ class LinkMade:
 
 @dataclass(slots=True)
 class _Way:
-    """On the way of a link: where it is, and the names that are left, the next one last."""
+    """Position on the way of a link, and the names that are left, the next one last."""
 
     link: PendingLink
     left: list[str]
@@ -65,7 +71,10 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """`source` is to appear at `path`; `inside`: the folders that it is below of, which it cannot contain again."""
+    """Place at which `source` is to appear.
+
+    `inside`: the folders above it, which it cannot contain again.
+    """
 
     path: str
     source: str
@@ -74,7 +83,10 @@ class _Place:
 
 @dataclass
 class LinkTree:
-    """Hold what was received, by path. `folders` has those that were sent; those above files and links are added."""
+    """Tree of everything that was received, by path.
+
+    `folders` has those that were sent; folders above files and links are added.
+    """
 
     files: Collection[str]
     links: Mapping[str, PendingLink]
@@ -86,7 +98,7 @@ class LinkTree:
     _steps: int = 0
 
     def __post_init__(self) -> None:
-        """Raises ExportLimit: folders above what is sent count as those that are sent."""
+        """Add the folders above what was sent, which count as sent folders. Raise ExportLimit."""
         for path in (*self.folders, *self.files, *self.links):
             self._add_name(path)
 
@@ -103,9 +115,10 @@ class LinkTree:
             path = above
 
     def made_of(self, link: PendingLink) -> Iterator[LinkMade]:
-        """Everything that a link becomes: a file, or each file of a folder, of which inner links become files as well.
+        """Yield everything that a link becomes: a file, or each file of a folder, in which inner links become files as
+        well.
 
-        A folder within itself is left out. Raises ExportLimit: what links become counts as what is sent.
+        A folder within itself is left out. Raise ExportLimit: the files that links become count as sent files.
         """
         self._count_steps(link.path, link.path.count("/"))
         above = _folders_above(link.path)
@@ -133,7 +146,7 @@ class LinkTree:
             yield _Place(f"{at.path}/{name}", f"{folder}/{name}" if folder else name, inside)
 
     def _count(self, path: str) -> None:
-        """Folders that links lead to may have links to further ones: their number grows with each."""
+        """Count a place. Folders that links lead to may have links to further ones: their number multiplies."""
         self._places += 1
         if self._places > self.limits.entries:
             raise ExportLimit("files", path)
@@ -146,7 +159,7 @@ class LinkTree:
             raise ExportLimit("path_steps", path)
 
     def _target(self, path: str) -> tuple[str, str]:
-        """The file or folder at a path, of a link that which it leads to; else the reason why there is none."""
+        """Return the file or folder at a path, following a link; else the reason why there is none."""
         link = self.links.get(path)
         if link is None:
             return path, ""
@@ -155,7 +168,7 @@ class LinkTree:
         return self._found[path]
 
     def _follow(self, first: PendingLink) -> None:
-        """Each link's way is gone once, however many lead over it."""
+        """Follow a link, and the links on its way. Each link is followed once, however many lead over it."""
         ways, begun = [self._begin(first)], {first.path}
         while ways:
             way = ways[-1]
@@ -170,14 +183,14 @@ class LinkTree:
             ways.pop()
 
     def _begin(self, link: PendingLink) -> _Way:
-        """Raises ExportLimit, before the way is cut into its names."""
+        """Return the beginning of a link's way. Raise ExportLimit before the way is split into its names."""
         if link.way is None:
             return _Way(link, [], reason=OUTSIDE)
         self._count_steps(link.path, link.way.count("/") + 1)
         return _Way(link, link.way.split("/")[::-1])
 
     def _go(self, way: _Way) -> PendingLink | None:
-        """To the end of the way, or to a link whose own way is to be gone first."""
+        """Go to the end of the way, or return a link that must be followed first."""
         while way.left and not way.reason:
             name = way.left.pop()
             if name == "..":

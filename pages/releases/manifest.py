@@ -1,4 +1,4 @@
-"""What a release holds, as a file beside it, so that contents are found again without reading them."""
+"""Manifest of a release: a file beside it that lists its contents, which are found again without reading them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENCODINGS = ("br", "zst", "gz")
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """`copies` has the sizes of compressed copies by encoding; None: it was not tried."""
+    """File of a release. `copies`: sizes of compressed copies by encoding; None if compression was not tried."""
 
     digest: str
     size: int
@@ -23,22 +23,22 @@ class StoredFile:
 
 
 def manifest_bytes(files: Mapping[str, StoredFile]) -> bytes:
-    """The file's content."""
+    """Return the content of the manifest file."""
     return json.dumps({path: as_json(file) for path, file in files.items()}, separators=(",", ":")).encode()
 
 
 def read_manifest(release: Path) -> dict[str, StoredFile]:
-    """The files of a release, by path. Raises OSError, ValueError."""
+    """Return the files of a release, by path. Raise OSError, ValueError."""
     found = json.loads((release / MANIFEST).read_bytes())
     return {path: from_json(values) for path, values in found.items()}
 
 
 def as_json(file: StoredFile) -> list[Any]:
-    """A file as JSON holds it."""
+    """Return a file as JSON holds it."""
     return [file.digest, file.size, None if file.copies is None else dict(file.copies)]
 
 
 def from_json(values: list[Any]) -> StoredFile:
-    """The inverse of `as_json`."""
+    """Return a file from its JSON; the inverse of `as_json`."""
     digest, size, copies = values
     return StoredFile(digest, size, copies)

@@ -1,4 +1,4 @@
-"""Which names of an archive become paths of a site."""
+"""Names of an archive that may become paths of a site."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 WELL_KNOWN = ".well-known"
 COMPONENT_BYTES = 255
 _NO_NAMES = frozenset(("", ".", ".."))
-# What a path may begin with, for example `./`.
+# Beginnings of a path that mean the folder itself, for example `./`.
 _FOLDER_ITSELF = re.compile(r"\A(?:\.?/)*(?:\.\Z)?")
 _CONTROL_OR_BACKSLASH = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 
 
 class NameRefused(ValueError):
-    """The name is left out; the text says why."""
+    """Error of a name that is left out; the text says why."""
 
 
 def entry_path(name: str) -> str:
-    """The path below the folder for a name of an archive, "" for the folder itself.
+    """Return the path below the folder for a name of an archive, "" for the folder itself.
 
-    Raises NameRefused. Nothing is resolved: a name with `..` is refused even where it would lead inside.
+    Raise NameRefused. Nothing is resolved: a name with `..` is refused even if it would lead inside.
     """
     if name.startswith("/"):
         raise NameRefused("absolute path")
@@ -31,7 +31,9 @@ def entry_path(name: str) -> str:
 
 
 def _check_path(path: str) -> None:
-    """As a whole: it may have hundreds of components, and an archive as many paths as a page may have entries."""
+    """Check a path as a whole. It may have hundreds of components, and an archive may have as many paths as a page
+    entries.
+    """
     parts = path.split("/")
     if not _NO_NAMES.isdisjoint(parts):
         raise NameRefused("not a plain path")
@@ -42,7 +44,7 @@ def _check_path(path: str) -> None:
 
 
 def _unusable(path: str) -> str | None:
-    """Why no URL can carry the path, or no file system can hold it."""
+    """Return why no URL can carry the path, or no file system can hold it."""
     try:
         encoded = path.encode("utf-8")
     except UnicodeEncodeError:

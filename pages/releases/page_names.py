@@ -1,4 +1,4 @@
-"""The names under which pages are served: links to their folders, each changed by one call of the kernel."""
+"""Names under which pages are served: links to their folders, each changed by one call of the kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.releases.system_calls import rename_without_replacing, sync_folder
 
 
 def name_owner(root: Path, name: PageName) -> str | None:
-    """The id of the page that the name leads to."""
+    """Return the id of the page that the name leads to."""
     try:
         return (root / name.place).readlink().name
     except OSError:
@@ -21,7 +21,7 @@ def name_owner(root: Path, name: PageName) -> str | None:
 
 
 def name_link(root: Path, name: PageName, page_id: str) -> None:
-    """Idempotent. Raises NameTaken, OSError."""
+    """Make a name lead to a page. Idempotent. Raise NameTaken, OSError."""
     path = root / name.place
     with suppress(FileExistsError):
         path.parent.mkdir(0o755)
@@ -35,7 +35,7 @@ def name_link(root: Path, name: PageName, page_id: str) -> None:
 
 
 def name_unlink(root: Path, name: PageName, page_id: str) -> None:
-    """Idempotent; a name of another page stays. Raises OSError."""
+    """Remove a name of a page. Idempotent; a name of another page stays. Raise OSError."""
     if name_owner(root, name) == page_id:
         path = root / name.place
         path.unlink(missing_ok=True)
@@ -43,12 +43,15 @@ def name_unlink(root: Path, name: PageName, page_id: str) -> None:
 
 
 def name_move(root: Path, old: PageName, new: PageName, page_id: str) -> None:
-    """One rename, so that at each moment one of the names leads to the page. Idempotent. Raises NameTaken, OSError."""
+    """Rename in one step, so that at each moment one of the names leads to the page. Idempotent.
+
+    Raise NameTaken, OSError. Names of two domains are changed in two steps: both lead to the page meanwhile.
+    """
     if old == new or name_owner(root, old) != page_id:
         name_link(root, new, page_id)
         return
     if old.domain != new.domain:
-        # The folder may not be there.
+        # The folder of the new domain may not exist.
         name_link(root, new, page_id)
         name_unlink(root, old, page_id)
         return
@@ -61,7 +64,7 @@ def name_move(root: Path, old: PageName, new: PageName, page_id: str) -> None:
 
 
 def linked_names(root: Path) -> Iterator[tuple[PageName, str]]:
-    """Every name and the id of its page."""
+    """Yield every name and the id of its page."""
     for domain in _entries(root / "by-slug"):
         for slug in _entries(domain):
             yield from _linked(slug, PageName(domain.name, slug.name))

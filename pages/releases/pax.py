@@ -10,7 +10,10 @@ _LENGTH = re.compile(rb"([0-9]{1,6}) ")
 
 
 def pax_records(data: bytes) -> dict[str, str]:
-    """Records by key; of two with one key the later one. `data` is bounded by the caller. Raises ExportDamaged."""
+    """Return records by key; if two have one key, the later one. Raise ExportDamaged.
+
+    `data` is bounded by the caller.
+    """
     records: dict[str, str] = {}
     position = 0
     while position < len(data) and data[position]:

@@ -1,18 +1,18 @@
-"""What an export consists of."""
+"""Contents of an export."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-# Listed by name; of the others only the number is known.
+# So many are listed by name; the others are only counted.
 SKIPPED_LISTED = 100
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """SHA-256 (hexadecimal) and size in bytes."""
+    """File of an export: SHA-256 (hexadecimal) and size in bytes."""
 
     digest: str
     size: int
@@ -20,7 +20,7 @@ class ReceivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An entry or line that was left out, and why."""
+    """Entry or line that was left out, and why."""
 
     path: str
     reason: str
@@ -30,8 +30,8 @@ class Skipped:
 class Received:
     """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`.
 
-    `bytes`: what was sent as contents, also of files that are left out later, and what links became. `written`: those
-    that are no links to files of kept releases; equal ones are links to each other.
+    `bytes`: the sum of sent contents, also of files that are left out later, and of files that links became. `written`:
+    the files that are not links to files of kept releases; equal files are links to each other.
     """
 
     files: dict[str, ReceivedFile] = field(default_factory=dict)
@@ -41,15 +41,16 @@ class Received:
     skipped_count: int = 0
 
     def skip(self, path: str, reason: str) -> None:
-        """Note something that is left out. Surrogates of undecodable names become escapes."""
+        """Note an entry that is left out. Surrogates of undecodable names become escapes."""
         self.skipped_count += 1
         if len(self.skipped) < SKIPPED_LISTED:
             self.skipped.append(Skipped(readable_path(path), reason))
 
 
 def readable_path(path: str) -> str:
-    """A path below the folder, in its one form (no `./` before it, no slash behind), as it may be stored and put into a
-    JSON response, cut after 1,024 characters. Control characters are escaped: PostgreSQL stores no NUL.
+    """Return a path below the folder in its one form (no `./` before it, no slash behind), for rows and JSON.
+
+    It is cut after 1,024 characters. Control characters are escaped: PostgreSQL stores no NUL.
     """
     while path.startswith("./"):
         path = path.removeprefix("./").lstrip("/")

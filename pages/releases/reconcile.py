@@ -1,4 +1,4 @@
-"""Bringing the files of pages to what the rows say, and removing what belongs to nothing."""
+"""Reconcile: the files of pages are made as the rows say, and files that belong to nothing are removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_A_PAGE = frozenset({"releases", "current", "retained", INDEX})
 
 @dataclass(frozen=True, slots=True)
 class KnownPage:
-    """What the rows say of a page. `busy`: an operation is under way, so its releases are left alone."""
+    """State of a page by its rows. `busy`: an operation is under way, so its releases are left alone."""
 
     releases: frozenset[int] = frozenset()
     live: int | None = None
@@ -32,28 +32,28 @@ class KnownPage:
 
 
 class KnownRows(Protocol):
-    """Reads rows; each call reads them as they are then. One column follows the files."""
+    """Reader of rows; each call reads them as they are then. One column follows the files."""
 
     def known_page(self, page_id: str) -> KnownPage | None:
-        """None where there is no such page."""
+        """Return the state of a page; None if there is no such page."""
         ...
 
     def known_operations(self, operation_ids: Iterable[str]) -> Iterable[str]:
-        """Those of them that are under way."""
+        """Return those of the operations that are under way."""
         ...
 
     def known_names(self) -> Mapping[PageName, str]:
-        """Every name under which a page is to be served, with the id of its page."""
+        """Return every name under which a page is to be served, with the id of its page."""
         ...
 
     def write_kept_bytes(self, page_id: str, size: int) -> None:
-        """The page's files take so much from now on."""
+        """Write how many bytes the page's files take from now on."""
         ...
 
 
 @dataclass(slots=True)
 class Reconciled:
-    """What was done, one line each."""
+    """Corrections that were made, one line each."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -63,14 +63,15 @@ class Reconciled:
 
 
 def files_reconcile(store: PageStore, rows: KnownRows, now: float) -> Reconciled:
-    """Files first, then rows: what is listed and has no row has none any more, as rows are written before files.
+    """Correct all files, and return what was done. Raise OSError.
 
-    Safe beside everything else and at any time; a second call finds nothing to do. Raises OSError.
+    Files are listed first, then rows are read: listed files without a row are left over, because rows are written
+    before files. This is safe beside everything else and at any time; a second call finds nothing to do.
     """
     done = Reconciled()
     _empty_trash(store, done)
     _remove_incoming(store, rows, done)
-    # Read before the names, so that a page without a row loses its names first.
+    # Pages are read before the names, so that a page without a row loses its names first.
     pages = sorted(_names_in(store.root / "by-id"))
     for page_id in pages:
         _reconcile_page(store, rows, page_id, now, done)
@@ -95,13 +96,13 @@ def _remove_incoming(store: PageStore, rows: KnownRows, done: Reconciled) -> Non
 def _reconcile_page(store: PageStore, rows: KnownRows, page_id: str, now: float, done: Reconciled) -> None:
     with suppress(StoreError), store.page_locked(page_id):
         listed = store.release_numbers(page_id)
-        # Under the lock: what is published, renamed or disabled later waits for it, and comes after this.
+        # The row is read under the lock: later changes of release, name or status wait for it, and come after this.
         known = rows.known_page(page_id)
         if known is None:
             _remove_page(store, page_id, done)
             return
         if store.retained_is_over(page_id, now):
-            # First: where this process dies in between, the next call does both.
+            # This comes first: if this process dies in between, the next call does both.
             rows.write_kept_bytes(page_id, store.page_bytes(page_id, now))
         if store.trim_retained(page_id, now):
             done.note(f"removed retained files of {page_id}")
@@ -132,7 +133,7 @@ def _remove_page(store: PageStore, page_id: str, done: Reconciled) -> None:
 
 
 def _remove_unknown_names(store: PageStore, rows: KnownRows, done: Reconciled) -> None:
-    """What differs is looked at again under the lock of its page."""
+    """Remove names that no row has. Each is looked at again under the lock of its page."""
     listed = list(linked_names(store.root))
     known = rows.known_names()
     for name, owner in listed:
@@ -159,7 +160,7 @@ def _add_missing_names(store: PageStore, rows: KnownRows, done: Reconciled) -> N
 
 @contextmanager
 def _locked_if_there(store: PageStore, page_id: str) -> Iterator[None]:
-    """A name that leads nowhere is removed without a lock."""
+    """Lock the page's folder if it exists. A name that leads nowhere is removed without a lock."""
     with ExitStack() as stack:
         with suppress(StoreError, ValueError):
             stack.enter_context(store.page_locked(page_id))

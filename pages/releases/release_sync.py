@@ -10,15 +10,15 @@ from pages.releases.disk_use import folders_of
 from pages.releases.store_paths import PUBLIC
 from pages.releases.system_calls import file_system_sync, sync_file, sync_folder
 
-# Of 10,000 new files one syncfs takes 0.1 s, fsync of each 3 s, or 1 s by threads. But a syncfs waits for what others
-# write to the file system at the time.
+# For 10,000 new files one syncfs takes 0.1 s, fsync of each 3 s, or 1 s by threads. But a syncfs waits for all other
+# writes to the file system at that time.
 FSYNC_MOST = 256
 
 
 def release_sync(incoming: Path, paths: Iterable[str], written: Collection[str]) -> None:
-    """Flush a release whose files are `paths`, of which `written` are new and the others links. Raises OSError.
+    """Flush a release whose files are `paths`, of which `written` are new and the others links. Raise OSError.
 
-    A release of which little is new, as most redeploys are, waits for its own files alone.
+    A release with few new files, as most redeploys are, waits for its own files alone.
     """
     folders = folders_of(paths)
     if len(written) + len(folders) > FSYNC_MOST:

@@ -19,14 +19,14 @@ INDEX = "retained.json"
 
 @dataclass(frozen=True, slots=True)
 class RetainedFile:
-    """Served until a Unix time in seconds."""
+    """File that is served until a Unix time in seconds."""
 
     until: float
     file: StoredFile
 
 
 def read_retained(page: Path) -> dict[str, RetainedFile]:
-    """What a page retains, by path. Raises OSError, ValueError."""
+    """Return the retained files of a page, by path. Raise OSError, ValueError."""
     try:
         found = json.loads((page / INDEX).read_bytes())
     except FileNotFoundError:
@@ -37,9 +37,9 @@ def read_retained(page: Path) -> dict[str, RetainedFile]:
 def add_retained(
     page: Path, old: Path, before: Mapping[str, StoredFile], after: Mapping[str, StoredFile], until: float
 ) -> None:
-    """Retain the files of a release that the next one has not, where their names carry hashes of their contents.
+    """Retain the files of a release that the next one does not have, if their names carry hashes of their contents.
 
-    The index is written first: a process that dies leaves nothing that the index does not name. Raises OSError.
+    The index is written first: a process that dies leaves no file that the index does not name. Raise OSError.
     """
     wanted = {path: file for path, file in before.items() if path not in after and name_has_content_hash(path)}
     if not wanted:
@@ -47,15 +47,15 @@ def add_retained(
     _write_index(page, read_retained(page) | {path: RetainedFile(until, file) for path, file in wanted.items()})
     for path, file in wanted.items():
         for ending in ("", *(f".{encoding}" for encoding in file.copies or ())):
-            # A folder where an older release has a file: that tab does without.
+            # The path is a folder in one release and a file in another: such a tab goes without the file.
             with suppress(NotADirectoryError, FileExistsError, IsADirectoryError):
                 _link_file(old / PUBLIC / f"{path}{ending}", page / "retained" / f"{path}{ending}")
 
 
 def remove_retained(page: Path, now: float, longest: float) -> bool:
-    """Remove what is over, the files before their entries; returns whether anything was. Raises OSError.
+    """Remove files whose time is over, the files before their entries; return whether there were any. Raise OSError.
 
-    `longest`: what a file is retained for. What would stay for longer was written by a clock that was ahead.
+    `longest`: how long a file is retained. A longer time was written by a clock that was ahead.
     """
     index = read_retained(page)
     limited = {

@@ -1,4 +1,4 @@
-"""Which rules of a release fit a path, and what they say."""
+"""Matching of a release's rules with paths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pages.releases.rules import PLACEHOLDER, RedirectRule, Rules
 
 
 class RuleMatcher:
-    """The rules of a release, made ready once. Redirects without placeholders cost one look-up.
+    """Rules of a release, prepared once. Redirects without placeholders cost one look-up.
 
     Paths are compared by their segments. Patterns of `re` with hundreds of placeholders took 0.2 s to compile for one
-    release, and visitors of many such releases in turn would have all of the api's processors.
+    release; visitors of many such releases in turn would occupy all of the api's processors.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -27,7 +27,7 @@ class RuleMatcher:
                 self._plain.setdefault(rule.source, (place, rule))
 
     def headers_of(self, path: str) -> dict[str, str]:
-        """The headers for a decoded path, by name as first written; values of one name are joined by a comma."""
+        """Return the headers for a decoded path, by name as first written. Values of one name are joined by a comma."""
         found: dict[str, tuple[str, list[str]]] = {}
         parts = path.split("/")
         for pattern, headers in self._headers:
@@ -37,7 +37,10 @@ class RuleMatcher:
         return {name: ", ".join(values) for name, values in found.values()}
 
     def redirect_of(self, path: str) -> tuple[str, int] | None:
-        """Target (encoded as a URL) and status for a decoded path. A local target stays on the site for every path."""
+        """Return target (encoded as a URL) and status for a decoded path.
+
+        A local target stays on the site for every path.
+        """
         first, rule = self._plain.get(path, (len(self._plain) + len(self._dynamic), None))
         parts = path.split("/")
         for place, pattern, dynamic in self._dynamic:
@@ -50,14 +53,14 @@ class RuleMatcher:
 
 
 class _RedirectPath:
-    """A path whose `*`, if it has one, is its last segment. `/a/*` fits `/a` too."""
+    """Path whose `*`, if it has one, is its last segment. `/a/*` fits `/a` too."""
 
     def __init__(self, path: str) -> None:
         self._has_star = path.endswith("/*")
         self._segments = path.removesuffix("/*").split("/")
 
     def values_of(self, parts: Sequence[str]) -> dict[str, str] | None:
-        """What the placeholders stand for in the segments of a path; None where it does not fit. In linear time."""
+        """Return the placeholders' values in the segments of a path; None if the path does not fit. In linear time."""
         count = len(self._segments)
         if len(parts) < count or (len(parts) > count and not self._has_star) or parts == [""]:
             return None
@@ -76,8 +79,9 @@ class _RedirectPath:
 
 
 class _HeaderPath:
-    """A path of `_headers`, whose `*` may be anywhere. What follows it has a fixed number of segments, so it fits at
-    one place.
+    """Path of `_headers`, whose `*` may be anywhere.
+
+    The part after `*` has a fixed number of segments, so it fits at one place.
     """
 
     def __init__(self, path: str) -> None:
@@ -88,7 +92,7 @@ class _HeaderPath:
         self._slashes = len(self._rest)
 
     def fits(self, parts: Sequence[str]) -> bool:
-        """Whether a path of these segments does. In linear time."""
+        """Return whether a path of these segments fits. In linear time."""
         if self._whole is not None:
             return self._whole.values_of(parts) is not None
         if len(parts) <= self._slashes or not parts[-1 - self._slashes].endswith(self._first):
@@ -99,7 +103,7 @@ class _HeaderPath:
         return end is not None and end <= start and self._fits_after(parts[len(above) + 1 :])
 
     def _end_of_before(self, parts: Sequence[str]) -> int | None:
-        """Where the beginning of a path ends that is before the `*`; None where it does not fit."""
+        """Return the end of the beginning of a path before the `*`; None if the path does not fit."""
         *whole, last = self._segments
         if len(parts) < len(self._segments) or not parts[len(whole)].startswith(last):
             return None

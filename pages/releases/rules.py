@@ -4,8 +4,8 @@
                                                                             Name: value
 
 `*` ends a path of `_redirects` and is its `:splat`; `:name` is one segment. The first rule that fits counts. In
-`_headers` one `*` may be anywhere, all rules that fit count, and values of one name are joined. What one of the two
-services alone knows (conditions, proxies, `!`) is no rule here and is listed.
+`_headers` one `*` may be anywhere, all rules that fit count, and values of one name are joined. Rules that only one of
+the two services knows (conditions, proxies, `!`) are not applied here, and are listed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 REDIRECTS_MAX = 2_000
-# With placeholders: each costs a comparison for each path.
+# Limit for redirects with placeholders: each costs a comparison for each path.
 DYNAMIC_MAX = 100
 HEADER_PATHS_MAX = 100
 HEADERS_MAX = 1_000
-# Of all names and values: clients and proxies refuse answers with more headers than a few times this.
+# Limit for all names and values together: clients and proxies refuse answers with a few times more.
 HEADERS_CHARACTERS_MAX = 16_384
 LINE_CHARACTERS = 2_000
 STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -31,7 +31,8 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]{1,2000}")
 PLACEHOLDER = re.compile(r":([A-Za-z][A-Za-z0-9_]{0,63})")
 _PATH = re.compile(r"/[\x21-\x7e\u00a1-\U0010ffff]*")
-# Of the connection, of the body as the edge sends it, and cookies, which other sites of the domain would receive.
+# Headers of the connection, of the body as the edge sends it, and cookies, which other sites of the domain would
+# receive.
 _OF_THE_EDGE = """
 connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade
 content-length content-encoding content-range accept-ranges date etag last-modified server via vary location
@@ -41,12 +42,12 @@ _REFUSED = frozenset(_OF_THE_EDGE.split())
 
 
 class LineRefused(ValueError):
-    """The line is no rule; the text says why."""
+    """Error of a line that is not a rule; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedirectRule:
-    """`source` and `target` as they are written."""
+    """Redirect with `source` and `target` as they are written."""
 
     source: str
     target: str
@@ -54,7 +55,7 @@ class RedirectRule:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether more than one path fits."""
+        """Return whether more than one path fits."""
         return "*" in self.source or bool(PLACEHOLDER.search(self.source))
 
 
@@ -82,7 +83,7 @@ class LinesRefused:
 
 
 def parse_redirects(text: str, refused: LinesRefused) -> tuple[RedirectRule, ...]:
-    """Never raises: lines that are no rules go to `refused`."""
+    """Return the redirects of a text. Lines that are not rules go to `refused`; nothing is raised."""
     rules: list[RedirectRule] = []
     left = {True: DYNAMIC_MAX, False: REDIRECTS_MAX}
     for number, line in _lines(text):
@@ -98,7 +99,7 @@ def parse_redirects(text: str, refused: LinesRefused) -> tuple[RedirectRule, ...
 
 
 def parse_headers(text: str, refused: LinesRefused) -> tuple[HeaderRule, ...]:
-    """As `parse_redirects`. A path without headers is no rule."""
+    """Return the rules of a text, as `parse_redirects` does. A path without headers is not a rule."""
     found: list[tuple[str, list[tuple[str, str]]]] = []
     usable, count, size = False, 0, 0
     for number, line in _lines(text):
@@ -151,7 +152,7 @@ def _check_path(path: str) -> None:
         raise LineRefused("a placeholder is not a whole segment")
     names = [*PLACEHOLDER.findall(path), *(["splat"] if "*" in path else [])]
     if len(set(names)) < len(names):
-        raise LineRefused("a placeholder is there twice")
+        raise LineRefused("a placeholder occurs twice")
 
 
 def _check_target(target: str, code: int, names: set[str]) -> None:
@@ -167,7 +168,7 @@ def _check_target(target: str, code: int, names: set[str]) -> None:
 
 
 def _foreign_path(target: str) -> str:
-    """What follows the host: only there placeholders count, so that no visitor chooses the host."""
+    """Return the part after the host. Placeholders count only there, so that no visitor chooses the host."""
     try:
         parts = urlsplit(target)
         known = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0

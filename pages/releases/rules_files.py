@@ -1,4 +1,4 @@
-"""The files of rules: what a site sends, and what is stored of it beside a release."""
+"""Files of rules: those that a site sends, and those that are stored beside a release."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ RULES = "rules.json"
 # Empty files, by which the edge knows that it has to ask for the rules.
 HEADERS_MARKER = "has-headers"
 REDIRECTS_MARKER = "has-redirects"
-# A link to `public` where there are no rules for headers: there the edge looks first, mostly nowhere else.
+# A link to `public` if there are no rules for headers. The edge looks there first, and mostly nowhere else.
 SERVED = "served"
 FILE_BYTES = 256 * 1024
 
 
 def take_rules(release: Path, received: Received) -> Rules:
-    """Take `_headers` and `_redirects` out of what is served; write rules, markers and links. Raises OSError."""
+    """Take `_headers` and `_redirects` out of the served files; write rules, markers and links. Raise OSError."""
     headers, redirects = LinesRefused(), LinesRefused()
     rules = Rules(
         parse_headers(_take_text(release, "_headers", received), headers),
@@ -47,7 +47,7 @@ def take_rules(release: Path, received: Received) -> Rules:
 
 
 def read_rules(release: Path) -> Rules:
-    """The rules of a release. Raises OSError, ValueError."""
+    """Return the rules of a release. Raise OSError, ValueError."""
     with suppress(FileNotFoundError):
         found = json.loads((release / RULES).read_text())
         return Rules(

@@ -1,4 +1,4 @@
-"""A clock that goes on evenly while this host is up, whatever the time of the host is set to."""
+"""Clock that goes on evenly while this host is up, however the time of the host is set."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _MOST_BYTES = 200
 
 
 class SteadyClock:
-    """Unix time as it was at the first use since the boot, and the time that has passed since. All processes of the
-    host that use the file agree.
+    """Clock of Unix time at the first use since the boot, plus the time that has passed since.
+
+    All processes of the host that use the file agree.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,17 +25,17 @@ class SteadyClock:
         self._ahead: float | None = None
 
     def now(self) -> float:
-        """Unix time in seconds; the host's own while the file cannot be written (a full disk)."""
+        """Return Unix time in seconds; the host's own while the file cannot be written (a full disk)."""
         if self._ahead is None:
             try:
                 self._ahead = self._agreed_ahead()
             except OSError as exc:
-                logger.warning("the clock of pages is the host's: %s", exc)
+                logger.warning("pages use the host's clock because the clock file cannot be read or written: %s", exc)
                 return time.time()
         return time.clock_gettime(time.CLOCK_BOOTTIME) + self._ahead
 
     def _agreed_ahead(self) -> float:
-        """What the file has of this boot; else it is written. Raises OSError."""
+        """Return the file's value for this boot; write it if there is none. Raise OSError."""
         boot_id = _BOOT_ID.read_text().strip()
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -43,7 +44,7 @@ class SteadyClock:
             if found == boot_id and (known := _number(ahead)) is not None:
                 return known
             new = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-            # Of one length, in one piece.
+            # The line has a fixed length and is written in one piece.
             os.pwrite(fd, f"{boot_id} {new!r:<40}\n".encode(), 0)
             return new
         finally:

@@ -1,4 +1,4 @@
-"""Where the files of pages are.
+"""Paths of the files of pages.
 
 incoming/<operation>/         a release that is being made, by one attempt: `public` is received from a guest
 by-id/<page>/releases/<n>/    a release, which never changes: `public` is served, `manifest.json`, `rules.json`,
@@ -6,7 +6,7 @@ by-id/<page>/releases/<n>/    a release, which never changes: `public` is served
 by-id/<page>/current          link to the live release
 by-id/<page>/retained/        files of earlier releases that are served for a day more; `retained.json` says until when
 by-slug/<domain>/<slug>       link to by-id/<page>; without it no request reaches the page
-trash/                        what is being removed
+trash/                        files that are being removed
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PUBLIC = "public"
 
 @dataclass(frozen=True, slots=True)
 class StorePaths:
-    """Paths below the store's folder. Ids are checked: ValueError for one that is no plain name."""
+    """Paths below the store's folder. Ids are checked: ValueError if an id is not a plain name."""
 
     root: Path
 
@@ -49,31 +49,31 @@ class StorePaths:
 
 
 def checked_id(value: str) -> str:
-    """The id; raises ValueError where it is no plain name."""
+    """Return the id. Raise ValueError if it is not a plain name."""
     if not _ID.fullmatch(value):
-        raise ValueError(f"{value!r} is no id of a page or an operation.")
+        raise ValueError(f"{value!r} is not an id of a page or an operation.")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class PageName:
-    """A name under which a page is served, below one of the platform's domains."""
+    """Name under which a page is served, below one of the platform's domains."""
 
     domain: str
     name: str
 
     @classmethod
     def slug(cls, domain: str, slug: str) -> PageName:
-        """`domain` without a port. Raises ValueError."""
+        """Return the name of a slug. `domain` is without a port. Raise ValueError."""
         if not (_HOST.fullmatch(domain) and _SLUG.fullmatch(slug)):
-            raise ValueError(f"{slug!r} below {domain!r} is no name of a page.")
+            raise ValueError(f"{slug!r} below {domain!r} is not a name of a page.")
         return cls(domain, slug)
 
     @property
     def place(self) -> str:
-        """Relative to the store's folder."""
+        """Return the path relative to the store's folder."""
         return f"by-slug/{self.domain}/{self.name}"
 
     def target(self, page_id: str) -> str:
-        """What the link holds, relative to its folder."""
+        """Return the link's content, relative to its folder."""
         return f"../../by-id/{checked_id(page_id)}"

@@ -1,7 +1,7 @@
 """Headers of a hostile tar stream, each bounded before it is read.
 
-The standard library decodes single blocks (`tarfile.TarInfo.frombuf`: 512 bytes, checksum verified). What it reads of a
-stream by itself is not bounded: a PAX or long-name header of any size is read into memory.
+The standard library decodes single blocks (`tarfile.TarInfo.frombuf`: 512 bytes, checksum verified). Its own reading of
+a stream is not bounded: a PAX or long-name header of any size is read into memory.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ LINK_BYTES = 4096
 # Further maps of an old GNU sparse file, of 21 pieces each.
 SPARSE_BLOCKS = 64
 _FILES = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE}
-# Their size says nothing of the stream.
+# The size of such entries says nothing about the stream.
 _WITHOUT_DATA = {tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE}
 _SPECIAL = {tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "named pipe"}
 
 
 class EntryKind(Enum):
-    """What is made of an entry."""
+    """Kinds of entries, by what becomes of them."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -40,7 +40,10 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TarEntry:
-    """`size` bytes of data follow in the stream. `reason` says what an entry of the kind OTHER is."""
+    """Entry of an archive; `size` bytes of data follow in the stream.
+
+    `reason` says what an entry of the kind OTHER is.
+    """
 
     kind: EntryKind
     name: str
@@ -51,7 +54,7 @@ class TarEntry:
 
 @dataclass(slots=True)
 class _Extended:
-    """What the headers before an entry say of it."""
+    """Facts from the headers before an entry."""
 
     name: str | None = None
     link: str | None = None
@@ -59,9 +62,10 @@ class _Extended:
 
 
 def tar_entries(source: ByteSource, path_bytes: int) -> Iterator[TarEntry]:
-    """The entries up to the end of the archive. The caller consumes the data of each one, without its padding, first.
+    """Yield the entries up to the end of the archive.
 
-    Raises ExportLimit for a path longer than `path_bytes`, ExportDamaged. Memory is bounded by about 200 KiB.
+    The caller first consumes the data of each entry, without its padding. Raise ExportLimit for a path longer than
+    `path_bytes`, ExportDamaged. Memory is bounded by about 200 KiB.
     """
     extended = _Extended()
     while any(block := source.read_exactly(BLOCK)):
@@ -104,7 +108,7 @@ def _read_extended(source: ByteSource, info: tarfile.TarInfo, extended: _Extende
 
 
 def _long_name(source: ByteSource, size: int, path_bytes: int) -> str:
-    """A name of `path_bytes` may have `./` in front, a slash behind, and a NUL."""
+    """Return a long name. A name of `path_bytes` may have `./` in front, a slash behind, and a NUL."""
     if size > path_bytes + 4:
         raise ExportLimit("path_bytes", readable_path(_text(source.read_exactly(path_bytes))))
     return _text(_padded(source, size))
@@ -127,7 +131,7 @@ def _text(data: bytes) -> str:
 
 
 def _entry_of(info: tarfile.TarInfo, extended: _Extended, path_bytes: int) -> TarEntry:
-    """PAX records count before GNU headers, and those before the block itself."""
+    """Return the entry. PAX records count before GNU headers, and these before the block itself."""
     pax = extended.pax or {}
     name = pax.get("path", extended.name if extended.name is not None else info.name)
     link = pax.get("linkpath", extended.link if extended.link is not None else info.linkname)
@@ -161,7 +165,7 @@ def _kind_of(kind: bytes) -> EntryKind:
 
 
 def _skip_sparse_maps(source: ByteSource, follows: bool) -> None:
-    """An old GNU sparse file: its header says whether another map follows, and so does each map."""
+    """Skip the maps of an old GNU sparse file: its header says whether another map follows, and so does each map."""
     for _ in range(SPARSE_BLOCKS):
         if not follows:
             return

@@ -47,7 +47,7 @@ def test_links_that_lead_too_far_are_413_with_advice(site: Site, monkeypatch: py
     limit_settings(monkeypatch, page_max_files=1)
     answer = site.create()
     assert_error(answer, 413, "payload_too_large")
-    assert answer.json()["message"].startswith("Too many files or links in the folder lie or lead deep below it")
+    assert answer.json()["message"].startswith("Too many files or links lie or lead deep below the exported folder")
     assert answer.json()["details"] == {"limit": "path_steps", "max": 40, "path": "l"}
 
 

@@ -24,7 +24,7 @@ from pages.doctor import doctor_lines, domain_line
 def test_a_shared_registrable_domain_is_a_warning(platform: str, pages: str, separate: bool) -> None:
     _, found, message, fix = domain_line(platform, ("http://{slug}.other.invalid", pages))
     assert (found, bool(fix)) == (separate, not separate)
-    named = "shares no registrable domain" if separate else pages.partition(".")[2].partition(":")[0]
+    named = "does not share a registrable domain" if separate else pages.partition(".")[2].partition(":")[0]
     assert named in message
 
 

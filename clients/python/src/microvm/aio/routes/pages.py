@@ -35,7 +35,7 @@ class AsyncPageRoutes(AsyncGroup):
     """Static pages, their releases and domains."""
 
     async def list(self) -> builtins.list[Page]:
-        """All pages in the scope of the credential, newest first."""
+        """List all pages in the scope of the credential, newest first."""
         answer: builtins.list[Page] = await self._call("GET", "/pages", part="pages")
         return answer
 
@@ -45,13 +45,13 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def get(self, page: str) -> Page:
-        """One page by its slug."""
+        """Return one page by its slug."""
         answer: Page = await self._call("GET", f"/pages/{quoted(page)}", part="page")
         return answer
 
     async def update(self, page: str, **body: Unpack[UpdatePageRequest]) -> Page:
-        """Change the name or the slug. With a new slug the page is served by its new address at once, and no more
-        by the old one, which others may take then. Idempotent.
+        """Change the name or the slug. With a new slug the page is served at its new address at once. The old
+        address ends, and others may take it. Idempotent.
         """
         answer: Page = await self._call("PUT", f"/pages/{quoted(page)}", body=body, part="page")
         return answer
@@ -68,7 +68,9 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def enable(self, page: str) -> Page:
-        """Serve a disabled page again. Idempotent. One that the operators of the platform have disabled stays so."""
+        """Serve a disabled page again. Idempotent. A page that the operators of the platform have disabled stays
+        disabled.
+        """
         answer: Page = await self._call("POST", f"/pages/{quoted(page)}/enable", part="page", again=True)
         return answer
 
@@ -78,12 +80,12 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def releases(self, page: str) -> builtins.list[Release]:
-        """The releases that are kept, newest first; `live` is the one that is served."""
+        """List the kept releases, newest first; `live` marks the one that is served."""
         answer: builtins.list[Release] = await self._call("GET", f"/pages/{quoted(page)}/releases", part="releases")
         return answer
 
     async def rollback(self, page: str, **body: Unpack[RollbackRequest]) -> Page:
-        """Serve a release that is kept, older or newer than the live one. Idempotent."""
+        """Serve a kept release, older or newer than the live one. Idempotent."""
         answer: Page = await self._call("POST", f"/pages/{quoted(page)}/rollback", body=body, part="page", again=True)
         return answer
 
@@ -118,8 +120,8 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def check_slug(self, **body: Unpack[CheckSlugRequest]) -> CheckSlugResponse:
-        """Whether a page may take a slug, which belongs to one page, whatever its domain. A slug that no page may
-        have is refused.
+        """Check whether a page may take a slug. A slug belongs to one page, whatever its domain. A slug that no
+        page may have is refused.
         """
         answer: CheckSlugResponse = await self._call("POST", "/domain/check-slug", body=body, again=True)
         return answer
