@@ -1,4 +1,4 @@
-"""Staff: files, limits, counters and audit entries of the CDN."""
+"""Admin pages of files, limits, counters and audit entries of the CDN."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _purge(act: Act) -> None:
 
 
 LIMITS_DELETED = (
-    "The limits of the plan are deleted: its accounts have those of plans without any. Their files stay. It cannot be "
-    "undone; limits may be added again."
+    "The limits of the plan are deleted: its accounts get the default limits from then on. Their files stay. It "
+    "cannot be undone; limits may be added again."
 )
 
 
 class PlanLimitsForm(ReasonedForm):
-    """The policy is one that the API takes as well; an empty one has no fields."""
+    """Form of a plan's limits. The policy is one that the API accepts as well. An empty policy has no fields."""
 
     def clean_policy(self) -> dict[str, Any]:
         given = self.cleaned_data["policy"]
@@ -59,7 +59,7 @@ class PlanLimitsForm(ReasonedForm):
 
 @admin.register(PlanLimits)
 class PlanLimitsAdmin(DeletedByActionMixin, ServiceModelAdmin):
-    """The ceilings. `policy`: see docs/operations.md, CDN."""
+    """Ceilings of plans. `policy`: see docs/operations.md, CDN."""
 
     form = PlanLimitsForm
     list_display = ("plan", bytes_column("max_bytes"), bytes_column("monthly_bytes"), "policy")
@@ -89,7 +89,7 @@ class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
         "status", "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter),
     )  # fmt: skip
     list_select_related = ("account", "namespace")
-    # Metadata is the owner's, and may hold what staff need not know.
+    # Metadata belongs to the owner, and may hold things that staff need not know.
     exclude = ("metadata", "claim")
     search_fields = ("^filename",)
     search_newest_first = True  # cameras number their pictures

@@ -29,7 +29,7 @@ class CdnConfig(AppConfig):
 
 
 def _delivery_path(application: WSGIApplication) -> WSGIApplication:
-    """Imported when the api starts, not by every process that loads the apps."""
+    """Wrap the application. The import is here so that the api loads it when it starts, not every process."""
     from cdn.delivery_views.edge_path import CdnPath
 
     return CdnPath(application)

@@ -1,4 +1,4 @@
-"""The audit log of the CDN: one entry for each event of a file or a limit."""
+"""Audit log of the CDN: one entry for each event of a file or a limit."""
 
 from __future__ import annotations
 

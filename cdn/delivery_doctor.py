@@ -1,4 +1,4 @@
-"""Whether the CDN's host is one of its own, and whether files can be stored."""
+"""Checks of the doctor: whether the CDN's host is used for nothing else, and whether files can be stored."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ STORE = "store of the CDN"
 
 
 def delivery_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix."""
+    """Yield the lines, each with name, whether it is as it should be, message, fix."""
     yield host_line(settings.BASE_URL, settings.ENV.cdn_url)
     yield store_line()
 
 
 def host_line(base_url: str, cdn_url: str) -> Line:
-    """Nothing else may be served under the name of the host, and it may be no name that users get."""
+    """Return whether the host is right.
+
+    Nothing else may be served under its name, and users may not be able to get that name.
+    """
     host, env = cdn_address(cdn_url).host, settings.ENV
     if host == urlsplit(base_url).hostname:
-        return HOST, False, f"{host} is the platform's own", "choose another name for PLATFORM_CDN_URL"
+        return HOST, False, f"{host} is the host of the platform itself", "choose another name for PLATFORM_CDN_URL"
     label, _, domain = host.partition(".")
     if domain in page_addresses(env.pages_url) and label != "cdn":
         fix = "name it cdn, which no page can have, or choose another domain"
@@ -36,13 +39,13 @@ def host_line(base_url: str, cdn_url: str) -> Line:
 
 
 def store_line() -> Line:
-    """The disk, or the bucket."""
+    """Return whether the disk or the bucket can store files."""
     bucket = settings.ENV.cdn_s3_bucket
     try:
         problem = store_file().problem()
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}"
     if problem:
-        fix = "check PLATFORM_CDN_S3_*" if bucket else "make STATE/cdn one folder of a disk that can be written"
+        fix = "check PLATFORM_CDN_S3_*" if bucket else "put all of STATE/cdn on one disk that can be written"
         return STORE, False, problem, fix
     return STORE, True, f"the bucket {bucket}" if bucket else "the local disk", ""

@@ -1,5 +1,5 @@
-"""What `manage.py doctor` says of the CDN: host and store (`delivery_doctor.py`), and how strictly this host confines
-the process that looks at files.
+"""Checks of `manage.py doctor` for the CDN: host and store (`delivery_doctor.py`), and the confinement of the process
+that inspects files.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from cdn.media.inspections import LevelFound
 from vmbackend.errors import BackendUnavailable
 
 NAME = "confinement of CDN files"
-FIX = "run the platform as root, and install what `make packages` names (docs/operations.md, CDN)"
+FIX = "run the platform as root, and install the packages that `make packages` lists (docs/operations.md, CDN)"
 Line = tuple[str, bool, str, str]
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix. Looks at a picture of one pixel."""
+    """Yield the lines, each with name, whether it is as it should be, message, fix.
+
+    Inspects a picture of one pixel.
+    """
     yield from delivery_lines()
     yield confinement_line(LevelFound())
 
 
 def confinement_line(found: LevelFound) -> Line:
-    """Starts one process for each level that does not answer."""
+    """Return how the inspection is confined. Starts one process for each level that does not answer."""
     try:
         level = found.level()
     except BackendUnavailable as error:
         return NAME, False, str(error), FIX
-    message = f"uploaded files are looked at {level.value}"
+    message = f"uploaded files are inspected {level.value}"
     return NAME, level is Level.OWN_USER, message, "" if level is Level.OWN_USER else FIX

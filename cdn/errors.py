@@ -6,15 +6,18 @@ from common.errors import Conflict, DomainError, NotFound, RateLimited
 
 
 class CdnQuotaExceeded(DomainError):
-    """`details`: limit, used, reserved, requested, scope, and the name of the limit."""
+    """Error of a limit without room.
+
+    `details`: limit, used, reserved, requested, scope, and the name of the limit.
+    """
 
     code = "cdn_quota_exceeded"
     status = 402
-    message = "The CDN has no room left for this."
+    message = "A limit of the CDN has no room left for this."
 
 
 class CdnPolicyViolation(DomainError):
-    """`details`: rule, limit, actual."""
+    """Error of a file that the policy does not allow. `details`: rule, limit, actual."""
 
     code = "cdn_policy_violation"
     status = 400
@@ -22,7 +25,7 @@ class CdnPolicyViolation(DomainError):
 
 
 class RestoreWithoutRoom(CdnQuotaExceeded):
-    message = "There is no room to restore the file: the quota was lowered since."
+    message = "There is no room to restore the file, because the quota was lowered meanwhile."
 
 
 class UploadUnknown(NotFound):
@@ -30,7 +33,7 @@ class UploadUnknown(NotFound):
 
 
 class UploadEnded(UploadUnknown):
-    """The address is right: it is no guess."""
+    """Error of an upload that has ended. The address is right, so it does not count as a guess."""
 
 
 class UploadInProgress(Conflict):
@@ -42,13 +45,15 @@ class UploadsAtOnce(RateLimited):
 
 
 class OffsetConflict(Conflict):
-    """`details.offset`: how many bytes have arrived."""
+    """Error of a wrong offset. `details.offset`: how many bytes have arrived."""
 
-    message = "The upload goes on at another offset."
+    message = "The upload continues at another offset (`details.offset`)."
 
 
 class UploadLost(Exception):
-    """The permit has ended, or another request has the lease: the request that sends bytes must end at once."""
+    """Signal that the permit has ended, or another request has the lease: the request that sends bytes must end at
+    once.
+    """
 
 
 class FileNotKept(NotFound):
@@ -56,15 +61,15 @@ class FileNotKept(NotFound):
 
 
 class ProcessingFailed(DomainError):
-    """Recorded with the file; no response has it."""
+    """Error that is recorded with the file; no response has it."""
 
     code = "processing_failed"
     status = 503
-    message = "The file could not be looked at in time; upload it again."
+    message = "The file could not be processed in time; upload it again."
 
 
 class PermitExpired(DomainError):
-    """Recorded with the file."""
+    """Error that is recorded with the file."""
 
     code = "permit_expired"
     status = 404
@@ -72,7 +77,7 @@ class PermitExpired(DomainError):
 
 
 class UploadCancelled(DomainError):
-    """Recorded with the file."""
+    """Error that is recorded with the file."""
 
     code = "cancelled"
     status = 409

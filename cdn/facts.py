@@ -1,4 +1,4 @@
-"""What was found out about a file that was uploaded. Free of Django, so that the confined process may fill it in."""
+"""Facts about an uploaded file. Free of Django, so that the confined process may fill them in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """By its bytes. `extension` says whether text is UTF-8, too (`cdn.types.UTF8_PREFIX`). `width`, `height` (upright)
-    and `duration_seconds` are None where they could not be verified.
+    """Facts found from a file's bytes. `extension` says also whether text is UTF-8 (`cdn.types.UTF8_PREFIX`).
+
+    `width`, `height` (upright) and `duration_seconds` are None if they could not be verified.
     """
 
     kind: str
@@ -23,7 +24,7 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class VariantFacts:
-    """A variant that lies in the store."""
+    """Facts about a variant that is in the store."""
 
     name: str
     width: int

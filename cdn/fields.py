@@ -1,4 +1,4 @@
-"""Fields of requests that the CDN alone has: names, tags, metadata, variants, policies."""
+"""Fields of requests that only the CDN has: names, tags, metadata, variants, policies."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TIER = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 def plain_text(data: str, most: int, what: str) -> str:
-    """Raises a validation error for more UTF-8 bytes, for none, and for control characters."""
+    """Return the text. Raise a validation error if it is empty, has more UTF-8 bytes, or has control characters."""
     if not 0 < len(data.encode()) <= most:
         raise s.ValidationError(f"{what} has 1 to {most} bytes in UTF-8.")
     if any(unicodedata.category(each) == "Cc" for each in data):
-        raise s.ValidationError(f"{what} has no control characters.")
+        raise s.ValidationError(f"{what} cannot contain control characters.")
     return data
 
 
 class FilenameField(StrictChar):
-    """What the client calls the file; it is shown, and names nothing that is stored."""
+    """Field for the client's name of a file. It is shown; nothing that is stored is named by it."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(trim_whitespace=False, **kwargs)
@@ -43,7 +43,7 @@ class FilenameField(StrictChar):
 
 
 class TypeField(StrictChar):
-    """A media type as a client claims it; empty: it does not know."""
+    """Field for a media type that a client claims; empty if the client does not know."""
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
@@ -51,7 +51,7 @@ class TypeField(StrictChar):
 
 
 class TagField(StrictChar):
-    """Exact and case-sensitive (specification, CDN quota fields)."""
+    """Field for a tag, exact and case-sensitive (specification, CDN quota fields)."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(trim_whitespace=False, **kwargs)
@@ -59,12 +59,12 @@ class TagField(StrictChar):
     def to_internal_value(self, data: Any) -> str:
         text = plain_text(super().to_internal_value(data), TAG_BYTES, "A tag")
         if text != text.strip():
-            raise s.ValidationError("A tag neither begins nor ends with whitespace.")
+            raise s.ValidationError("A tag cannot begin or end with whitespace.")
         return text
 
 
 class TagsField(BoundedList):
-    """Each tag once."""
+    """Field for a list of tags, each once."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=TagField(), max_length=MAX_TAGS, **kwargs)
@@ -72,12 +72,12 @@ class TagsField(BoundedList):
     def to_internal_value(self, data: Any) -> list[Any]:
         tags = super().to_internal_value(data)
         if len(set(tags)) < len(tags):
-            raise s.ValidationError("Each tag is given once.")
+            raise s.ValidationError("A tag is given twice; give each tag once.")
         return tags
 
 
 class MetadataField(JSONObject):
-    """An object of at most 16 KiB as JSON."""
+    """Field for an object of at most 16 KiB as JSON."""
 
     def to_internal_value(self, data: Any) -> Any:
         value = super().to_internal_value(data)
@@ -88,17 +88,19 @@ class MetadataField(JSONObject):
 
 
 class VariantRequest(s.Serializer[Any]):
-    """A smaller copy. One side may be left out: it follows from the other; without both only the format changes."""
+    """A smaller copy of a picture. One side may be left out: it follows from the other. Without both only the format
+    changes.
+    """
 
     width = StrictInteger(min_value=1, max_value=VARIANT_SIDE_MAX, required=False)
     height = StrictInteger(min_value=1, max_value=VARIANT_SIDE_MAX, required=False)
     fit = s.ChoiceField(choices=FITS, default=FITS[0])
-    format = s.ChoiceField(choices=sorted(VARIANT_FORMATS), required=False, help_text="Default: the file's own.")
+    format = s.ChoiceField(choices=sorted(VARIANT_FORMATS), required=False, help_text="Default: that of the file.")
     quality = StrictInteger(min_value=1, max_value=100, required=False)
 
 
 class VariantsField(s.DictField):
-    """Name to variant; the name becomes a part of its address."""
+    """Field for variants by name. The name becomes a part of the variant's address."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=VariantRequest(), **kwargs)
@@ -114,7 +116,7 @@ class VariantsField(s.DictField):
 
 
 class KindsField(BoundedList):
-    """Each kind once; an empty list allows none."""
+    """Field for kinds, each once. An empty list allows no kind."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=s.ChoiceField(choices=Kind.choices), max_length=len(Kind), **kwargs)
@@ -124,7 +126,7 @@ class KindsField(BoundedList):
 
 
 class BytesByKindField(s.DictField):
-    """Kind to a number of bytes."""
+    """Field for numbers of bytes by kind."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=StrictInteger(min_value=0, max_value=MAX_BYTES), **kwargs)
@@ -132,12 +134,12 @@ class BytesByKindField(s.DictField):
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted({*data} - {*Kind.values})[:1] if isinstance(data, dict) else []
         if unknown:
-            raise s.ValidationError(f"{unknown[0]!r} is no kind; kinds are: {', '.join(Kind.values)}.")
+            raise s.ValidationError(f"{unknown[0]!r} is not a kind. Kinds are: {', '.join(Kind.values)}.")
         return super().to_internal_value(data)
 
 
 class KindsByTierField(s.DictField):
-    """The code of a plan to kinds."""
+    """Field for kinds by the code of a plan."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=KindsField(), **kwargs)
@@ -156,13 +158,16 @@ def _number(**kwargs: Any) -> StrictInteger:
 
 
 class CdnPolicyRequest(s.Serializer[Any]):
-    """A field that is left out stays as it is; null inherits it; zero is zero, and an empty list allows nothing."""
+    """Fields of a policy. A field that is left out does not change.
+
+    Null inherits; zero means zero, and an empty list allows nothing.
+    """
 
     allowedKinds = KindsField(required=False, allow_null=True)
-    maxFileBytes = BytesByKindField(required=False, allow_null=True, help_text="By kind.")
-    maxTotalBytes = _number(help_text="Stored bytes; the smaller of this and `cdn_max_bytes` holds.")
-    monthlyUploadBytes = _number(help_text="The smaller of this and `cdn_monthly_bytes` holds.")
-    maxFiles = _number(help_text="Active files, those of the trash, and those that are being uploaded.")
+    maxFileBytes = BytesByKindField(required=False, allow_null=True, help_text="Most bytes of a file, by kind.")
+    maxTotalBytes = _number(help_text="Stored bytes. The smaller of this and `cdn_max_bytes` applies.")
+    monthlyUploadBytes = _number(help_text="The smaller of this and `cdn_monthly_bytes` applies.")
+    maxFiles = _number(help_text="Active files, files in the trash, and files that are being uploaded.")
     maxConcurrentUploads = _number(help_text="Permits whose upload has not ended.")
     maxWidth = StrictInteger(min_value=0, max_value=MAX_SIDE, required=False, allow_null=True)
     maxHeight = StrictInteger(min_value=0, max_value=MAX_SIDE, required=False, allow_null=True)
@@ -171,6 +176,6 @@ class CdnPolicyRequest(s.Serializer[Any]):
     tierMediaAccess = KindsByTierField(
         required=False,
         allow_null=True,
-        help_text="Tier to the kinds that accounts of this tier may store, beside `allowedKinds`. The tier of an "
-        "account is the code of its plan; a tier that is not listed is not restricted.",
+        help_text="For each tier, the kinds that its accounts may store within `allowedKinds`. The tier of an account "
+        "is the code of its plan. A tier that is not listed is not restricted.",
     )

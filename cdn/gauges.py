@@ -15,11 +15,11 @@ _SUMS = ("stored", "trashed", "reserved")
 
 
 def gauges() -> Iterator[Metric]:
-    """Two queries: the accounts' counters, and the files that the worker `media` has before it."""
+    """Yield the accounts' counters, and the files that wait for the worker `media`. Two queries."""
     amounts = Pool.objects.filter(kind=PoolKind.ACCOUNT).aggregate(**{name: Sum(f"{name}_bytes") for name in _SUMS})
-    kept = GaugeMetricFamily("mvm_cdn_bytes", "Bytes of all accounts, by what they are.", labels=["state"])
+    kept = GaugeMetricFamily("mvm_cdn_bytes", "Bytes of all accounts, by state.", labels=["state"])
     for name in _SUMS:
         kept.add_metric([name], amounts[name] or 0)
     yield kept
     waiting = File.objects.filter(status=FileStatus.PROCESSING)
-    yield from backlog(waiting, "created_at", "mvm_cdn_files_processing", "Files that are not looked at yet")
+    yield from backlog(waiting, "created_at", "mvm_cdn_files_processing", "Files that are not processed yet")

@@ -12,7 +12,7 @@ NOTHING_SET = Layer("account")
 
 
 def limits_body(limits: PoolLimits) -> dict[str, Any]:
-    """The limits of a pool."""
+    """Return the limits of a pool."""
     return {
         "cdn_max_bytes": limits.max_bytes[1],
         "cdn_monthly_bytes": limits.monthly_bytes[1],
@@ -26,13 +26,13 @@ def namespace_quota_body(slug: str, layer: Layer) -> dict[str, Any]:
 
 
 def quota_body(layer: Layer | None) -> dict[str, Any]:
-    """What one place states; None: it states nothing."""
+    """Return the limits that one place states; None means that it states none."""
     layer = layer or NOTHING_SET
     return {**{name: layer.value(name) for name in QUOTA_FIELDS}, "policy": layer.policy or None}
 
 
 def namespace_body(use: NamespaceUse) -> dict[str, Any]:
-    """An entry of the list of namespaces."""
+    """Return an entry of the list of namespaces."""
     override = use.override if use.override is not None and states_anything(use.override) else None
     return {
         "namespace": use.namespace.slug,
@@ -46,12 +46,12 @@ def namespace_body(use: NamespaceUse) -> dict[str, Any]:
 
 
 def states_anything(layer: Layer) -> bool:
-    """Whether it differs from none at all."""
+    """Return whether a layer states any limit."""
     return bool(layer.policy) or any(layer.value(name) is not None for name in QUOTA_FIELDS)
 
 
 def policy_body(slug: str | None, policy: EffectivePolicy) -> dict[str, Any]:
-    """What holds, and where it comes from."""
+    """Return the limits in force, and where they come from."""
     override, plan = policy.layer("namespace"), policy.layers[-1]
     return {
         "namespace": slug,
@@ -68,7 +68,7 @@ def policy_body(slug: str | None, policy: EffectivePolicy) -> dict[str, Any]:
 
 
 def usage_body(part: AccountPart, pool: Pool, policy: EffectivePolicy) -> dict[str, Any]:
-    """Counters of a part of the account."""
+    """Return the counters of a part of the account."""
     return {
         "namespace": part.namespace.slug if part.namespace else None,
         "period": pool.month,

@@ -1,4 +1,4 @@
-"""`/cdn`: limits and usage (specification, CDN quota routes)."""
+"""Views of `/cdn`: limits and usage (specification, CDN quota routes)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,24 @@ USAGE_SCOPES = NAMESPACE_SCOPES | {Scope.BILLING}
 
 
 class QuotaDefaultsViewSet(ViewSet):
-    """The template, which each namespace of the account inherits; reading also namespace scope."""
+    """Template of limits, which each namespace of the account inherits; account scope, for reading also namespace
+    scope.
+    """
 
     scopes = ACCOUNT_ONLY
     action_scopes: ClassVar[dict[str, Any]] = {"retrieve": NAMESPACE_SCOPES}
 
     @extend_schema(responses={200: bodies.CdnQuotaResponse, **refused(NAMESPACE_GONE)})
     def retrieve(self, request: ApiRequest) -> Response:
-        """The template as it was set; null: the plan's."""
+        """Return the account's template of limits, as it was set. Null means the plan's limit."""
         require_own_namespace(request.user)
         return respond(bodies.CdnQuotaResponse, data=quota_body(template_layer(request.user.account.pk)))
 
     @extend_schema(request=bodies.QuotaRequest, responses=bodies.CdnQuotaResponse)
     def update(self, request: ApiRequest) -> Response:
-        """Change the template. What is left out stays, also inside of `policy`; null inherits the plan's, and for
-        `policy` removes all fields; zero is a real zero. A value above the plan's is kept and has the plan's effect.
+        """Change the account's template of limits. Fields that are left out do not change, also inside of `policy`.
+        Null inherits the plan's limit; `policy` null removes all its fields. Zero means zero. A value above the plan's
+        is kept, and the plan's value applies.
         """
         layer = limits.template_set(
             account=request.user.account,
@@ -55,7 +58,7 @@ class QuotaDefaultsViewSet(ViewSet):
 
 
 class CdnNamespaceViewSet(GenericViewSet[Any]):
-    """Limits and counters by namespace; reading also namespace scope."""
+    """Limits and counters by namespace; account scope, for reading also namespace scope."""
 
     scopes = ACCOUNT_ONLY
     action_scopes: ClassVar[dict[str, Any]] = {"list": NAMESPACE_SCOPES}
@@ -67,7 +70,7 @@ class CdnNamespaceViewSet(GenericViewSet[Any]):
         parameters=[bodies.CdnNamespacesQuery], responses={200: bodies.CdnNamespaceObject, **refused(NAMESPACE_GONE)}
     )
     def list(self, request: ApiRequest) -> Response:
-        """The account's namespaces, or the one that the credential is bound to, newest first, and the template."""
+        """List the account's namespaces, or the credential's own, newest first, with the template."""
         query = validated_query(bodies.CdnNamespacesQuery, request)
         require_own_namespace(request.user)
         page = self.paginate_queryset(listed_namespaces(request.user, query.get("search", ""))) or []
@@ -78,8 +81,9 @@ class CdnNamespaceViewSet(GenericViewSet[Any]):
 
     @extend_schema(request=bodies.NamespaceQuotaRequest, responses=bodies.CdnNamespaceQuotaResponse)
     def set_quota(self, request: ApiRequest) -> Response:
-        """Change the limits of a namespace. What is left out stays, also inside of `policy`; null inherits the
-        template's; zero is a real zero. Limits narrow the account's, whose pool is shared and never grows by them.
+        """Change the limits of a namespace. Fields that are left out do not change, also inside of `policy`. Null
+        inherits the template's limit. Zero means zero. Limits of a namespace narrow those of the account; the account's
+        shared pool never grows by them.
         """
         changes = dict(validated(bodies.NamespaceQuotaRequest, request))
         namespace = by_slug(request.user.account, changes.pop("namespace"))
@@ -93,16 +97,16 @@ class CdnNamespaceViewSet(GenericViewSet[Any]):
 
 
 class CdnUsageViewSet(ViewSet):
-    """What holds and what is used; account or namespace scope, usage also billing scope."""
+    """Limits in force, and usage; account or namespace scope, for usage also billing scope."""
 
     scopes = USAGE_SCOPES
     action_scopes: ClassVar[dict[str, Any]] = {"policy": NAMESPACE_SCOPES}
 
     @extend_schema(parameters=[bodies.CdnPolicyQuery], responses=bodies.CdnPolicyResponse)
     def policy(self, request: ApiRequest) -> Response:
-        """The limits that hold for a namespace, or for files without one, and where each comes from.
+        """Return the limits in force for a namespace, or for files without one, and where each comes from.
 
-        Files without a namespace have the plan's limits: the template is what namespaces inherit.
+        Files without a namespace have the plan's limits: only namespaces inherit the template.
         """
         query = validated_query(bodies.CdnPolicyQuery, request)
         part = part_of(request.user, query.get("namespace"))
@@ -112,7 +116,9 @@ class CdnUsageViewSet(ViewSet):
 
     @extend_schema(parameters=[bodies.CdnPartQuery], responses=bodies.CdnUsageResponse)
     def usage(self, request: ApiRequest) -> Response:
-        """Counters of a namespace, of files without one (`scope=personal`), or of the whole account."""
+        """Return counters of bytes and files of a namespace, of files without one (`scope=personal`), or of the
+        account.
+        """
         query = validated_query(bodies.CdnPartQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
         policy = effective_policy(request.user.account, part.namespace)

@@ -1,6 +1,6 @@
 """Files of the CDN, their permits, the limits that they are checked against, and the counters of their bytes.
 
-Written by `cdn.services` and `cdn.pools` only.
+Only `cdn.services` and `cdn.pools` write them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ def new_file_id() -> str:
 
 
 class BytesField(models.PositiveBigIntegerField):  # type: ignore[type-arg]  # Django has none at run time
-    """A number of bytes."""
+    """Column for a number of bytes."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("validators", [MaxValueValidator(MAX_BYTES)])
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
 
     def deconstruct(self) -> tuple[str, str, list[object], dict[str, object]]:
-        """Migrations need no validators."""
+        """Return the field for migrations, which need no validators."""
         name, path, args, kwargs = super().deconstruct()
         kwargs.pop("validators", None)
         return name, path, list(args), kwargs
 
 
 class PlanLimits(models.Model):
-    """The ceiling of each account with a plan. `policy`: see `cdn.policy`; a field that is absent has no ceiling."""
+    """Ceiling of each account with a plan. `policy`: see `cdn.policy`; a field that is absent has no ceiling."""
 
     plan = models.OneToOneField(Plan, on_delete=models.CASCADE, primary_key=True, related_name="cdn_limits")
     max_bytes = BytesField(help_text="Stored bytes: files, their variants, and the trash.")
@@ -56,7 +56,7 @@ class PlanLimits(models.Model):
 
 
 class Template(models.Model):
-    """What each namespace of an account inherits (`/cdn/quota-defaults`). Null: the plan's."""
+    """Limits that each namespace of an account inherits (`/cdn/quota-defaults`). Null: the plan's limit."""
 
     account = models.OneToOneField(Account, on_delete=models.CASCADE, primary_key=True, related_name="cdn_template")
     cdn_max_bytes = BytesField(null=True)
@@ -68,7 +68,7 @@ class Template(models.Model):
 
 
 class NamespaceQuota(models.Model):
-    """What a namespace has instead of the account's template. Null: the template's."""
+    """Limits of a namespace in place of the account's template. Null: the template's limit."""
 
     namespace = models.OneToOneField(Namespace, on_delete=models.CASCADE, primary_key=True, related_name="cdn_quota")
     cdn_max_bytes = BytesField(null=True)
@@ -83,8 +83,8 @@ class Pool(models.Model):
     """Counters of one account, one namespace, or an account's files without one.
 
     `owner`: the account's or the namespace's id, or `personal_` and the account's id. An account's pool is the sum of
-    its others. `stored_*` is what is active, `reserved_*` what is not published yet. `month`: to which `month_*`, what
-    was published, belong; in a later month they are 0. `open_permits`: those that take bytes.
+    its others. `stored_*` counts active files, `reserved_*` files that are not published yet. `month`: the month of
+    `month_*`, which count publications; in a later month they are 0. `open_permits`: permits that take bytes.
     """
 
     owner = models.CharField(max_length=40, primary_key=True)
@@ -108,12 +108,12 @@ class Pool(models.Model):
 
 
 class File(CountedLeasedRow):
-    """One file, from its permit to its deletion.
+    """File from its permit to its deletion.
 
-    `claimed_type` is what the client said; `kind` is that of the claim until the bytes were looked at, `content_type`
-    and `extension` are empty until then. `size`: what was announced, then what has arrived. `footprint`: what the
-    original and its variants take, from publication on. A process that looks at it has claimed it.
-    `delivered`: it was delivered once, so that no credits are needed any more. `purge`: its deletion was asked for.
+    `claimed_type` is the client's claim. `kind` is that of the claim until the bytes were inspected; `content_type` and
+    `extension` are empty until then. `size`: the announced size, then the received one. `footprint`: the bytes of the
+    original and its variants, from publication on. A process that works on the file has claimed it. `delivered`: it was
+    delivered once, so that no credits are needed any more. `purge`: its deletion was asked for.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_file_id, editable=False)
@@ -137,9 +137,9 @@ class File(CountedLeasedRow):
     error = models.JSONField(null=True)
     delivered = models.BooleanField(default=False)
     purge = models.BooleanField(default=False)
-    # Who asked for the permit.
+    # Actor who asked for the permit.
     actor = models.CharField(max_length=160, blank=True, default="")
-    # Past it a file that is still looked at is rejected.
+    # After this time a file that is still processed is rejected.
     deadline_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True)
@@ -152,7 +152,7 @@ class File(CountedLeasedRow):
             models.Index(fields=["account", "-id"], name="cdn_file_of_account"),
             models.Index(fields=["namespace", "-id"], name="cdn_file_of_namespace"),
             models.Index(fields=["kind", "-id"], name="cdn_file_by_kind"),
-            models.Index(PrefixKey("filename"), "id", name="cdn_file_begins"),  # what the admin searches for
+            models.Index(PrefixKey("filename"), "id", name="cdn_file_begins"),  # for the admin's search
             models.Index(
                 fields=["account", "-created_at", "-id"], condition=~Q(status="trashed"), name="cdn_file_account"
             ),
@@ -181,7 +181,7 @@ class File(CountedLeasedRow):
                 name="cdn_file_unfinished",
             ),
             models.Index(fields=["-id"], condition=Q(status="trashed"), name="cdn_file_trashed"),  # the admin's list
-            # What sweeps look for.
+            # For sweeps.
             models.Index(fields=["lease_until"], condition=Q(status="processing"), name="cdn_file_processing"),
             models.Index(fields=["rejected_at"], condition=Q(status="rejected"), name="cdn_file_rejected"),
             models.Index(fields=["id"], condition=Q(purge=True), name="cdn_file_purge"),
@@ -192,10 +192,10 @@ class File(CountedLeasedRow):
 
 
 class Variant(models.Model):
-    """A smaller copy of a picture, made before publication."""
+    """Smaller copy of a picture, made before publication."""
 
     file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="variants")
-    # Its place among those of the file, which its key in the store has.
+    # Its place among the file's variants, which is part of its key in the store.
     index = models.PositiveSmallIntegerField()
     name = models.CharField(max_length=32)
     width = models.PositiveIntegerField()
@@ -214,12 +214,12 @@ class Variant(models.Model):
 
 
 class Permit(models.Model):
-    """The right to upload one file, by an address that carries a token.
+    """Right to upload one file, by an address that carries a token.
 
-    `size`: as many bytes may come. `reserved_bytes`: counted as reserved until publication, with room for variants.
-    `payer_id`: the namespace whose credits are held under `hold_key`, as a plain id; empty: none are held.
-    `expires_at`: the end of the address; the first byte moves it to `upload_until`. `received_bytes`: how far a client
-    may rely on what was stored.
+    `size`: the most bytes that may come. `reserved_bytes`: counted as reserved until publication, with room for
+    variants. `payer_id`: the namespace whose credits are held under `hold_key`, as a plain id; empty if none are held.
+    `expires_at`: the end of the address; the first byte moves it to `upload_until`. `received_bytes`: how many stored
+    bytes a client may rely on.
     """
 
     file = models.OneToOneField(File, on_delete=models.CASCADE, primary_key=True, related_name="permit")
@@ -252,7 +252,7 @@ class Permit(models.Model):
 
 
 class FileEvent(AccountEvent):
-    """An audit entry of a file, or of a limit: without `file_id` then."""
+    """Audit entry of a file, or of a limit, which has no `file_id`."""
 
     subject_field = "file_id"
 
@@ -266,10 +266,10 @@ class FileEvent(AccountEvent):
 
 
 class Withdrawal(models.Model):
-    """The links of a deactivated account's files are being removed, by their ids; those up to `after` are gone.
+    """Removal of the links of a deactivated account's files, by their ids; links up to `after` are gone.
 
-    Made in the transaction that deactivates, deleted in the one that activates. `due_at`: when the worker goes on,
-    where no process has gone on until then.
+    It is made in the transaction that deactivates, and deleted in the one that activates. `due_at`: when the worker
+    goes on, if no process has gone on until then.
     """
 
     account = models.OneToOneField(Account, on_delete=models.CASCADE, related_name="+")

@@ -13,7 +13,7 @@ _BYTES = {"type": ["integer", "null"]}
 
 
 class FilesPagination(PageCountPagination):
-    """Counted by the pools. The view sets `total_of`."""
+    """Pages of files, counted by the pools. The view sets `total_of`."""
 
     results_field = "files"
     total_of: Callable[[], int]
@@ -23,7 +23,7 @@ class FilesPagination(PageCountPagination):
 
 
 class NamespacesPagination(PageCountPagination):
-    """With the account's template beside them."""
+    """Pages of namespaces, with the account's template beside them."""
 
     results_field = "namespaces"
     beside_schema: ClassVar[dict[str, Any]] = {

@@ -1,7 +1,7 @@
-"""The function of the database by which a permit is one statement: counters, rows and the hold of credits.
+"""Function of the database by which a permit is one statement: counters, rows and the hold of credits.
 
-An account on which many reserve is locked from the first statement to the commit. A client between the statements would
-keep all others waiting for its turn.
+An account on which many requests reserve is locked from the first statement to the commit. A client between the
+statements would keep all others waiting.
 
 A migration that changes one of these tables, `credits_hold_take` or these rules makes the function again
 (`create_function`).
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Codes of the errors that say what was missing: nothing was done then.
+# Codes of errors by what was missing: nothing was done then.
 NO_NAMESPACE, NO_POOL_ROOM, NO_ACCOUNT_ROOM, NO_HOLD = "CD001", "CD002", "CD003", "CD004"
 
 _RESERVE = """
@@ -58,10 +58,10 @@ END $$
 
 
 def create_function(apps: Any, schema_editor: Any) -> None:
-    """For migrations."""
+    """Create the function, for migrations."""
     schema_editor.execute(FUNCTION)
 
 
 def drop_function(apps: Any, schema_editor: Any) -> None:
-    """For migrations."""
+    """Drop the function, for migrations."""
     schema_editor.execute("DROP FUNCTION IF EXISTS cdn_permit_take")

@@ -1,8 +1,7 @@
-"""What may be stored, and where each limit comes from: the one function that permits, uploads, publication and
-`GET /cdn/policy` ask.
+"""Limits in force for files, and where each comes from: permits, uploads, publication and `GET /cdn/policy` ask here.
 
-A field's value is that of the namespace, else that of the account's template, else that of the account's plan, which is
-the ceiling of the others. Files without a namespace have the plan's limits: the template is what namespaces inherit.
+A field's value is that of the namespace, else of the account's template, else of the account's plan. The plan's value
+is the ceiling of the others. Files without a namespace have the plan's limits: only namespaces inherit the template.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ class HasValues(Protocol):
     """Limits by name."""
 
     def value(self, name: str) -> Any:
-        """None where it states none."""
+        """Return the limit; None if none is stated."""
 
 
 LayerT = TypeVar("LayerT", bound=HasValues)
 
 
 def first_given(layers: Iterable[LayerT], name: str) -> LayerT | None:
-    """The first that states the field. Zero and an empty list are values; null is none."""
+    """Return the first layer that states the field. Zero and an empty list are values; null is not."""
     return next((layer for layer in layers if layer.value(name) is not None), None)
 
 
 def clamped_value(name: str, value: Any, ceiling: Any) -> Any:
-    """No more than the ceiling; None: neither states a limit."""
+    """Return the value, but no more than the ceiling; None if neither states a limit."""
     if value is None or ceiling is None:
         return ceiling if value is None else value
     if name == "allowedKinds":
@@ -62,7 +61,7 @@ def clamped_value(name: str, value: Any, ceiling: Any) -> Any:
 
 
 def kinds_in_both(kinds: list[str], others: list[str]) -> list[str]:
-    """In the order of the first."""
+    """Return the kinds that are in both, in the order of the first."""
     return [kind for kind in kinds if kind in others]
 
 
@@ -88,7 +87,7 @@ Named = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """`max_bytes` and `monthly_bytes` with the name of the field that they come from; None: no limit."""
+    """Limits of a pool. `max_bytes` and `monthly_bytes` have the name of their field; None means no limit."""
 
     max_bytes: Named
     monthly_bytes: Named
@@ -97,7 +96,7 @@ class PoolLimits:
 
 
 def smaller(one: Named, other: Named) -> Named:
-    """The first where both are the same."""
+    """Return the smaller limit; the first if both are the same."""
     if one[1] is None or other[1] is None:
         return other if one[1] is None else one
     return one if one[1] <= other[1] else other
@@ -108,7 +107,10 @@ TIMED = (Kind.VIDEO, Kind.AUDIO)
 
 
 def require_file(values: dict[str, Any], tier: str, *, kind: str | None, size: int, variants: int) -> None:
-    """Kind, size and number of variants. `kind` None: it is not known yet, and the largest size counts."""
+    """Check kind, size and number of variants. Raise CdnPolicyViolation.
+
+    `kind` None: the kind is not known yet, and the largest size counts.
+    """
     if kind is not None:
         _require_kind(values, tier, kind)
     most = _most_bytes(values, tier, kind)
@@ -118,7 +120,10 @@ def require_file(values: dict[str, Any], tier: str, *, kind: str | None, size: i
 
 
 def require_found(values: dict[str, Any], facts: FileFacts) -> None:
-    """Dimensions and duration, where the kind has them. What could not be verified is refused where it has a limit."""
+    """Check dimensions and duration, if the kind has them. Raise CdnPolicyViolation.
+
+    A number that could not be verified is refused if it has a limit.
+    """
     if facts.kind in PICTURES:
         _require_measured("maxWidth", values, facts.width, "pixels of width")
         _require_measured("maxHeight", values, facts.height, "pixels of height")
@@ -166,7 +171,7 @@ def _list(kinds: list[str]) -> str:
     return ", ".join(kinds) or "none"
 
 
-# Of a plan without a row: one that staff have made since.
+# Limits of a plan without a row, which staff have made later.
 DEFAULT_MAX_BYTES, DEFAULT_MONTHLY_BYTES = 5 << 30, 10 << 30
 DEFAULT_POLICY = {"maxConcurrentUploads": 1000, "maxVariants": 16}
 QUOTA_FIELDS = ("cdn_max_bytes", "cdn_monthly_bytes")
@@ -176,7 +181,7 @@ PLAN = "plan"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The limits that one place states. `source`: `namespace`, `account` or `plan`; None: it states none."""
+    """Limits that one place states. `source`: `namespace`, `account` or `plan`. A value is None if none is stated."""
 
     source: str
     cdn_max_bytes: int | None = None
@@ -200,8 +205,10 @@ LEFT JOIN {NamespaceQuota._meta.db_table} q ON q.namespace_id = %s
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """`values`: by field, None without a limit. `sources`: from which layer each comes. `clamped`: the fields of which
-    a layer asked for more than the plan allows. `account`: the limits of the account's pool.
+    """Limits in force. `values`: by field, None without a limit. `sources`: the layer that each comes from.
+
+    `clamped`: the fields for which a layer asked for more than the plan allows. `account`: the limits of the account's
+    pool.
     """
 
     tier: str
@@ -214,24 +221,29 @@ class EffectivePolicy:
 
     @property
     def pool(self) -> PoolLimits | None:
-        """Of the namespace's pool; None: files without a namespace are limited by the account's alone."""
+        """Return the limits of the namespace's pool; None for files without a namespace, which only the account's pool
+        limits.
+        """
         return pool_limits(self.values) if self.is_namespace else None
 
     def layer(self, source: str) -> Layer | None:
         return next((each for each in self.layers if each.source == source), None)
 
     def check_claim(self, *, kind: str | None, size: int, variants: int) -> None:
-        """Of what a client says of a file; `kind` None: it says nothing. Raises CdnPolicyViolation."""
+        """Check a client's claim about a file; `kind` None if it claims none. Raise CdnPolicyViolation."""
         require_file(self.values, self.tier, kind=kind, size=size, variants=variants)
 
     def check_found(self, facts: FileFacts, *, variants: int = 0) -> None:
-        """Of what its bytes are. Raises CdnPolicyViolation, also for what could not be verified and has a limit."""
+        """Check the facts of a file's bytes.
+
+        Raise CdnPolicyViolation, also for a limited number that could not be verified.
+        """
         require_file(self.values, self.tier, kind=facts.kind, size=facts.size, variants=variants)
         require_found(self.values, facts)
 
 
 def effective_policy(account: Account, namespace: Namespace | None) -> EffectivePolicy:
-    """As the rows are now. One query; the account's plan is not read again."""
+    """Return the limits by the present rows. One query; the account's plan is not read again."""
     with connection.cursor() as cursor:
         cursor.execute(_LAYERS, [account.plan_id, account.pk, namespace.pk if namespace else None])
         row = cursor.fetchall()[0]
@@ -241,7 +253,7 @@ def effective_policy(account: Account, namespace: Namespace | None) -> Effective
 
 
 def _layer(source: str, columns: tuple[Any, ...]) -> Layer | None:
-    """None where there is no row, or one that states nothing."""
+    """Return the layer of a row; None if there is no row, or it states nothing."""
     most, monthly, policy = columns
     if most is None and monthly is None and policy is None:
         return None
@@ -249,7 +261,7 @@ def _layer(source: str, columns: tuple[Any, ...]) -> Layer | None:
 
 
 def combined(layers: list[Layer], tier: str, is_namespace: bool) -> EffectivePolicy:
-    """Of layers from the most special one to the plan's."""
+    """Return the limits in force by layers, from the most special one to the plan's."""
     plan = layers[-1]
     asked = layers if is_namespace else [plan]
     values, sources, clamped = {}, {}, []
@@ -260,14 +272,14 @@ def combined(layers: list[Layer], tier: str, is_namespace: bool) -> EffectivePol
         sources[name] = chosen.source if chosen else PLAN
         if chosen is not None and chosen is not plan and values[name] != chosen.value(name):
             clamped.append(name)
-            # A number is the plan's then; of lists and maps a part is still the layer's.
+            # A number is then the plan's. A list or map may still come partly from the layer.
             sources[name] = PLAN if values[name] == ceiling else chosen.source
     whole = pool_limits({name: plan.value(name) for name in values})
     return EffectivePolicy(tier, values, sources, tuple(clamped), tuple(layers), whole, is_namespace)
 
 
 def pool_limits(values: dict[str, Any]) -> PoolLimits:
-    """Where two limits speak of the same bytes the smaller one holds."""
+    """Return the limits of a pool. If two limits count the same bytes the smaller one applies."""
     return PoolLimits(
         max_bytes=smaller(("cdn_max_bytes", values["cdn_max_bytes"]), ("maxTotalBytes", values["maxTotalBytes"])),
         monthly_bytes=smaller(
@@ -279,7 +291,7 @@ def pool_limits(values: dict[str, Any]) -> PoolLimits:
 
 
 def plan_layer(plan_id: str) -> Layer:
-    """The ceiling of all accounts with the plan."""
+    """Return the ceiling of all accounts with the plan."""
     row = PlanLimits.objects.filter(pk=plan_id).first()
     if row is None:
         return DEFAULT_PLAN
@@ -287,13 +299,13 @@ def plan_layer(plan_id: str) -> Layer:
 
 
 def template_layer(account_id: str) -> Layer | None:
-    """What the account's namespaces inherit, if it was ever set."""
+    """Return the limits that the account's namespaces inherit; None if they were never set."""
     row = Template.objects.filter(pk=account_id).first()
     return None if row is None else row_layer("account", row)
 
 
 def override_layer(namespace_id: str) -> Layer | None:
-    """What the namespace has instead, if anything was ever set."""
+    """Return the namespace's own limits; None if they were never set."""
     row = NamespaceQuota.objects.filter(pk=namespace_id).first()
     return None if row is None else row_layer("namespace", row)
 

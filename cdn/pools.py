@@ -1,9 +1,9 @@
-"""Counters of stored, trashed, reserved and published bytes: one row for an account, a namespace, and an account's
-files without one.
+"""Counters of stored, trashed, reserved and published bytes. There is one row for an account, for a namespace, and for
+an account's files without one.
 
 Every change is one UPDATE of the namespace's (or personal) pool and one of the account's, always in this order, with
-the account's row locked (`accounts.services.account_lock`). What asks for room is conditional: it changes nothing
-where a limit would be passed.
+the account's row locked (`accounts.services.account_lock`). A change that needs room is conditional: it changes nothing
+if a limit would be passed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ FILE_FACTOR = 2
 
 
 def reserved_for(size: int, variants: dict[str, dict[str, Any]]) -> int:
-    """Return how much room a permit reserves: the file, and an upper bound of its variants.
+    """Return the bytes that a permit reserves: the file, and an upper bound of its variants.
 
-    A variant reserves 64 KiB and four bytes for each of its pixels, at most 64 KiB and twice the file; a side that is
-    not given counts as long as the other. What turns out larger is asked for at publication, and refused without room.
+    A variant reserves 64 KiB and four bytes for each of its pixels, at most 64 KiB and twice the file. A side that is
+    not given counts as long as the other. If the variants become larger, publication asks for more, and is refused
+    without room.
     """
     return size + sum(_variant_bound(size, each) for each in variants.values())
 
@@ -43,14 +44,14 @@ def _variant_bound(size: int, variant: dict[str, Any]) -> int:
 
 
 _TABLE = Pool._meta.db_table
-# Above what any limit or sum may be.
+# Above every limit and sum.
 _UNLIMITED = 1 << 62
 _MONTHLY = ("month_bytes", "month_files")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is added to each column; negative: taken from it."""
+    """Numbers that are added to the columns; negative ones are subtracted."""
 
     stored_bytes: int = 0
     stored_files: int = 0
@@ -69,8 +70,10 @@ COLUMNS = tuple(column.name for column in fields(Change))
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What must still be within the limits once a change is made. `with_reserved`: what others have reserved counts,
-    too. `requested`: for the message. `moment`: in whose month it counts, if not now.
+    """Room that a change needs within the limits.
+
+    `with_reserved`: reservations of others count, too. `requested`: for the message. `moment`: the time whose month
+    counts; None means now.
     """
 
     requested: int
@@ -83,7 +86,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose pools change."""
+    """Owner of the pools that change."""
 
     account_id: str
     namespace_id: str | None
@@ -102,7 +105,7 @@ def personal_key(account_id: str) -> str:
 
 
 def month_of(moment: datetime | None = None) -> str:
-    """The key of a month in UTC; keys sort as text."""
+    """Return the key of a month in UTC; keys sort as text."""
     return (moment or timezone.now()).strftime("%Y-%m")
 
 
@@ -113,13 +116,14 @@ def change_pools(owner: Owner, change: Change) -> None:
 
 
 def change_owner_pool(owner: Owner, change: Change) -> None:
-    """Add to the namespace's (or personal) pool alone: what moves within the account."""
+    """Add to the namespace's (or personal) pool alone, for files that move within the account."""
     _change_pool(owner, owner.key, change)
 
 
 def claim_pools(owner: Owner, change: Change, policy: EffectivePolicy, room: Room) -> None:
-    """Add to both pools where both have room. Raises CdnQuotaExceeded: the caller's transaction must be rolled back, as
-    the first pool may have been changed.
+    """Add to both pools if both have room.
+
+    Raise CdnQuotaExceeded: the caller's transaction must be rolled back, because the first pool may have been changed.
     """
     room = replace(room, moment=room.moment or timezone.now())
     _claim_pool(owner, owner.scope, change, policy.pool, room)
@@ -127,26 +131,26 @@ def claim_pools(owner: Owner, change: Change, policy: EffectivePolicy, room: Roo
 
 
 def make_pools(owner: Owner) -> None:
-    """Make the rows that there are not yet, with counters of zero."""
+    """Create the missing rows, with counters of zero."""
     _insert(owner, owner.key)
     _insert(owner, owner.account_id)
 
 
 def room_refused(owner: Owner, policy: EffectivePolicy, room: Room, *, of_account: bool) -> CdnQuotaExceeded:
-    """Return the error of a pool that has no room; of the account's or the other one."""
+    """Return the error of a pool without room: the account's if `of_account`, else the other one."""
     if of_account or policy.pool is None:
         return _quota_exceeded(owner.account_id, PoolKind.ACCOUNT, policy.account, room)
     return _quota_exceeded(owner.key, owner.scope, policy.pool, room)
 
 
 def pool_of(key: str) -> Pool:
-    """As it is now, with the counters of this month; one of zeros where nothing was counted yet."""
+    """Return the present counters, those of this month included; zeros if nothing was counted yet."""
     found = Pool.objects.filter(pk=key).first() or Pool(owner=key)
     return rolled(found)
 
 
 def rolled(pool: Pool) -> Pool:
-    """With the month's counters as they count now. A clock that was set back leaves the later month."""
+    """Return the pool with the counters of the present month. A clock that was set back leaves the later month."""
     if pool.month < month_of():
         pool.month, pool.month_bytes, pool.month_files = month_of(), 0, 0
     return pool
@@ -191,7 +195,9 @@ def _update(key: str, change: Change, month: str, where: str, params: list[Any])
 
 
 def _conditions(change: Change, limits: PoolLimits, room: Room) -> tuple[str, list[Any]]:
-    """SQL of what must hold of the row as it was, and its parameters: each sum is that after the change."""
+    """Return SQL of the conditions on the row before the change, and its parameters. Each sum is that after the
+    change.
+    """
     reserved = " + reserved_bytes" if room.with_reserved else ""
     files = " + reserved_files" if room.with_reserved else ""
     after = change if room.with_reserved else replace(change, reserved_bytes=0, reserved_files=0)
@@ -219,7 +225,7 @@ def _conditions(change: Change, limits: PoolLimits, room: Room) -> tuple[str, li
 
 
 def _insert(owner: Owner, key: str) -> None:
-    """A pool of zeros, unless there is one."""
+    """Create a pool of zeros, unless there is one."""
     is_account = key == owner.account_id
     made = Pool(
         owner=key,
@@ -232,7 +238,7 @@ def _insert(owner: Owner, key: str) -> None:
 
 
 def _quota_exceeded(key: str, scope: str, limits: PoolLimits, room: Room) -> CdnQuotaExceeded:
-    """The error of the first limit that is passed."""
+    """Return the error of the first limit that is passed."""
     pool = pool_of(key)
     held = pool.reserved_bytes if room.with_reserved else 0
     held_files = pool.reserved_files if room.with_reserved else 0

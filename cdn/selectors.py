@@ -1,4 +1,4 @@
-"""Reading files and counters within the scope of an actor. What is outside of it does not exist for the actor (404)."""
+"""Selectors of files and counters within the scope of an actor. Files outside do not exist for the actor (404)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHERE id IN ({files}) ORDER BY 1 LIMIT %s
 
 @dataclass(frozen=True, slots=True)
 class AccountPart:
-    """A part of an account: one namespace, its files without one (`is_personal`), or all of it."""
+    """Part of an account: one namespace, its files without one (`is_personal`), or all of it."""
 
     account_id: str
     namespace: Namespace | None = None
@@ -36,7 +36,7 @@ class AccountPart:
 
     @property
     def files(self) -> Q:
-        """Which files are in it."""
+        """Return the condition for files in this part."""
         if self.namespace is not None:
             return Q(namespace=self.namespace)
         return Q(account_id=self.account_id, namespace=None) if self.is_personal else Q(account_id=self.account_id)
@@ -49,17 +49,18 @@ class AccountPart:
 
     @property
     def pool(self) -> Pool:
-        """Its counters as they count now. One query."""
+        """Return the present counters. One query."""
         return pool_of(self.pool_key)
 
 
 def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> AccountPart:
-    """What a request reads: what it names, within what the credential reaches. A credential of a namespace reads that.
+    """Return the part of the account that a request names, within the reach of its credential.
 
-    Raises Forbidden (the credential is bound to another namespace, or to one at all), NotFound, ValidationError (both).
+    A credential of a namespace reads that namespace. Raise Forbidden if the credential is bound to another namespace,
+    or to one at all. Raise NotFound, and ValidationError if both are named.
     """
     if namespace is not None and personal:
-        raise ValidationError(details={"scope": ["Files without a namespace are in none: leave one of both out."]})
+        raise ValidationError(details={"scope": ["Files without a namespace are in none. Leave out one of the two."]})
     if actor.scope is Scope.NAMESPACE:
         if personal:
             raise Forbidden(OTHER_NAMESPACE)
@@ -70,18 +71,21 @@ def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> A
 
 
 def upload_namespace(actor: Actor, slug: str | None) -> Namespace | None:
-    """Where an upload goes: what it names, or the credential's; None: the file is unassigned. Raises as `part_of`."""
+    """Return the namespace of an upload: the named one, or the credential's; None if the file is unassigned.
+
+    Raise as `part_of` does.
+    """
     return part_of(actor, slug).namespace
 
 
 def visible_files(actor: Actor) -> QuerySet[File]:
-    """The files of the account, or of the namespace that the credential is bound to."""
+    """Return the files of the account, or of the namespace that the credential is bound to."""
     rows = File.objects.filter(account=actor.account, purge=False).select_related("namespace")
     return rows.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else rows
 
 
 def get_file(actor: Actor, file_id: str) -> File:
-    """Raises FileNotKept, also for one that the actor may not see."""
+    """Return a file. Raise FileNotKept if there is none or the actor may not see it."""
     found = visible_files(actor).filter(pk=file_id).first()
     if found is None:
         raise FileNotKept
@@ -89,7 +93,7 @@ def get_file(actor: Actor, file_id: str) -> File:
 
 
 def listed_files(part: AccountPart, status: str | None, tag: str | None = None) -> QuerySet[File]:
-    """Newest first, with their variants. Without a status all but those of the trash."""
+    """Return files with their variants, newest first. Without a status, all files that are not in the trash."""
     rows = File.objects.filter(part.files, purge=False).order_by("-created_at", "-id")
     rows = rows.filter(status=status) if status else rows.exclude(status=FileStatus.TRASHED)
     rows = rows if tag is None else rows.filter(tags__contains=[tag])
@@ -97,8 +101,9 @@ def listed_files(part: AccountPart, status: str | None, tag: str | None = None) 
 
 
 def count_files(part: AccountPart, status: str | None, tag: str | None = None) -> int:
-    """How many `listed_files` there are, by the counters: COUNT over 100,000 rows takes as long as all of the rest. Of
-    files that are uploaded or processed, and of rejected ones, there are few. Those with a tag are counted.
+    """Return the number of `listed_files`, by the counters: COUNT over 100,000 rows takes as long as all of the rest.
+
+    Files that are uploaded or processed, and rejected ones, are few and are counted. So are files with a tag.
     """
     if tag is not None:
         return listed_files(part, status, tag).count()
@@ -113,7 +118,7 @@ def count_files(part: AccountPart, status: str | None, tag: str | None = None) -
 
 
 def tags_of(part: AccountPart) -> list[str]:
-    """The tags of files that are neither rejected nor in the trash, in order, each once."""
+    """Return the tags of files that are neither rejected nor in the trash, in order, each once."""
     gone = [FileStatus.REJECTED, FileStatus.TRASHED]
     files = File.objects.filter(part.files, purge=False).exclude(status__in=gone).order_by().values("pk")
     sql, parameters = files.query.sql_with_params()
@@ -124,7 +129,7 @@ def tags_of(part: AccountPart) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceUse:
-    """A namespace with what it may store and has stored."""
+    """Namespace with its limits and counters."""
 
     namespace: Namespace
     pool: Pool
@@ -136,13 +141,16 @@ class NamespaceUse:
 
 
 def listed_namespaces(actor: Actor, search: str) -> QuerySet[Namespace]:
-    """The namespaces that the actor reaches, newest first; `search` is part of a name or slug, in any case."""
+    """Return the namespaces that the actor reaches, newest first.
+
+    `search` is part of a name or slug, in any case.
+    """
     found = visible_namespaces(actor).order_by("-created_at", "-id")
     return found.filter(Q(name__icontains=search) | Q(slug__icontains=search)) if search else found
 
 
 def uses_of(actor: Actor, namespaces: list[Namespace]) -> list[NamespaceUse]:
-    """Four queries, however many."""
+    """Return limits and counters of namespaces, by four queries for any number."""
     ids = [row.pk for row in namespaces]
     pools = {row.pk: rolled(row) for row in Pool.objects.filter(pk__in=ids)}
     overrides = {row.pk: row_layer("namespace", row) for row in NamespaceQuota.objects.filter(pk__in=ids)}

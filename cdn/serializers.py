@@ -15,19 +15,19 @@ from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 
 PERSONAL = "personal"
-_NAMESPACE = "The slug; default: all of the account, or the credential's own."
+_NAMESPACE = "The namespace's slug. Default: the whole account, or the credential's own namespace."
 
 
 class QuotaRequest(s.Serializer[Any]):
-    """A field that is left out stays as it is, null inherits, zero is a real zero."""
+    """Limits to set. A field that is left out does not change; null inherits; zero means zero."""
 
     cdn_max_bytes = StrictInteger(
         min_value=0, max_value=MAX_BYTES, required=False, allow_null=True, help_text="Stored bytes, with the trash."
     )
     cdn_monthly_bytes = StrictInteger(
-        min_value=0, max_value=MAX_BYTES, required=False, allow_null=True, help_text="Published in a month (UTC)."
+        min_value=0, max_value=MAX_BYTES, required=False, allow_null=True, help_text="Bytes published in a month (UTC)."
     )
-    policy = CdnPolicyRequest(required=False, allow_null=True, help_text="Null removes all fields of it.")
+    policy = CdnPolicyRequest(required=False, allow_null=True, help_text="Null removes all fields of the policy.")
 
 
 class NamespaceQuotaRequest(QuotaRequest):
@@ -39,7 +39,10 @@ class CdnNamespacesQuery(s.Serializer[Any]):
 
 
 class _PartQuery(s.Serializer[Any]):
-    """A parameter without a value names no part of the account. One that is left out would be all of it."""
+    """Query that names a part of the account.
+
+    A parameter with an empty value is an error, because leaving it out means the whole account.
+    """
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         blank = [name for name, value in self.initial_data.items() if name in self.fields and value == ""]
@@ -49,17 +52,17 @@ class _PartQuery(s.Serializer[Any]):
 
 
 class CdnPolicyQuery(_PartQuery):
-    namespace = s.CharField(required=False, max_length=128, help_text="The slug; default: files without a namespace.")
+    namespace = s.CharField(required=False, max_length=128, help_text="Its slug. Default: files without a namespace.")
 
 
 class CdnPartQuery(_PartQuery):
     namespace = s.CharField(required=False, max_length=128, help_text=_NAMESPACE)
-    scope = s.ChoiceField(choices=[PERSONAL], required=False, help_text="Files without a namespace.")
+    scope = s.ChoiceField(choices=[PERSONAL], required=False, help_text="Only files without a namespace.")
 
 
 class CdnFilesQuery(CdnPartQuery):
     tag = TagField(required=False, help_text="Files with exactly this tag.")
-    status = s.ChoiceField(choices=FileStatus.choices, required=False, help_text="Default: all but those of the trash.")
+    status = s.ChoiceField(choices=FileStatus.choices, required=False, help_text="Default: all but files in the trash.")
 
 
 class CdnVariantObject(ResponseSerializer):
@@ -83,24 +86,28 @@ class CdnFileObject(ResponseSerializer):
     id = s.CharField(source="pk")
     namespace = s.CharField(allow_null=True)
     filename = s.CharField()
-    kind = s.ChoiceField(Kind.choices, help_text="By the bytes; before they were looked at, by the claim.")
-    content_type = BlankAsNull(help_text="By the bytes; null before they were looked at.")
+    kind = s.ChoiceField(Kind.choices, help_text="By the bytes; until they are inspected, by the claimed type.")
+    content_type = BlankAsNull(help_text="By the bytes; null until they are inspected.")
     size = s.IntegerField()
-    width = s.IntegerField(allow_null=True, help_text="As it is shown: turned as the file says (EXIF, matrix).")
+    width = s.IntegerField(
+        allow_null=True, help_text="Width as shown, after the rotation that the file asks for (EXIF, matrix)."
+    )
     height = s.IntegerField(allow_null=True)
     duration_seconds = s.FloatField(allow_null=True)
     tags = s.ListField(child=s.CharField())
     metadata = s.DictField()
     status = s.ChoiceField(FileStatus.choices)
-    error = CdnFileError(allow_null=True, help_text="Why it was rejected.")
-    url = s.CharField(allow_null=True, help_text="Null until it is published; 404 while it is in the trash.")
+    error = CdnFileError(allow_null=True, help_text="Why the file was rejected.")
+    url = s.CharField(
+        allow_null=True, help_text="Null until the file is published; answers 404 while it is in the trash."
+    )
     variants = CdnVariantObject(many=True)
     created_at = Timestamp()
     trashed_at = Timestamp(allow_null=True)
-    cdn_url = s.CharField(allow_null=True, help_text="As `url`.")
-    mime_type = BlankAsNull(help_text="As `content_type`.")
+    cdn_url = s.CharField(allow_null=True, help_text="The same as `url`.")
+    mime_type = BlankAsNull(help_text="The same as `content_type`.")
     tag = s.CharField(allow_null=True, help_text="The first of `tags`.")
-    is_deleted = s.BooleanField(help_text="Whether it is in the trash.")
+    is_deleted = s.BooleanField(help_text="Whether the file is in the trash.")
 
     def read_cdn_url(self, row: File) -> str | None:
         return self.read_url(row)
@@ -126,12 +133,12 @@ class CdnFileObject(ResponseSerializer):
 
 class CdnFileResponse(Success):
     file = CdnFileObject()
-    data = CdnFileObject(source="file", help_text="The same.")  # type: ignore[assignment]
+    data = CdnFileObject(source="file", help_text="The same as `file`.")  # type: ignore[assignment]
 
 
 class CdnTagsObject(ResponseSerializer):
     namespace = s.CharField(allow_null=True)
-    tags = s.ListField(child=s.CharField(), help_text="In alphabetical order, 1,000 at most.")
+    tags = s.ListField(child=s.CharField(), help_text="In alphabetical order, at most 1,000.")
 
 
 class CdnTagsResponse(Success):
@@ -139,12 +146,12 @@ class CdnTagsResponse(Success):
 
 
 class CdnStatsObject(ResponseSerializer):
-    totalFiles = s.IntegerField(help_text="With the trash.")
-    totalSize = s.IntegerField(help_text="Of files and their variants.")
+    totalFiles = s.IntegerField(help_text="Files, including the trash.")
+    totalSize = s.IntegerField(help_text="Bytes of files and their variants, including the trash.")
     activeFiles = s.IntegerField()
     activeSize = s.IntegerField()
-    uploadedFiles = s.IntegerField(help_text="Of `totalFiles`, those that were uploaded: all.")
-    urlFiles = s.IntegerField(help_text="Those that are fetched from elsewhere: none.")
+    uploadedFiles = s.IntegerField(help_text="Files that were uploaded: the same as `totalFiles`.")
+    urlFiles = s.IntegerField(help_text="Files that are fetched from elsewhere: always 0.")
 
 
 class CdnStatsResponse(Success):
@@ -152,9 +159,9 @@ class CdnStatsResponse(Success):
 
 
 class CdnPurgedResponse(Success):
-    accepted = s.BooleanField(required=False, help_text="With 202: the removal of the last ones goes on.")
+    accepted = s.BooleanField(required=False, help_text="True with 202: the removal of the last files goes on.")
     message = s.CharField()
-    deleted = s.IntegerField(help_text="How many files.")
+    deleted = s.IntegerField(help_text="Number of deleted files.")
 
 
 class CdnQuotaObject(ResponseSerializer):
@@ -176,7 +183,7 @@ class CdnNamespaceQuotaResponse(Success):
 
 
 class CdnLimitsObject(ResponseSerializer):
-    """What holds: of two limits of the same bytes the smaller one, at most the account's."""
+    """Limits in force. If two limits count the same bytes the smaller one applies, at most the account's."""
 
     cdn_max_bytes = s.IntegerField(allow_null=True)
     cdn_monthly_bytes = s.IntegerField(allow_null=True)
@@ -186,8 +193,8 @@ class CdnLimitsObject(ResponseSerializer):
 
 class CdnNamespaceObject(ResponseSerializer):
     namespace = s.CharField()
-    files = s.IntegerField(help_text="Active ones.")
-    active_bytes = s.IntegerField(help_text="Of files and their variants.")
+    files = s.IntegerField(help_text="Number of active files.")
+    active_bytes = s.IntegerField(help_text="Bytes of active files and their variants.")
     month_bytes = s.IntegerField()
     limits = CdnLimitsObject()
     override = CdnQuotaObject(allow_null=True)
@@ -197,22 +204,22 @@ class CdnNamespaceObject(ResponseSerializer):
 class CdnEffectiveObject(ResponseSerializer):
     cdn_max_bytes = s.IntegerField(allow_null=True)
     cdn_monthly_bytes = s.IntegerField(allow_null=True)
-    policy = s.DictField(help_text="All fields; null where there is no limit.")
+    policy = s.DictField(help_text="All fields; null if there is no limit.")
     sources = s.DictField(
         child=s.CharField(), help_text="Where each value comes from: `namespace`, `account` (the template) or `plan`."
     )
-    clamped = s.ListField(child=s.CharField(), help_text="The fields of which more was asked for than the plan allows.")
+    clamped = s.ListField(child=s.CharField(), help_text="Fields for which more was set than the plan allows.")
 
 
 class CdnPlanObject(CdnQuotaObject):
-    code = s.CharField(help_text="The account's plan, which is its tier.")
+    code = s.CharField(help_text="The account's plan, which is also its tier.")
 
 
 class CdnPolicyObject(ResponseSerializer):
     namespace = s.CharField(allow_null=True)
     effective = CdnEffectiveObject()
     override = CdnQuotaObject(allow_null=True)
-    account = CdnQuotaObject(help_text="The template, as it was set.")
+    account = CdnQuotaObject(help_text="The account's template, as it was set.")
     plan = CdnPlanObject()
 
 
@@ -227,11 +234,11 @@ class CdnCountsObject(ResponseSerializer):
 
 class CdnUsageObject(ResponseSerializer):
     namespace = s.CharField(allow_null=True)
-    period = s.CharField(help_text="The month (UTC), as `2026-11`.")
-    ingest = CdnCountsObject(help_text="Published in the month; what is deleted stays counted.")
+    period = s.CharField(help_text="The month (UTC), such as `2026-11`.")
+    ingest = CdnCountsObject(help_text="Published in the month; deleted files stay counted.")
     active = CdnCountsObject()
     trash = CdnCountsObject()
-    reserved = CdnCountsObject(help_text="Of uploads that are not published yet.")
+    reserved = CdnCountsObject(help_text="Reserved by uploads that are not published yet.")
     limits = CdnLimitsObject()
 
 

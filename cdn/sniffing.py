@@ -1,4 +1,4 @@
-"""The type of a file by its bytes: libmagic on the first 64 KiB. Neither names nor claims are read."""
+"""Type of a file by its bytes: libmagic on the first 64 KiB. Neither names nor claims are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdn.types import TYPES, UNKNOWN_TYPE, FileType, file_type
 HEAD_BYTES = 64 << 10
 _PACKET_BYTES, _SYNC_BYTE = 188, 0x47
 
-# What libmagic calls it -> the type of cdn/types.py.
+# The name of libmagic -> the type of cdn/types.py.
 _SAME = {
     "application/csv": "text/csv",
     "application/ogg": "audio/ogg",
@@ -49,7 +49,7 @@ _SAME = {
     "video/mpeg4-generic": "video/mpeg",
     "video/mpv": "video/mpeg",
 }
-# Least work for the most common files; hostile ones find no pattern that is searched far.
+# Least work for the most common files. In hostile files no pattern is searched far.
 _LIMITS = {
     magic.MAGIC_PARAM_INDIR_MAX: 15,
     magic.MAGIC_PARAM_NAME_MAX: 50,
@@ -63,7 +63,7 @@ _own = threading.local()
 
 
 def type_sniff(head: bytes) -> FileType:
-    """The type of a file that begins with these bytes; what is after the first 64 KiB is not looked at."""
+    """Return the type of a file that begins with these bytes; bytes after the first 64 KiB are not read."""
     head = head[:HEAD_BYTES]
     if not head:
         return file_type("text/plain")
@@ -72,24 +72,27 @@ def type_sniff(head: bytes) -> FileType:
 
 
 def file_sniff(file: BinaryIO) -> FileType:
-    """The type of an open file, which is read from its beginning. Raises OSError."""
+    """Return the type of an open file, which is read from its beginning. Raise OSError."""
     file.seek(0)
     return type_sniff(file.read(HEAD_BYTES))
 
 
 def _is_transport_stream(head: bytes) -> bool:
-    """Packets of 188 bytes; libmagic knows few of their kinds."""
+    """Return whether the bytes are packets of 188 bytes; libmagic knows few of their kinds."""
     return len(head) >= 4 * _PACKET_BYTES and all(head[number * _PACKET_BYTES] == _SYNC_BYTE for number in range(4))
 
 
 def _known_name(found: str) -> str:
-    """Programs, mails and the like are text to a browser; only markup is something else."""
+    """Return a type's name in this module's terms.
+
+    Programs, mails and the like are text to a browser; only markup is something else.
+    """
     name = _SAME.get(found, found)
     return "text/plain" if name.startswith("text/") and name not in TYPES else name
 
 
 def _database() -> magic.Magic:
-    """One for each thread: libmagic's state is not shared."""
+    """Return the database of this thread: libmagic's state is not shared."""
     if not hasattr(_own, "database"):
         _own.database = magic.Magic(mime=True)
         for limit, value in _LIMITS.items():

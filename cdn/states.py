@@ -6,7 +6,7 @@ from django.db import models
 
 
 class Kind(models.TextChoices):
-    """What a file is, by its bytes."""
+    """Kinds of files, by their bytes."""
 
     IMAGE = "image"
     VIDEO = "video"
@@ -16,7 +16,7 @@ class Kind(models.TextChoices):
 
 
 class FileStatus(models.TextChoices):
-    """How far a file is.
+    """Status of a file.
 
     uploading -> processing             all bytes have arrived
     uploading, processing -> rejected   refused, cancelled, or out of time
@@ -33,7 +33,7 @@ class FileStatus(models.TextChoices):
 
 
 class PermitState(models.TextChoices):
-    """Whether an upload address takes bytes.
+    """State of an upload address.
 
     open -> receiving           a request sends bytes: it has the lease
     receiving -> open           that request ended before the bytes did
@@ -50,7 +50,7 @@ class PermitState(models.TextChoices):
 
 
 class PoolKind(models.TextChoices):
-    """Whose bytes a pool counts. `personal`: those of an account's files without a namespace."""
+    """Owners whose bytes a pool counts. `personal`: an account's files without a namespace."""
 
     ACCOUNT = "account"
     NAMESPACE = "namespace"

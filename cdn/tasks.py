@@ -10,59 +10,61 @@ from cdn.services import processing, storage_check, sweeps
 
 @shared_task
 def expire_permits() -> int:
-    """Celery beat: uploads that did not end in time, and files that were not looked at in time."""
+    """Reject files whose uploads or processing did not end in time. Called by Celery beat."""
     return sweeps.permits_expire() + processing.processing_expire()
 
 
 @shared_task
 def continue_purges() -> int:
-    """Celery beat: deletions that a request did not end."""
+    """Continue deletions that a request did not end. Called by Celery beat."""
     return sweeps.purges_continue()
 
 
 @shared_task
 def prune_rows() -> int:
-    """Celery beat: rejected files, and permits of what was published long ago."""
+    """Remove rejected files, and permits of files that were published long ago. Called by Celery beat."""
     return sweeps.rejected_prune() + sweeps.permits_prune()
 
 
 @shared_task
 def remove_orphans() -> int:
-    """Celery beat, on the queue `media`: bytes that belong to no row."""
+    """Remove bytes that belong to no row. Called by Celery beat, on the queue `media`."""
     return storage_check.orphans_remove()
 
 
 @shared_task
 def process_next() -> bool:
-    """On the queue `media`: a file's bytes have arrived. Which one is processed, the rows say."""
+    """Process the next file, after the bytes of some file have arrived. On the queue `media`; the rows say which file
+    is next.
+    """
     return sweep.next_process()
 
 
 @shared_task
 def remove_stored(file_ids: list[str]) -> int:
-    """On the queue `media`: bytes in a remote store whose rows are gone, or refused."""
+    """Remove bytes in a remote store whose rows are gone or rejected. On the queue `media`."""
     return removal.stored_remove(file_ids)
 
 
 @shared_task
 def withdraw_links(account_id: str) -> None:
-    """On the queue `media`: links of a deactivated account that the request had no time for."""
+    """Remove links of a deactivated account that the request had no time for. On the queue `media`."""
     withdrawal.withdraw_account_links(account_id)
 
 
 @shared_task
 def continue_withdrawals() -> int:
-    """Celery beat: links of deactivated accounts that no process goes on with."""
+    """Continue removing links of deactivated accounts that no process goes on with. Called by Celery beat."""
     return withdrawal.withdrawals_continue()
 
 
 @shared_task
 def process_due() -> int:
-    """Celery beat, on the queue `media`: files that no process looks at."""
+    """Process files that no process works on. Called by Celery beat, on the queue `media`."""
     return sweep.due_process()
 
 
 @shared_task
 def remove_ended_parts() -> int:
-    """Celery beat, on the queue `media`: what killed attempts left beside the store."""
+    """Remove remains of killed attempts beside the store. Called by Celery beat, on the queue `media`."""
     return sweep.ended_parts_remove()

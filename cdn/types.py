@@ -1,4 +1,5 @@
-"""Types of files: what each one is to a policy, how its name ends, and whether a browser may show it. Free of Django.
+"""Types of files: the kind that a policy knows, the ending of the name, and whether a browser may show it. Free of
+Django.
 
 An extension stands for one type only: the edge finds the Content-Type of a file by it.
 """
@@ -11,7 +12,7 @@ IMAGE, VIDEO, AUDIO, DOCUMENT, OTHER = KINDS = ("image", "video", "audio", "docu
 UNKNOWN_TYPE = "application/octet-stream"
 UNKNOWN_EXTENSION = "bin"
 TEXT = "text/"
-# Before the extension of text whose bytes are UTF-8: the edge delivers it with its charset.
+# Prefix for the extension of text whose bytes are UTF-8: the edge delivers it with its charset.
 UTF8_PREFIX, UTF8 = "utf8.", "; charset=utf-8"
 
 # fit of a variant -> what becomes of the picture (docs/operations.md, CDN).
@@ -23,7 +24,10 @@ VARIANT_SIDE_MAX = 8192
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """`is_inline`: shown by browsers. What can run scripts, and what is unknown, is saved instead (attachment)."""
+    """Type of a file. `is_inline`: browsers show it.
+
+    Types that can run scripts, and unknown ones, are saved instead (attachment).
+    """
 
     content_type: str
     kind: str
@@ -70,7 +74,9 @@ _MAJOR_KINDS = {"image": IMAGE, "video": VIDEO, "audio": AUDIO, "text": DOCUMENT
 
 
 def file_type(content_type: str) -> FileType:
-    """The type of this name. One that is not listed is served as unknown bytes, and keeps its kind (`image/x-new`)."""
+    """Return the type of this name. A type that is not listed is served as unknown bytes, and keeps its kind
+    (`image/x-new`).
+    """
     if content_type in TYPES:
         return TYPES[content_type]
     kind = _MAJOR_KINDS.get(content_type.partition("/")[0], OTHER)
@@ -78,17 +84,17 @@ def file_type(content_type: str) -> FileType:
 
 
 def content_types() -> dict[str, str]:
-    """The type of each extension, with the charset of those that say so."""
+    """Return the type of each extension, with the charset of those that have one."""
     plain = {row.extension: row.content_type for row in TYPES.values()}
     texts = {extension: name for extension, name in plain.items() if name.startswith(TEXT)}
     return plain | {f"{UTF8_PREFIX}{extension}": f"{name}{UTF8}" for extension, name in texts.items()}
 
 
 def claimed_kind(content_type: str) -> str:
-    """The kind that a client's claim of a type amounts to, with or without parameters."""
+    """Return the kind of a type that a client claims, with or without parameters."""
     return file_type(content_type.partition(";")[0].strip().lower()).kind
 
 
 def is_inline(content_type: str) -> bool:
-    """Whether the edge serves it to be shown; everything else is an attachment."""
+    """Return whether the edge serves this type to be shown; everything else is an attachment."""
     return file_type(content_type).is_inline

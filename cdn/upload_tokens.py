@@ -1,4 +1,4 @@
-"""Tokens with which existing clients upload: short-lived, signed, and ended with the credential that asked for them.
+"""Upload tokens of existing clients: short-lived, signed, and ended with the credential that asked for them.
 
 A token reserves nothing: each upload by it makes a permit for the size that comes.
 """
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 SECONDS, SHOWN_SECONDS = 60, "1m"
 SCOPE, PERMISSIONS = "user", ("upload",)
 _SALT = "cdn.upload-token"
-# What a token carries is limited by its fields; what is longer is none.
+# The contents of a token are limited by its fields; a longer token is not valid.
 MAX_CHARS = 64 * 1024
-# What one query names.
+# Credentials in one query.
 CHECKED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class UploadTerms:
-    """Say what is true of each file that is uploaded by a token. `namespace` None: it is unassigned."""
+    """Terms of each file that is uploaded by a token. `namespace` None: the file is unassigned."""
 
     namespace: Namespace | None
     tags: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class UploadTerms:
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """The credential that a token was asked for with, as it was then."""
+    """Credential that a token was asked for with, as it was then."""
 
     credential_id: str
     epoch: int
@@ -51,7 +51,7 @@ class TokenGrant:
 
 @dataclass(frozen=True, slots=True)
 class UploadHolder:
-    """Who holds a valid token. `label`: for audit entries."""
+    """Holder of a valid token. `label`: for audit entries."""
 
     account: Account
     terms: UploadTerms
@@ -61,11 +61,11 @@ class UploadHolder:
 
 
 class UploadTokenForged(Exception):
-    """The platform has not signed this token."""
+    """Error of a token that the platform has not signed."""
 
 
 def upload_token_mint(actor: Actor, terms: UploadTerms) -> str:
-    """A token for a minute; one that is asked for with an access token ends with that at the latest."""
+    """Return a token for a minute. If an access token asked for it, it ends with that token at the latest."""
     ends = int(time.time()) + SECONDS
     claims = {
         "c": actor.credential_id,
@@ -81,9 +81,9 @@ def upload_token_mint(actor: Actor, terms: UploadTerms) -> str:
 
 
 def upload_token_holder(token: str) -> UploadHolder | None:
-    """None where a token has expired, or its credential, account or namespace is not there any more.
+    """Return the holder; None if the token has expired, or its credential, account or namespace is gone.
 
-    Raises UploadTokenForged.
+    Raise UploadTokenForged.
     """
     claims = _claims(token)
     if claims["x"] <= time.time():
@@ -103,7 +103,10 @@ def upload_token_holder(token: str) -> UploadHolder | None:
 
 
 def ended_grants(grants: Sequence[TokenGrant]) -> dict[TokenGrant, str]:
-    """Those whose credential is not valid any more, each with a reason. While the database does not answer, none is."""
+    """Return the grants whose credential is not valid any more, each with a reason.
+
+    While the database does not answer, none is returned.
+    """
     try:
         valid = {
             TokenGrant(*row)
@@ -111,7 +114,7 @@ def ended_grants(grants: Sequence[TokenGrant]) -> dict[TokenGrant, str]:
             for row in _active_credentials(some).values_list("pk", "epoch")
         }
     except DatabaseError as error:
-        logger.warning("the credentials of uploads by token cannot be checked: %s", error)
+        logger.warning("the credentials of uploads by token cannot be checked, and the uploads go on: %s", error)
         return {}
     return {grant: "the credential is not valid any more" for grant in grants if grant not in valid}
 
@@ -122,7 +125,7 @@ def _active_credentials(grants: Sequence[TokenGrant]) -> QuerySet[Credential]:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """Raises UploadTokenForged."""
+    """Return the claims of a token. Raise UploadTokenForged."""
     if len(token) > MAX_CHARS:
         raise UploadTokenForged
     try:

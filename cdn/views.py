@@ -1,4 +1,4 @@
-"""`/cdn`: limits, usage, permits and files (specification, CDN quota routes; wire contract, section 9)."""
+"""Views of `/cdn`: permits and files (specification, CDN quota routes; wire contract, section 9)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PERMIT_REFUSALS = {
     400: "`validation_error`; `cdn_policy_violation`: kind, size or number of variants (`details`: rule, limit, "
     "actual)",
     402: "`cdn_quota_exceeded`: no room (`details`: limit, used, reserved, requested, scope, name); `quota_exceeded`: "
-    "the credits of the service `cdn`",
-    403: "`forbidden`: a credential of another namespace; `namespace_suspended`",
-    404: "`not_found`: the namespace",
+    "the credits of the service `cdn` are used up",
+    403: "`forbidden`: the credential is bound to another namespace; `namespace_suspended`",
+    404: "`not_found`: there is no such namespace",
 }
 
 
@@ -53,14 +53,14 @@ class UploadTokenViewSet(ViewSet):
         },
     )
     def create(self, request: ApiRequest) -> Response:
-        """A permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits held.
+        """Create a permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits
+        held.
 
-        A variant reserves 64 KiB and at most twice the file, or four bytes for each of its pixels where that is less.
-        An upload must begin within 15 minutes and end within an hour of that (settings); else everything is given back.
-        What the file really is and takes is checked again before it is published. A file of size 0 is complete at once.
-
-        Without `filename`, `size` and `contentType` an upload token: for a minute the bearer of uploads by form at
-        `apiUrl`, each of which makes its permit for the size that comes.
+        A variant reserves 64 KiB and at most twice the file, or four bytes for each of its pixels if that is less. An
+        upload must begin within 15 minutes and end within an hour after that (settings); otherwise everything is given
+        back. Type and size of the received file are checked again before it is published. A file of size 0 is complete
+        at once. Without `filename`, `size` and `contentType` the answer is an upload token: for a minute it is the
+        bearer token of uploads by form at `apiUrl`. Each of these uploads makes a permit for the size that comes.
         """
         data = validated(uploads.UploadTokenRequest, request)
         terms = UploadTerms(
@@ -117,8 +117,9 @@ class FileViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.CdnFilesQuery])
     def list(self, request: ApiRequest) -> Response:
-        """Newest first; without a status all but those of the trash. A credential of a namespace lists that; one of the
-        account all files, those of `namespace`, or with `scope=personal` those without a namespace.
+        """List files, newest first; without a status, all that are not in the trash. A credential of a namespace lists
+        the files of that namespace. A credential of the account lists all files, the files of `namespace`, or with
+        `scope=personal` the files without a namespace.
         """
         query = validated_query(bodies.CdnFilesQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
@@ -129,7 +130,9 @@ class FileViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.CdnPartQuery], responses=bodies.CdnTagsResponse)
     def tags(self, request: ApiRequest) -> Response:
-        """The tags of files that are neither rejected nor in the trash, each once, of the account or a part of it."""
+        """List the tags of files that are neither rejected nor in the trash, each once, of the account or a
+        part of it.
+        """
         query = validated_query(bodies.CdnPartQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
         shown = {"namespace": part.namespace.slug if part.namespace else None, "tags": tags_of(part)}
@@ -137,7 +140,7 @@ class FileViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[bodies.CdnPartQuery], responses=bodies.CdnStatsResponse)
     def stats(self, request: ApiRequest) -> Response:
-        """How many files there are, and their bytes, of the account or a part of it."""
+        """Return the number of files and their bytes, of the account or a part of it."""
         query = validated_query(bodies.CdnPartQuery, request)
         pool = part_of(request.user, query.get("namespace"), personal="scope" in query).pool
         total = pool.stored_files + pool.trashed_files
@@ -153,14 +156,14 @@ class FileViewSet(GenericViewSet[Any]):
 
     @extend_schema(responses=bodies.CdnFileResponse)
     def retrieve(self, request: ApiRequest, file_id: str) -> Response:
-        """One file. Rejected ones are kept for a day (a setting), with the reason."""
+        """Return one file. Rejected files are kept for a day (a setting), with the reason."""
         return respond(bodies.CdnFileResponse, file=get_file(request.user, file_id))
 
-    @extend_schema(responses={200: MessageResponse, **refused({409: "`invalid_state`: it was rejected"})})
+    @extend_schema(responses={200: MessageResponse, **refused({409: "`invalid_state`: the file was rejected"})})
     def destroy(self, request: ApiRequest, file_id: str) -> Response:
         """Move a file to the trash, or cancel its upload. From the next request on it is not delivered. Idempotent.
 
-        The trash counts as stored until it is emptied; the month's usage is not given back.
+        Files in the trash count as stored until it is emptied; the month's usage is not given back.
         """
         found = get_file(request.user, file_id)
         changed = files.file_trash(file=found, **_by(request))
@@ -175,14 +178,14 @@ class FileViewSet(GenericViewSet[Any]):
             200: bodies.CdnFileResponse,
             **refused(
                 {
-                    402: "`cdn_quota_exceeded`: no room, as a quota was lowered since (`details`)",
-                    409: "`invalid_state`: not in the trash",
+                    402: "`cdn_quota_exceeded`: no room, because a quota was lowered meanwhile (`details`)",
+                    409: "`invalid_state`: the file is not in the trash",
                 }
             ),
         },
     )
     def restore(self, request: ApiRequest, file_id: str) -> Response:
-        """Take a file out of the trash: it is delivered at its former address. Idempotent."""
+        """Take a file out of the trash: it is delivered at its former address again. Idempotent."""
         restored = files.file_restore(file=get_file(request.user, file_id), **_by(request))
         return respond(bodies.CdnFileResponse, file=restored)
 
@@ -191,7 +194,9 @@ class FileViewSet(GenericViewSet[Any]):
         responses={200: bodies.CdnPurgedResponse, 202: bodies.CdnPurgedResponse},
     )
     def empty_trash(self, request: ApiRequest) -> Response:
-        """Delete what is in the trash of the namespace, of files without one (`scope=personal`), or of the account."""
+        """Delete the files in the trash of the namespace, of files without one (`scope=personal`), or of the
+        account.
+        """
         query = validated_query(bodies.CdnPartQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
         count, ended = files.trash_purge(account=request.user.account, within=part.files, **_by(request))
@@ -202,5 +207,5 @@ class FileViewSet(GenericViewSet[Any]):
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:
-    """Who does it, for the audit entry."""
+    """Return who does it, for the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}

@@ -1,7 +1,7 @@
 """Addresses of delivered files: `<CDN>/f/<file_id>/<hash>.<ext>`, variants `<name>-<hash>.<ext>`.
 
-Below `/f/` files are shown by browsers, below `/a/` they are saved. An address carries the hash of its content, so what
-it leads to never changes.
+Files below `/f/` are shown by browsers, files below `/a/` are saved. An address carries the hash of its content, so the
+content never changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INLINE, ATTACHMENT = "f", "a"
 HASH_CHARS = 32
-# As the edge has it (edge/Cdn.template).
+# The edge has the same pattern (edge/Cdn.template).
 _PATH = re.compile(
     r"/([af])/(file_[a-z2-7]{16})/((?:([A-Za-z0-9_-]{1,64})-)?([0-9a-f]{32})\.((?:utf8\.)?[a-z0-9]{1,16}))"
 )
@@ -28,7 +28,7 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a path names. `variant` is empty for the bytes as they were uploaded."""
+    """Parts of an address. `variant` is empty for the bytes as they were uploaded."""
 
     kind: str
     file_id: str
@@ -37,28 +37,28 @@ class Address:
 
 
 def address_of(path: str) -> Address | None:
-    """None for a path of any other form."""
+    """Return the parts of a path; None for a path of any other form."""
     found = _PATH.fullmatch(path)
     return Address(found[1], found[2], found[3], found[4] or "") if found else None
 
 
 def file_url(file: File) -> str:
-    """Of the bytes as they were uploaded. Only a file that was published has one."""
+    """Return the address of the bytes as they were uploaded. Only a published file has one."""
     return cdn_address(settings.ENV.cdn_url).url(file_path(file))
 
 
 def variant_url(variant: Variant) -> str:
-    """Of one of its variants."""
+    """Return the address of a variant."""
     return cdn_address(settings.ENV.cdn_url).url(variant_path(variant))
 
 
 def file_path(file: File) -> str:
-    """Below the root of the tree."""
+    """Return the path of a file below the root of the tree."""
     return _path(file.pk, "", file.sha256, file.content_type, file.extension)
 
 
 def variant_path(variant: Variant) -> str:
-    """As `file_path`."""
+    """Return the path of a variant below the root of the tree."""
     return _path(variant.file_id, variant.name, variant.sha256, variant.content_type, variant.extension)
 
 

@@ -1,6 +1,6 @@
-"""The links below `STATE/cdn/live`: what has one is delivered by the edge without a process of ours.
+"""Links below `STATE/cdn/live`: the edge delivers linked files without a process of ours.
 
-`<f|a>/<file_id>/<name>` leads to the file in the local store. With a store that speaks S3 there are none.
+`<f|a>/<file_id>/<name>` leads to the file in the local store. With a store that speaks S3 there are no links.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cdn.storage.places import FOLDER_MODE, cdn_folder
 if TYPE_CHECKING:
     from cdn.models import File
 
-# Of making a link. A removal of its folder at the same moment spoils one of them.
+# Tries to make a link. If its folder is removed at the same moment, one of them fails.
 _TRIES = 3
 
 
 def link_make(address: Address, target: Path) -> None:
     """Deliver a file of the local store. The row is locked and active: `withdraw_links` comes before this or after it.
 
-    Idempotent: a link that is there is replaced. Raises OSError.
+    Idempotent: an existing link is replaced. Raise OSError.
     """
     folder = cdn_folder("live") / address.kind / checked_id(address.file_id)
     for left in reversed(range(_TRIES)):
@@ -42,7 +42,7 @@ def link_make(address: Address, target: Path) -> None:
 
 def _link_put(folder: Path, name: str, target: Path) -> None:
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-    # No name of a file begins with a dot.
+    # File names never begin with a dot.
     beside = folder / f".{secrets.token_hex(8)}"
     beside.symlink_to(os.path.relpath(target, folder))
     beside.replace(folder / name)
@@ -51,13 +51,16 @@ def _link_put(folder: Path, name: str, target: Path) -> None:
 def withdraw_links(file: File) -> None:
     """Remove the links of a file and its variants: the edge's next request asks the api, which refuses it.
 
-    Called with the row locked, in its new state, before the commit. Idempotent. Raises OSError.
+    Call this with the row locked, in its new state, before the commit. Idempotent. Raise OSError.
     """
     remove_links(file.pk)
 
 
 def remove_links(file_id: str) -> None:
-    """As `withdraw_links`, of a file whose row may be gone. Of several that do it at once each goes on to the end."""
+    """Remove the links of a file whose row may be gone.
+
+    If several processes do it at once, each goes on to the end. Raise OSError.
+    """
     for kind in (INLINE, ATTACHMENT):
         folder = cdn_folder("live") / kind / checked_id(file_id)
         with suppress(FileNotFoundError):
@@ -67,7 +70,7 @@ def remove_links(file_id: str) -> None:
 
 
 def list_links() -> Iterator[str]:
-    """The ids of the files that have links."""
+    """Return the ids of the files that have links."""
     found = set()
     for kind in (INLINE, ATTACHMENT):
         with suppress(FileNotFoundError):

@@ -1,1 +1,1 @@
-"""The edge's questions about files that it has no link of."""
+"""Answers to the edge about files that it has no link of."""

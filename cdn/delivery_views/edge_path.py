@@ -1,8 +1,8 @@
-"""What the edge asks for a file that it has no link of, answered before Django: `/internal/edge/cdn`.
+"""Answers to the edge about files that it has no link of, given before Django: `/internal/edge/cdn`.
 
 The path is in `X-Cdn-Path`. 200: with the local store, the link was made; with S3, the headers carry an address that is
-signed for this request. 402: never delivered before, and the owner's credits are used up. 404: nothing is delivered at
-this address. The edge routes nothing from outside to this path.
+signed for this request. 402: the file was never delivered before, and the owner's credits are used up. 404: nothing is
+delivered at this address. The edge routes nothing from outside to this path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Answer = tuple[int, list[tuple[str, str]]]
 
 
 class CdnPath:
-    """WSGI middleware."""
+    """WSGI middleware that answers the edge's requests for files."""
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner
@@ -62,7 +62,7 @@ def _answer_of(environ: WSGIEnvironment) -> Answer:
 
 
 def _is_own_host(host: str) -> bool:
-    """Caddy's name of the host, without a port."""
+    """Return whether the host, which Caddy names without a port, is the CDN's."""
     return host.lower().removesuffix(".") == cdn_address(settings.ENV.cdn_url).host
 
 

@@ -1,4 +1,7 @@
-"""Delivery from a store that speaks S3: conditions are decided here, by the tag of the content; the rest is signed."""
+"""Delivery from a store that speaks S3.
+
+Conditions are decided here, by the tag of the content; the rest is signed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from cdn.storage.stores import store_file
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-# From the signature to the store's first byte.
+# Time from the signature to the store's first byte.
 SECONDS = 60
 _SIGNED = {
     "X-Amz-Algorithm": "X-Cdn-Algorithm",
@@ -24,7 +27,7 @@ _SIGNED = {
 
 
 def signed_answer(key: str, environ: WSGIEnvironment) -> tuple[int, list[tuple[str, str]]]:
-    """What the edge does with a request for a key: status and headers."""
+    """Return status and headers by which the edge answers a request for a key."""
     tag = f'"{checked_key(key)[1][:32]}"'
     headers = [("ETag", tag)]
     if "HTTP_IF_MATCH" in environ and not _names(environ["HTTP_IF_MATCH"], tag, weak=False):
@@ -41,6 +44,6 @@ def signed_answer(key: str, environ: WSGIEnvironment) -> tuple[int, list[tuple[s
 
 
 def _names(value: str, tag: str, *, weak: bool) -> bool:
-    """Whether a list of tags names this one (RFC 9110, 13.1)."""
+    """Return whether a list of tags names this one (RFC 9110, 13.1)."""
     given = [part.strip() for part in value.split(",")]
     return "*" in given or tag in given or (weak and f"W/{tag}" in given)

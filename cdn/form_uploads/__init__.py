@@ -1,1 +1,1 @@
-"""Uploads by token, as existing clients do them: one multipart form, one file. For the streams process."""
+"""Uploads by token, as existing clients send them: one multipart form, one file. For the streams process."""

@@ -1,4 +1,4 @@
-"""Who uploads: the bearer of an upload token, and nothing else that a request carries."""
+"""Authentication of uploads: by an upload token, and by nothing else that a request carries."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from common.caller_places import remember_account
 from common.errors import Unauthorized
 from common.wrong_secrets import count_wrong_secret
 
-UNKNOWN = "The upload token is missing, unknown or expired; ask for another one at POST /cdn/token."
+UNKNOWN = "The upload token is missing, unknown or expired. Request a new one with POST /cdn/token."
 
 
 class UploadTokenAuthentication(BaseAuthentication):
-    """`Authorization: Bearer` with what `POST /cdn/token` returned."""
+    """Authentication by `Authorization: Bearer` with a token of `POST /cdn/token`."""
 
     def authenticate(self, request: Request) -> tuple[UploadHolder, None] | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -33,7 +33,7 @@ class UploadTokenAuthentication(BaseAuthentication):
 
 
 def _holder(request: Request, token: str) -> UploadHolder | None:
-    """A token that has ended was right once, and is not counted. Raises TooManyFailures."""
+    """Return who holds a token. A token that has ended was right once, and is not counted. Raise TooManyFailures."""
     try:
         return upload_token_holder(token)
     except UploadTokenForged:
@@ -43,7 +43,7 @@ def _holder(request: Request, token: str) -> UploadHolder | None:
 
 
 class UploadTokenPermission(BasePermission):
-    """Raises Unauthorized for a request without a holder."""
+    """Permission for requests with a holder; other requests raise Unauthorized."""
 
     def has_permission(self, request: Request, view: object) -> bool:
         if not isinstance(request.user, UploadHolder):
@@ -52,16 +52,16 @@ class UploadTokenPermission(BasePermission):
 
 
 class UploadRequest(Request):
-    """For annotations: a request that passed UploadTokenPermission."""
+    """Request that passed UploadTokenPermission, for annotations."""
 
     user: UploadHolder  # type: ignore[assignment]
 
 
 class UploadTokenScheme(OpenApiAuthenticationExtension):
-    """How the OpenAPI document describes an upload token."""
+    """Description of an upload token in the OpenAPI document."""
 
     target_class = "cdn.form_uploads.authentication.UploadTokenAuthentication"
     name = "uploadToken"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "description": "An upload token of the CDN, for a minute."}
+        return {"type": "http", "scheme": "bearer", "description": "An upload token of the CDN, valid for one minute."}

@@ -1,4 +1,4 @@
-"""The file of a multipart body, found while the body is received."""
+"""File of a multipart body, found while the body is received."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cdn.fields import FILENAME_BYTES, plain_text
 from common.errors import BodyEndedEarly, UnsupportedMediaType, ValidationError
 
 FIELD = "file"
-# Other fields and headers before the file.
+# Limit for other fields and headers before the file.
 HEAD_BYTES = 64 * 1024
-# What is parsed at a time: before the file, or after its end, few bytes may cost much (blank lines, parts).
+# Bytes that are parsed at a time: before the file, or after its end, few bytes may cost much (blank lines, parts).
 STEP_BYTES = 4096
-# A file up to this size is received before its permit is made, so that this is for exactly its bytes. In memory, of
-# each upload: outside what the process reserves for bodies.
+# A file up to this size is received before its permit is made, so that the permit is for exactly its bytes. Each upload
+# holds it in memory, in addition to the process's reserve for bodies.
 HELD_BYTES = 64 * 1024
 _BLANK_LINE = b"\r\n\r\n"
 
 
 class FormFile:
-    """Read the file of one request: call `begin` first, then `pieces`, once."""
+    """Reader of the file of one request: call `begin` first, then `pieces`, once."""
 
     def __init__(self, body: AsyncIterator[bytes], content_type: str, length: int | None) -> None:
-        """`length`: of the body, if it is known. Raises UnsupportedMediaType, ValidationError."""
+        """Take a body. `length`: the body's length, if it is known. Raise UnsupportedMediaType, ValidationError."""
         self._body, self._length = body, length
         self._boundary = _boundary(content_type)
         self._head_bytes = 0
@@ -40,10 +40,10 @@ class FormFile:
         self._parser = MultipartParser(self._boundary, self._callbacks())  # type: ignore[arg-type]
 
     async def begin(self) -> int:
-        """Read up to the file, and some of it. Returns its size: of a larger file that of what follows it, of which two
-        bytes may not be the file's.
+        """Read up to the file and some of it; return its size.
 
-        Raises ValidationError (no file, no form, no length of a large body), BodyEndedEarly, and what the body raises.
+        For a file above 64 KiB this is the size of the rest of the body, of which two bytes may not belong to the file.
+        Raise ValidationError (no file, no form, no length of a large body), BodyEndedEarly, and errors of the body.
         """
         async for piece in self._body:
             await self._feed(piece)
@@ -55,19 +55,19 @@ class FormFile:
         self._require_going_on()
         if self._length is None:
             raise ValidationError(
-                details={"Content-Length": [f"It is needed for a file of more than {HELD_BYTES} bytes."]}
+                details={"Content-Length": [f"It is required for a file of more than {HELD_BYTES} bytes."]}
             )
         return self._length - self._head_bytes - len(b"\r\n--" + self._boundary + b"--")
 
     def _require_going_on(self) -> None:
-        """The body has not ended with this."""
+        """Raise ValidationError or BodyEndedEarly if the body has ended."""
         if not self._begun and self._ended:
             raise _refused("Send the file as this field of the form.")
         if not self._begun or len(self._found) <= HELD_BYTES:
             raise BodyEndedEarly
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The bytes of the file, to its end. Raises BodyEndedEarly, ValidationError, and what the body raises."""
+        """Yield the bytes of the file, to its end. Raise BodyEndedEarly, ValidationError, and errors of the body."""
         yield self._take()
         if not self._part_ended:
             async for received in self._body:
@@ -85,7 +85,9 @@ class FormFile:
         return found
 
     async def _feed(self, piece: bytes) -> None:
-        """By steps, each with a turn of the loop up to the file. What follows the file is not parsed."""
+        """Parse a piece in steps. Up to the file, each step yields to the event loop. Bytes after the file are not
+        parsed.
+        """
         at = 0
         while at < len(piece) and not self._part_ended:
             end = min(at + STEP_BYTES, len(piece))
@@ -97,18 +99,20 @@ class FormFile:
                 await asyncio.sleep(0)
 
     def _feed_head(self, piece: bytes, at: int, end: int) -> int:
-        """Up to `end` or to the file, by blank lines, so that it is known where the file begins. Returns how far."""
+        """Parse up to `end` or to the file; return how far. Blank lines are found so that the file's beginning is
+        known.
+        """
         while at < end and not self._begun:
             line_end = self._blank_line_end(piece, at, end)
             self._parse(piece[at:line_end])
             self._head_bytes += line_end - at
             at = line_end
         if self._head_bytes > HEAD_BYTES:
-            raise _refused(f"The file begins within the first {HEAD_BYTES} bytes of the form.")
+            raise _refused(f"The file must begin within the first {HEAD_BYTES} bytes of the form.")
         return at
 
     def _blank_line_end(self, piece: bytes, at: int, end: int) -> int:
-        """Return where the next blank line ends, also one that began before `at`; `end` if there is none."""
+        """Return the end of the next blank line, which may begin before `at`; `end` if there is none."""
         sought = self._line_begun + piece[at:end]
         found = sought.find(_BLANK_LINE)
         if found < 0:
@@ -122,7 +126,7 @@ class FormFile:
         try:
             self._parser.write(data)
         except FormParserError as exc:
-            raise ValidationError("The body is no multipart form.") from exc
+            raise ValidationError("The body is not a multipart form.") from exc
 
     def _callbacks(self) -> dict[str, object]:
         return {
@@ -181,11 +185,11 @@ def _boundary(content_type: str) -> bytes:
 
 
 def _text(value: bytes, what: str) -> str:
-    """Raises ValidationError."""
+    """Return the decoded text. Raise ValidationError."""
     try:
         return plain_text(value.decode(), FILENAME_BYTES, what)
     except UnicodeDecodeError as exc:
-        raise _refused(f"{what} is UTF-8.") from exc
+        raise _refused(f"{what} must be UTF-8.") from exc
     except FieldError as exc:
         raise _refused(str(exc.detail[0])) from exc  # type: ignore[index]
 

@@ -1,4 +1,4 @@
-"""A form's file: its permit, its bytes, as those of any upload."""
+"""Receipt of a form's file: its permit, and its bytes as those of any upload."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ BEGIN_SECONDS = 30.0
 
 
 async def receive_form(form: FormFile, holder: UploadHolder) -> str:
-    """Receive the file, and return its id: it is looked at next. What ends before that leaves a rejected file, as
-    no client could go on with it. To be run to its end.
+    """Receive the file, and return its id: it is processed next.
 
-    Raises what `FormFile`, `permit_create` and `receive_body` do, UploadsAtOnce, and Unauthorized.
+    If this ends before that, a rejected file is left, because no client could go on with it. Run this to its end, even
+    if the request ends. Raise the errors of `FormFile`, `permit_create` and `receive_body`, UploadsAtOnce, and
+    Unauthorized.
     """
-    # What is held of a file until its permit is made counts, too.
+    # Bytes that are held before the permit is made count, too.
     with upload_place(holder.account.pk):
         size = await _begin(form, holder)
     issued = await in_pool_thread(_permit, form, holder, size)
@@ -36,8 +37,9 @@ async def receive_form(form: FormFile, holder: UploadHolder) -> str:
 
 
 async def _begin(form: FormFile, holder: UploadHolder) -> int:
-    """As `FormFile.begin`, for a limited time and while the token's credential is valid: nothing else bounds how long a
-    slow client has the memory. Raises RequestStalled, Unauthorized.
+    """Call `FormFile.begin`, for a limited time and while the token's credential is valid.
+
+    Nothing else bounds how long a slow client has the memory. Raise RequestStalled, Unauthorized.
     """
     try:
         async with asyncio.timeout(BEGIN_SECONDS), while_granted(BodyGrant(holder.grant, ended_grants)):

@@ -1,4 +1,6 @@
-"""`/cdn/api`: uploads by token (wire contract, section 9). From outside these are below `/api` of the CDN's host."""
+"""Views of `/cdn/api`: uploads by token (wire contract, section 9). From outside these are below `/api` of the CDN's
+host.
+"""
 
 from __future__ import annotations
 
@@ -27,37 +29,37 @@ from common.responses import respond
 from common.streaming_body import body_chunks
 
 REFUSALS = {
-    400: "`validation_error`: no form, no file in it, no length of a body with a file above 64 KiB; `invalid_json`: "
-    "the body ended early, nothing is kept; `cdn_policy_violation`: kind, size, or what was found in the bytes "
-    "(`details`)",
-    402: "`cdn_quota_exceeded`: no room (`details`); `quota_exceeded`: the credits of the service `cdn`",
-    408: "`request_timeout`: the body stalled for 60 seconds, or the file (of a larger one 64 KiB) took more than 30",
-    413: "`payload_too_large`: more bytes than the body's length says",
+    400: "`validation_error`: the body is not a form, has no file, or has a file above 64 KiB and no length; "
+    "`invalid_json`: the body ended early, nothing is kept; `cdn_policy_violation`: kind, size or content is not "
+    "allowed (`details`)",
+    402: "`cdn_quota_exceeded`: no room (`details`); `quota_exceeded`: the credits of the service `cdn` are used up",
+    408: "`request_timeout`: the body stalled for 60 seconds, or the first 64 KiB of the file took more than 30 s",
+    413: "`payload_too_large`: more bytes came than the body's length says",
     429: "`rate_limited`: this account sends too many files at once, or this client tries too many wrong tokens",
 }
 
 
 class FormUploadViewSet(AsyncViewSet):
-    """Uploads with a token of `POST /cdn/token`, which says where the files go."""
+    """Uploads with a token of `POST /cdn/token`, which names the namespace of the files."""
 
     authentication_classes = [UploadTokenAuthentication]
     permission_classes = [UploadTokenPermission]
-    body_rule = BodyRule(streamed_bytes=lambda: UNLIMITED)  # the policy of where the file goes has a size
+    body_rule = BodyRule(streamed_bytes=lambda: UNLIMITED)  # the policy of the file's namespace limits the size
 
     @extend_schema(
         operation_id="cdn_upload_form",
         request={"multipart/form-data": bodies.CdnFormRequest},
         responses={
             201: bodies.CdnFormResponse,
-            202: OpenApiResponse(bodies.CdnFormResponse, description="All bytes are there; it is still looked at."),
+            202: OpenApiResponse(bodies.CdnFormResponse, description="All bytes have arrived; processing continues."),
             **refused(REFUSALS),
         },
     )
     async def send(self, request: UploadRequest) -> HttpResponseBase:
-        """Upload one file: the field `file` of a form. What is true of all uploads is true of this one.
+        """Upload one file: the field `file` of a form. The rules of all uploads apply.
 
-        Below `apiUrl` this is `POST /`. The token serves until it expires, for any number of files; an upload that has
-        begun goes on. Other fields are not read. What breaks off is not kept.
+        Below `apiUrl` this is `POST /`. The token is valid until it expires, for any number of files; an upload that
+        has begun goes on. Other fields are not read. An upload that breaks off is not kept.
         """
         sent = self.http_request
         protocol.require_plain(sent.headers)
@@ -71,14 +73,14 @@ class FormUploadViewSet(AsyncViewSet):
 
 
 class FormLimitsViewSet(ViewSet):
-    """What may be uploaded with a token."""
+    """Limits of uploads with a token."""
 
     authentication_classes = [UploadTokenAuthentication]
     permission_classes = [UploadTokenPermission]
 
     @extend_schema(operation_id="cdn_upload_limits", responses=bodies.CdnFormLimitsResponse)
     def limits(self, request: UploadRequest) -> Response:
-        """The limits of where the token's files go; null where there is none. Below `apiUrl` this is `GET /limits`."""
+        """Return the limits for the token's files; null if there is no limit. Below `apiUrl` this is `GET /limits`."""
         policy = effective_policy(request.user.account, request.user.terms.namespace)
         return respond(
             bodies.CdnFormLimitsResponse,

@@ -12,7 +12,7 @@ from cdn.inspection.messages import DAMAGED, READY, Findings, InspectionOrder, f
 
 
 def main() -> None:
-    """Exits with 0 for every file that was looked at, damaged ones, too."""
+    """Inspect the file. Exits with 0 for every file that was read, even a damaged one."""
     set_limits()
     order = order_of(sys.argv[1])
     try:
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _inspect(order: InspectionOrder) -> Findings:
-    """Each library is loaded for its own types only: the other one takes memory and time."""
+    """Return the findings. Each library is loaded only for its own types: the other one takes memory and time."""
     if order.content_type.startswith("image/"):
         from cdn.inspection.pictures import inspect_picture
 

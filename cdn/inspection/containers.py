@@ -1,4 +1,6 @@
-"""Video and audio: streams and duration, by PyAV's demuxers. The container's format is that of the sniffed type."""
+"""Inspection of video and audio: streams and duration, by PyAV's demuxers. The container's format is that of the
+sniffed type.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,12 @@ _WITH_PICTURES = {
 
 
 def _refuse(url: str, flags: int, options: Any) -> Any:
-    """No file names another one."""
+    """Refuse to open another file: a file may not name others."""
     raise PermissionError(url)
 
 
 _OPTIONS = {"protocol_whitelist": "file", "enable_drefs": "0"}
-# Names and titles are not looked at.
+# Names and titles are ignored.
 _OPENED: dict[str, Any] = {"io_open": _refuse, "metadata_errors": "ignore"}
 _MICROSECONDS = 1_000_000
 # Demuxers that read a matrix by which the film is turned.
@@ -49,7 +51,7 @@ _TURNING = ("mov", "matroska")
 
 
 def inspect_container(order: InspectionOrder) -> Findings:
-    """What cannot be read to its end is `damaged`."""
+    """Return the findings. A file that cannot be read to its end is `damaged`."""
     if order.content_type not in CONTAINERS:
         return Findings(order.content_type, reason=UNSUPPORTED)
     file = os.fdopen(0, "rb", closefd=False)
@@ -79,8 +81,10 @@ def _container_read(order: InspectionOrder, container: InputContainer) -> Findin
 def _shown_size(
     order: InspectionOrder, container: InputContainer, stream: VideoStream, size: tuple[int, int]
 ) -> tuple[int, int, str]:
-    """Width and height as players show them, and the reason why they are not allowed. A header names those before the
-    film is turned, as those of phones are; how it is turned, its first frame says. Raises ValueError: there is none.
+    """Return width and height as players show them, and the reason why they are not allowed.
+
+    A header names the size before the film is turned, as for films of phones; the first frame says how it is turned.
+    Raise ValueError if there is no frame and the size is limited.
     """
     width, height = size
     if width * height > PIXELS_MAX:
@@ -105,7 +109,7 @@ def _upright(frame: VideoFrame, width: int, height: int) -> tuple[int, int]:
 
 
 def _first_frame(container: InputContainer, stream: VideoStream) -> VideoFrame | None:
-    """The first one that decodes; the container is at its beginning then."""
+    """Return the first frame that decodes; the container is at its beginning then."""
     try:
         return next(container.decode(stream), None)
     except (av.error.FFmpegError, ValueError):
@@ -122,7 +126,7 @@ def _duration(order: InspectionOrder, container: InputContainer) -> float | None
 
 
 def _duration_of_packets(container: InputContainer) -> float | None:
-    """From the first to the last packet of all streams; nothing is decoded."""
+    """Return the time from the first to the last packet of all streams; nothing is decoded."""
     first, last = math.inf, -math.inf
     for packet in container.demux():
         time = packet.pts if packet.pts is not None else packet.dts

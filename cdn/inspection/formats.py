@@ -1,4 +1,4 @@
-"""The types that the confined process can look at."""
+"""Types that the confined process can inspect."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ CONTAINERS = {
 
 
 def is_inspectable(content_type: str) -> bool:
-    """Whether anything can be found out about files of this type."""
+    """Return whether anything can be found out about files of this type."""
     return content_type in PICTURES or content_type in CONTAINERS

@@ -1,6 +1,6 @@
-"""What the confined process is asked and answers. Free of Django; both sides read it.
+"""Messages to and from the confined process. Free of Django; both sides read this.
 
-Tuples with names: dataclasses would take a tenth of the time in which a thumbnail is made.
+They are tuples with names: dataclasses would take a tenth of the time in which a thumbnail is made.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-# Of a picture, all its frames together, unless the policy allows less.
+# Limits of a picture, all its frames together, unless the policy allows less.
 PIXELS_MAX = 50_000_000
 FRAMES_MAX = 60
-# Reasons why a file could not be looked at to its end.
+# Reasons why a file could not be inspected to its end.
 DAMAGED, UNSUPPORTED, PIXELS, FRAMES, LIMITS, RESOURCES = REASONS = (
     "damaged",
     "unsupported",
@@ -20,12 +20,12 @@ DAMAGED, UNSUPPORTED, PIXELS, FRAMES, LIMITS, RESOURCES = REASONS = (
     "limits",
     "resources",
 )
-# The first line of the answer: from here on, failures are those of the file.
+# The first line of the answer: from here on, failures are caused by the file.
 READY = "ready"
 
 
 class VariantOrder(NamedTuple):
-    """A variant to make, on a descriptor that is open for writing. `format`: a key of `cdn.types.VARIANT_FORMATS`."""
+    """Order for a variant, written to an open descriptor. `format`: a key of `cdn.types.VARIANT_FORMATS`."""
 
     descriptor: int
     width: int | None
@@ -36,9 +36,10 @@ class VariantOrder(NamedTuple):
 
 
 class InspectionOrder(NamedTuple):
-    """`content_type`: the sniffed one. `max_width`, `max_height`: no pixel of a larger picture is decoded.
+    """Order to inspect a file. `content_type`: the sniffed type.
 
-    `to_the_end`: a duration is wanted that no header can forge.
+    `max_width`, `max_height`: no pixel of a larger picture is decoded. `to_the_end`: a duration is wanted that no
+    header can forge.
     """
 
     content_type: str
@@ -48,22 +49,23 @@ class InspectionOrder(NamedTuple):
     variants: tuple[VariantOrder, ...] = ()
 
     def allows(self, width: int, height: int) -> bool:
-        """Whether a picture of this size may be decoded."""
+        """Return whether a picture of this size may be decoded."""
         is_wide = self.max_width is not None and width > self.max_width
         return not is_wide and (self.max_height is None or height <= self.max_height)
 
 
 class MadeVariant(NamedTuple):
-    """The size of a variant that was written."""
+    """Size of a variant that was written."""
 
     width: int
     height: int
 
 
 class Findings(NamedTuple):
-    """What was found out. `reason`: why not everything was; then the numbers are only what the header claims.
+    """Findings of an inspection.
 
-    `content_type`: as the streams say, where that differs from the sniffed type.
+    `reason`: why not everything was found; then the numbers are only those of the header. `content_type`: the type by
+    the streams, if it differs from the sniffed type.
     """
 
     content_type: str
@@ -76,24 +78,24 @@ class Findings(NamedTuple):
 
 
 def order_dumped(order: InspectionOrder) -> str:
-    """The order in JSON."""
+    """Return the order in JSON."""
     return json.dumps(order)
 
 
 def order_of(text: str) -> InspectionOrder:
-    """The order of `order_dumped`."""
+    """Return the order from the JSON of `order_dumped`."""
     content_type, max_width, max_height, to_the_end, variants = json.loads(text)
     orders = tuple(VariantOrder(*entry) for entry in variants)
     return InspectionOrder(content_type, max_width, max_height, to_the_end, orders)
 
 
 def found_dumped(found: Findings) -> str:
-    """The answer in JSON."""
+    """Return the answer in JSON."""
     return json.dumps(found)
 
 
 def found_of(text: bytes) -> Findings:
-    """A checked answer: the process has read hostile bytes, and may be theirs. Raises ValueError."""
+    """Return a checked answer. The process has read hostile bytes, and may be controlled by them. Raise ValueError."""
     answer = json.loads(text)
     if not isinstance(answer, list) or len(answer) != len(Findings._fields) or not isinstance(answer[5], list):
         raise ValueError("no answer")

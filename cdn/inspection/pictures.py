@@ -1,4 +1,4 @@
-"""Pictures: their size from the header first, then their pixels, by libvips with five of its loaders."""
+"""Inspection of pictures: their size from the header first, then their pixels, by libvips with five of its loaders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHECK_SHRINK = 8
 
 
 def inspect_picture(order: InspectionOrder) -> Findings:
-    """Nothing is decoded of a picture that its header shows to be too large."""
+    """Return the findings. A picture whose header shows that it is too large is not decoded."""
     if order.content_type not in PICTURES:
         return Findings(order.content_type, reason=UNSUPPORTED)
     allow_loader(order.content_type)
@@ -64,7 +64,7 @@ def _pixels(
 
 
 def _header(order: InspectionOrder, image: pyvips.Image) -> Findings:
-    """Upright width and height. Raises pyvips.Error."""
+    """Return the findings of the header, with upright width and height. Raise pyvips.Error."""
     frames = _field(image, "n-pages", 1) if order.content_type in ANIMATED else 1
     width, height = image.width, image.height
     if _field(image, "orientation", 1) in _SIDEWAYS:
@@ -84,12 +84,12 @@ def _too_large(order: InspectionOrder, width: int, height: int, frames: int) -> 
 
 
 def _reads_all(fit: str, found: Findings) -> bool:
-    """Whether a variant could be made only of a file that is whole."""
+    """Return whether this variant could only be made of a file that is whole."""
     return fit != "cover" and found.frames == 1
 
 
 def _decode(content_type: str, content: mmap.mmap) -> None:
-    """Every pixel of every frame, JPEG at an eighth of its size. Raises pyvips.Error."""
+    """Decode every pixel of every frame, a JPEG at an eighth of its size. Raise pyvips.Error."""
     shrink = _CHECK_SHRINK if content_type == "image/jpeg" else 1
     load_picture(content_type, content, shrink=shrink, all_frames=True).avg()
 

@@ -39,7 +39,7 @@ def write_variant(
 
 
 def variant_box(order: VariantOrder, found: Findings) -> tuple[int, int]:
-    """The box that is asked for, no side above the original's; `cover` keeps the box's proportions."""
+    """Return the requested box, no side above the original's; `cover` keeps the box's proportions."""
     assert found.width is not None  # noqa: S101 - a header was read
     assert found.height is not None  # noqa: S101
     width, height = order.width or found.width, order.height or found.height
@@ -50,14 +50,14 @@ def variant_box(order: VariantOrder, found: Findings) -> tuple[int, int]:
 
 
 def _shrink_of_loader(box: tuple[int, int], fit: str, found: Findings) -> int:
-    """At most half of what the picture is to be shrunk by: the rest is done with a better filter."""
+    """Return at most half of the needed shrinking: a better filter does the rest."""
     sides = ((found.width or 0) / box[0], (found.height or 0) / box[1])
     shrink = max(sides) if fit == "contain" else min(sides)
     return 8 if shrink >= 16 else 4 if shrink >= 8 else 2 if shrink >= 4 else 1
 
 
 def _plain(image: pyvips.Image, *, with_alpha: bool) -> pyvips.Image:
-    """8 bits a channel, grey or sRGB."""
+    """Return the picture with 8 bits a channel, grey or sRGB."""
     if image.hasalpha() and not with_alpha:
         image = image.flatten(background=_WHITE)
     space = "b-w" if image.interpretation in ("b-w", "grey16") else "srgb"

@@ -1,1 +1,1 @@
-"""From received bytes to a published file: the worker `media`."""
+"""Processing from received bytes to a published file: the worker `media`."""

@@ -1,4 +1,4 @@
-"""Whether text is UTF-8, by all of its bytes."""
+"""Detection of UTF-8 in text, by all of its bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ _PIECE = 1 << 20
 
 
 def text_is_utf8(file: int, look: Callable[[], None]) -> bool:
-    """Of an open file, with a piece of it in memory at a time; `look` is called for each. NUL is in no such text, but
-    in UTF-16. Raises OSError, and what `look` raises.
+    """Return whether an open file is UTF-8. One piece of it is in memory at a time; `look` is called for each.
+
+    A text with NUL does not count as UTF-8: it may be UTF-16. Raise OSError, and errors of `look`.
     """
     decoder, offset = codecs.getincrementaldecoder("utf-8")(), 0
     try:

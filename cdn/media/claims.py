@@ -14,7 +14,7 @@ HEARTBEAT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """A file whose claim is renewed. `require_held` raises ClaimLost once it is lost."""
+    """File whose claim is renewed. `require_held` raises ClaimLost once the claim is lost."""
 
     file: ClaimedFile
     require_held: Callable[[], None]

@@ -1,8 +1,8 @@
-"""How the process that looks at files is confined, as far as this host can.
+"""Confinement of the process that inspects files, as strict as this host allows.
 
-As the host's tools are that read what users wrote: a user of its own, no network, and no files but its libraries
-(`vmbackend.tool_confinement`). That takes root and bubblewrap. Without them: no network. Where a namespace cannot be
-made either, the limits that the process sets itself remain; among them, that it can open no descriptor.
+It is confined like the host's tools that read files of users: a user of its own, no network, and no files but its
+libraries (`vmbackend.tool_confinement`). That takes root and bubblewrap. Without them the process has no network. If a
+namespace cannot be made either, the limits that the process sets itself remain: it can open no descriptor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ENVIRONMENT = {
 
 
 class Level(enum.Enum):
-    """The value is what the doctor command says of it."""
+    """Levels of confinement. The value is the doctor command's text."""
 
     OWN_USER = "as a user of its own, without network and files"
     NO_NETWORK = "without network, as the user of the platform"
@@ -44,7 +44,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """A command, the descriptors that it must inherit, and its environment."""
+    """Command, the descriptors that it must inherit, and its environment."""
 
     command: tuple[str, ...]
     descriptors: tuple[int, ...]
@@ -53,7 +53,7 @@ class Confined:
 
 @contextmanager
 def inspection_confined(level: Level, order: str) -> Iterator[Confined]:
-    """The command that looks at its standard input. Raises BackendUnavailable; valid within the block."""
+    """Yield the command that inspects its standard input; valid within the block. Raise BackendUnavailable."""
     if level is Level.OWN_USER:
         with confined_command(_argv(order), _confinement()) as (command, descriptors):
             yield Confined(tuple(command), tuple(descriptors), _environment("/", "/packages"))
@@ -63,7 +63,7 @@ def inspection_confined(level: Level, order: str) -> Iterator[Confined]:
 
 
 def levels() -> Iterator[Level]:
-    """Those that the host may have, the strictest one first."""
+    """Yield the levels that the host may have, the strictest first."""
     if os.geteuid() == 0 and all(shutil.which(program) for program in PROGRAMS):
         yield Level.OWN_USER
     if shutil.which("unshare") and shutil.which("setpriv"):
@@ -97,7 +97,7 @@ def _confinement() -> ToolConfinement:
 
 
 def _wrapper(level: Level) -> tuple[str, ...]:
-    """It ends with the thread that started it."""
+    """Return the prefix of the command, by which it ends with the thread that started it."""
     end = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     if level is Level.LIMITS:
         return end

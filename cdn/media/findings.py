@@ -1,4 +1,4 @@
-"""What the inspection's answer means: facts of the row, and refusals of what could not be verified but must be."""
+"""Meaning of the inspection's answer: facts of the row, and refusals if a required fact could not be verified."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from cdn.types import IMAGE, UTF8_PREFIX, file_type
 
 _SENTENCES = {
     DAMAGED: "The file is damaged or incomplete",
-    RESOURCES: "Looking at the file takes too much time or memory",
+    RESOURCES: "Inspecting the file takes too much time or memory",
 }
 
 
 def facts_of(claimed: ClaimedFile, found: Findings, *, is_utf8: bool) -> FileFacts:
-    """Without the numbers of a header that nothing confirms; those that break a limit stay, to be named."""
+    """Return the facts. Numbers of a header that nothing confirms are left out; those that break a limit stay, to be
+    named.
+    """
     known = file_type(found.content_type)
     verified = found.reason in ("", LIMITS)
     return FileFacts(
@@ -35,7 +37,7 @@ def facts_of(claimed: ClaimedFile, found: Findings, *, is_utf8: bool) -> FileFac
 
 
 def require_verified(claimed: ClaimedFile, found: Findings, policy: EffectivePolicy) -> None:
-    """Where a limit or a variant needs what was not found out. Raises CdnPolicyViolation."""
+    """Raise CdnPolicyViolation if a limit or a variant needs a fact that was not found."""
     is_limited = file_type(found.content_type).kind == IMAGE and any(
         policy.values[rule] is not None for rule in ("maxWidth", "maxHeight")
     )

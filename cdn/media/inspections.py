@@ -1,4 +1,4 @@
-"""Looking at files in a process that is confined as strictly as this host can."""
+"""Inspection of files in a process that is confined as strictly as this host allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmbackend.errors import BackendUnavailable
 
 logger = logging.getLogger(__name__)
 
-# A level that failed once, as on a host without memory for a moment, is not given up.
+# A level that failed once is tried again: the host may have been without memory for a moment.
 RETRY_SECONDS = 300.0
 _PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010800000000"
@@ -27,7 +27,7 @@ _PICTURE = bytes.fromhex(
 
 
 def run_inspection(file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]) -> Findings:
-    """`execute_inspection`, confined as strictly as this host can. Raises InspectionUnavailable, OSError."""
+    """Run `execute_inspection`, confined as strictly as this host allows. Raise InspectionUnavailable, OSError."""
     try:
         return execute_inspection(found_level.level(), file, order, outputs, tick)
     except BackendUnavailable as error:
@@ -35,22 +35,23 @@ def run_inspection(file: int, order: InspectionOrder, outputs: Sequence[Path], t
 
 
 def is_answering(level: Level) -> bool:
-    """Whether a process that is confined so looks at a picture of one pixel."""
+    """Return whether a process with this confinement inspects a picture of one pixel."""
     file = os.memfd_create("picture", os.MFD_CLOEXEC)
     try:
         os.write(file, _PICTURE)
         found = execute_inspection(level, file, InspectionOrder("image/png"), (), lambda: None)
         return (found.width, found.reason) == (1, "")
     except (BackendUnavailable, InspectionUnavailable, OSError) as error:
-        logger.warning("the inspection process: %s", error)
+        logger.warning("the inspection process failed on a test picture: %s", error)
         return False
     finally:
         os.close(file)
 
 
 class LevelFound:
-    """The strictest level with which a process of this host has answered. A lesser one than the host may have is tried
-    again after a while.
+    """Strictest level at which a process of this host has answered.
+
+    If the host may allow a stricter level, that is tried again after a while.
     """
 
     def __init__(self) -> None:
@@ -59,13 +60,15 @@ class LevelFound:
         self._retry_at = 0.0
 
     def level(self) -> Level:
-        """Tries them. Raises BackendUnavailable where no process can be started at all."""
+        """Return the level; try the levels first if needed. Raise BackendUnavailable if no process can be started at
+        all.
+        """
         with self._lock:
             if self._level is None or (self._retry_at and time.monotonic() >= self._retry_at):
                 self._level = _level_tried()
                 is_strictest = self._level is next(levels())
                 self._retry_at = 0.0 if is_strictest else time.monotonic() + RETRY_SECONDS
-                logger.info("files are looked at by a process confined %s", self._level.value)
+                logger.info("files are inspected by a process confined %s", self._level.value)
             return self._level
 
 
@@ -74,12 +77,12 @@ def _level_tried() -> Level:
     for level in levels():
         if is_answering(level):
             return level
-        logger.warning("files cannot be looked at by a process confined %s", level.value)
-    raise BackendUnavailable("No process that looks at files can be started; run the doctor command.")
+        logger.warning("files cannot be inspected by a process confined %s", level.value)
+    raise BackendUnavailable("No process that inspects files can be started; run the doctor command.")
 
 
 def _inspection_compile() -> None:
-    """The confined process, which can write no files, would compile its modules each time."""
+    """Compile the modules of the confined process: it can write no files, and would compile them each time."""
     for path in (ROOT / "cdn" / "inspection").glob("*.py"):
         with suppress(OSError, py_compile.PyCompileError):
             py_compile.compile(str(path), doraise=True)

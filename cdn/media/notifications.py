@@ -1,4 +1,4 @@
-"""Tasks for the worker `media`: a file whose bytes have arrived, bytes and links that are to be removed."""
+"""Tasks for the worker `media`: a file whose bytes have arrived, and bytes and links that are to be removed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ QUEUE = "media"
 PROCESS_TASK = "cdn.tasks.process_next"
 REMOVE_TASK = "cdn.tasks.remove_stored"
 WITHDRAW_TASK = "cdn.tasks.withdraw_links"
-# It is sent again after as many, while no process has begun with it.
+# The task is sent again after so many seconds, while no process has begun with it.
 WITHDRAWAL_EXPIRES_SECONDS = 10
 
 
 def notify_worker(file_id: str) -> None:
-    """One task for each file; which file it processes is decided when it runs, so that accounts take turns."""
+    """Send one task for each file. Which file it processes is decided when it runs, so that accounts take turns."""
     task_send(PROCESS_TASK, QUEUE)
 
 
 def request_removal(file_ids: list[str]) -> None:
-    """Have what is stored of these files removed."""
+    """Have the stored bytes of these files removed."""
     task_send(REMOVE_TASK, QUEUE, [file_ids])
 
 

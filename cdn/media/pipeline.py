@@ -1,7 +1,7 @@
-"""One file from its received bytes to its publication, or its refusal.
+"""Pipeline of one file, from its received bytes to its publication or refusal.
 
-Every step may be repeated: a process that dies here leaves a lease that ends, and the next attempt begins with an
-empty work folder. Bytes in the store have names made of their hashes, so that two attempts write the same.
+Every step may be repeated: a process that dies leaves a lease that ends, and the next attempt begins with an empty work
+folder. Bytes in the store have names made of their hashes, so that two attempts write the same.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ from common.work.leases import ClaimLost
 
 logger = logging.getLogger(__name__)
 
-# Of attempts whose process died: a file that ends its process must not do so for a day.
+# Most attempts whose process died: a file that ends its process must not do so for a day.
 ATTEMPTS_MAX = 5
-# What says nothing about the file: another attempt follows, until the file's deadline.
+# Errors that say nothing about the file: another attempt follows, until the file's deadline.
 _RETRIED = (StorageUnavailable, InspectionUnavailable, OSError, DatabaseError)
 
 
 def file_process(file_id: str) -> bool:
-    """Publish or reject a file that was received. False: another process has it, or it needs nothing any more."""
+    """Publish or reject a file that was received.
+
+    Return False if another process holds the claim or the file is already done.
+    """
     claimed = processing.processing_claim(file_id)
     if claimed is None:
         return False
@@ -57,15 +60,15 @@ def file_process(file_id: str) -> bool:
             _attempt(held)
         except ClaimLost:
             logger.info("%s is not processed by this process any more", file_id)
-            # Of one that was cancelled in between the bytes may have reached the store after those there were removed.
+            # If the file was cancelled meanwhile, its bytes may have reached the store after the removal.
             stored_remove([file_id])
         except DatabaseError as exc:
-            logger.warning("%s is left to another attempt: %s", file_id, exc)
+            logger.warning("%s could not be processed now and waits for another attempt: %s", file_id, exc)
     return True
 
 
 def _attempt(held: HeldFile) -> None:
-    """Raises ClaimLost, DatabaseError."""
+    """Process a claimed file once. Raise ClaimLost, DatabaseError."""
     try:
         if held.file.attempt > ATTEMPTS_MAX:
             raise ProcessingFailed
@@ -73,10 +76,10 @@ def _attempt(held: HeldFile) -> None:
     except ClaimLost:
         raise
     except InspectionKilled as exc:
-        logger.warning("%s is left to another attempt: %s", held.file.file_id, exc)
+        logger.warning("%s waits for another attempt: %s", held.file.file_id, exc)
         processing.processing_release(held.file, is_counted=True)
     except _RETRIED as exc:
-        logger.warning("%s is left to another attempt: %s", held.file.file_id, exc)
+        logger.warning("%s waits for another attempt: %s", held.file.file_id, exc)
         processing.processing_release(held.file)
     except DomainError as exc:
         processing.processing_reject(held.file, exc)
@@ -86,7 +89,9 @@ def _attempt(held: HeldFile) -> None:
 
 
 def _publish(held: HeldFile) -> None:
-    """Raises CdnPolicyViolation, ProcessingFailed, ClaimLost, and what is tried again."""
+    """Publish a claimed file. Raise CdnPolicyViolation, ProcessingFailed, ClaimLost, and errors that are tried
+    again.
+    """
     claimed = held.file
     work = storage.work_folder(claimed.file_id)
     part = storage.part_path(claimed.file_id)
@@ -107,8 +112,9 @@ def _publish(held: HeldFile) -> None:
 
 
 def _part_open(part: Path, size: int) -> int:
-    """The received bytes. Raises ProcessingFailed where they are not there (any more). Of an empty file no request had
-    any.
+    """Return a descriptor of the received bytes. Raise ProcessingFailed if they are missing or have another size.
+
+    The part of an empty file is made here: no request had any bytes.
     """
     made = 0 if size else os.O_CREAT
     try:
@@ -123,7 +129,10 @@ def _part_open(part: Path, size: int) -> int:
 
 
 def _looked_at(held: HeldFile, file: int, work: Path) -> tuple[Findings, list[PlannedVariant]]:
-    """What the policy refuses by kind and size alone is not looked at further."""
+    """Return findings and planned variants.
+
+    A file that the policy refuses by kind and size alone is not inspected.
+    """
     claimed = held.file
     known = type_sniff(os.pread(file, HEAD_BYTES, 0))
     policy = processing.processing_policy(claimed)
@@ -148,11 +157,11 @@ def _order(content_type: str, policy: EffectivePolicy, planned: list[PlannedVari
 
 
 def _inspected(held: HeldFile, file: int, order: InspectionOrder, work: Path) -> Findings:
-    """Raises StorageUnavailable where the disk is, or may have been, too full for the variants."""
+    """Return the findings. Raise StorageUnavailable if the disk is, or may have been, too full for the variants."""
     if order.variants:
         storage.require_room(work, reserved_for(held.file.received, held.file.variants_wanted) - held.file.received)
     outputs = [_output(work, index) for index, _ in enumerate(order.variants)]
-    # It may take minutes, after which the server may have ended the connection.
+    # The inspection may take minutes, after which the server may have ended the connection.
     release_connection()
     found = run_inspection(file, order, outputs, held.require_held)
     if found.reason and outputs and _free_bytes(work) < VARIANT_BYTES:
@@ -170,7 +179,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 def _variants_made(found: Findings, planned: list[PlannedVariant], work: Path) -> list[VariantFacts]:
-    """Their hashes and sizes are those of the files, whatever the process said."""
+    """Return the variants; hashes and sizes are taken from the files, whatever the process said."""
     return [
         _variant_facts(variant, made.width, made.height, _output(work, index))
         for index, (variant, made) in enumerate(zip(planned, found.variants, strict=False))
@@ -185,7 +194,7 @@ def _variant_facts(variant: PlannedVariant, width: int, height: int, path: Path)
 
 
 def _store(held: HeldFile, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
-    """Raises StorageUnavailable, ClaimLost."""
+    """Store the original and its variants. Raise StorageUnavailable, ClaimLost."""
     file_id, store = held.file.file_id, storage.store_file()
     release_connection()
     held.require_held()

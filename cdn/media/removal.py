@@ -1,4 +1,4 @@
-"""Removing bytes of a remote store, which may answer slowly or not at all."""
+"""Removal of bytes from a remote store, which may answer slowly or not at all."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from common.batches import batched
 
 logger = logging.getLogger(__name__)
 
-# One task does not keep a place of the worker for longer; another one goes on.
+# A task keeps a place of the worker for at most so long; another task goes on.
 SECONDS = 30.0
 _BATCH = 100
 
 
 def stored_remove(file_ids: list[str]) -> int:
-    """Remove what is stored of files whose rows are gone or refused. Returns of how many files.
+    """Remove the stored bytes of files whose rows are gone or rejected. Return for how many files.
 
     It ends at the first call that the store does not answer: the sweep for bytes without a row removes the others.
     """
@@ -34,12 +34,12 @@ def stored_remove(file_ids: list[str]) -> int:
                 _remove(file_id)
                 removed += 1
         except StorageUnavailable as exc:
-            logger.warning("the bytes of %d files stay for now: %s", len(file_ids) - removed, exc.message)
+            logger.warning("the bytes of %d files could not be removed yet: %s", len(file_ids) - removed, exc.message)
             break
     return removed
 
 
 def _remove(file_id: str) -> None:
-    """Nothing of a file that has bytes to keep, whatever a task says. Raises StorageUnavailable."""
+    """Remove the bytes of a file, unless its row has bytes to keep, whatever a task says. Raise StorageUnavailable."""
     if not File.objects.filter(pk=file_id).exclude(status=FileStatus.REJECTED).exists():
         store_file().remove_all(file_id)

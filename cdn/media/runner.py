@@ -1,4 +1,4 @@
-"""Runs the confined process for one file."""
+"""Runner of the confined process for one file."""
 
 from __future__ import annotations
 
@@ -29,27 +29,28 @@ SECONDS = 30.0
 _TICK_SECONDS = 0.5
 _ANSWER_BYTES = 16 << 10
 _END_SECONDS = 5.0
-# By its signal, and as bubblewrap reports it.
+# Exit codes by a signal, directly and as bubblewrap reports it.
 _OUT_OF_TIME = (-signal.SIGXCPU, 128 + signal.SIGXCPU)
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class InspectionUnavailable(Exception):
-    """The process could not be started: nothing is known of the file."""
+    """Error of a process that could not be started: nothing is known of the file."""
 
 
 class InspectionKilled(InspectionUnavailable):
-    """Something else of the host ended the process, as the kernel does without memory: its own limits end it otherwise.
-    What the file has to do with it is not known.
+    """Error of a process that the host ended, as the kernel does without memory. Its own limits end it otherwise.
+
+    Whether the file is the cause is not known.
     """
 
 
 def execute_inspection(
     level: Level, file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]
 ) -> Findings:
-    """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
+    """Inspect an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
 
-    No process outlives the call. Raises InspectionUnavailable, InspectionKilled, BackendUnavailable, OSError.
+    No process outlives the call. Raise InspectionUnavailable, InspectionKilled, BackendUnavailable, OSError.
     """
     targets: list[int] = []
     try:
@@ -69,7 +70,7 @@ def _with_descriptors(variants: Sequence[VariantOrder], targets: Sequence[int]) 
 
 
 def _execute(confined: Confined, file: int, targets: list[int], tick: Callable[[], None]) -> tuple[bytes, int | None]:
-    """What it wrote, and its exit code; None: it was killed, as its time was over or its answer too long."""
+    """Return the output and the exit code; the code is None if the process ran out of time or wrote too much."""
     process = subprocess.Popen(
         confined.command,
         stdin=file,
@@ -94,7 +95,7 @@ def _execute(confined: Confined, file: int, targets: list[int], tick: Callable[[
 
 
 def _read_answer(output: int, tick: Callable[[], None]) -> bytes | None:
-    """Everything up to the end of the output; None where it does not end in time."""
+    """Return the whole output; None if it does not end in time."""
     answer = b""
     deadline = time.monotonic() + SECONDS
     waiting = select.poll()
@@ -110,7 +111,9 @@ def _read_answer(output: int, tick: Callable[[], None]) -> bytes | None:
 
 
 def _end(process: subprocess.Popen[bytes], output: int) -> None:
-    """Kill it. A process of another namespace is killed by the kernel just after it: its output says when."""
+    """Kill the process. If it is in another namespace the kernel kills it just afterwards: the end of its output says
+    when.
+    """
     if process.poll() is None:
         process.kill()
         process.wait()
@@ -124,19 +127,21 @@ def _end(process: subprocess.Popen[bytes], output: int) -> None:
 
 
 def _answer(order: InspectionOrder, output: bytes, code: int | None) -> Findings:
-    """Raises InspectionUnavailable where the process did not come to look at the file, InspectionKilled."""
+    """Return the findings. Raise InspectionUnavailable if the process did not come to the file, and
+    InspectionKilled.
+    """
     ready, _, rest = output.partition(b"\n")
     if code is None or code in _OUT_OF_TIME:
-        logger.warning("looking at a file of the type %s took too long", order.content_type)
+        logger.warning("the inspection of a file of the type %s took too long", order.content_type)
         return Findings(order.content_type, reason=RESOURCES)
     if ready != READY.encode():
-        raise InspectionUnavailable(f"The process ended with {code} before it could look at the file.")
+        raise InspectionUnavailable(f"The process ended with exit code {code} before it could inspect the file.")
     if code in _KILLED:
-        raise InspectionKilled("The process was killed while it looked at the file.")
+        raise InspectionKilled("The process was killed while it inspected the file.")
     try:
         found = found_of(rest)
     except ValueError:
-        logger.warning("looking at a file of the type %s ended with %s", order.content_type, code)
+        logger.warning("the inspection of a file of the type %s ended with exit code %s", order.content_type, code)
         return Findings(order.content_type, reason=DAMAGED)
     complete = not found.reason and len(found.variants) != len(order.variants)
     return found._replace(reason=DAMAGED) if complete else found

@@ -1,4 +1,4 @@
-"""What the worker `media` looks for by itself: files that no task was sent for, and what killed attempts left."""
+"""Sweeps of the worker `media`: files that no task was sent for, and remains of killed attempts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from cdn.services.processing import processing_due
 from cdn.states import UNFINISHED
 from common.batches import batched
 
-# One task does not keep a place of the worker for longer.
+# A task keeps a place of the worker for at most so long.
 SECONDS = 60.0
 _BATCH = 500
 
 
 def next_process() -> bool:
-    """Process one file: whose turn it is among those that no process looks at. False: there is none."""
+    """Process the next file in turn among those that no process works on. Return False if there is none."""
     return any(file_process(file_id) for file_id in processing_due())
 
 
 def due_process() -> int:
-    """Process the files that no process looks at, one after the other. Returns how many it processed."""
+    """Process the files that no process works on, one after the other. Return how many."""
     end, done = time.monotonic() + SECONDS, 0
     while time.monotonic() < end and next_process():
         done += 1
@@ -30,9 +30,9 @@ def due_process() -> int:
 
 
 def ended_parts_remove() -> int:
-    """Remove part files and work folders of files that are published or refused. Returns of how many files.
+    """Remove part files and work folders of files that are published or rejected. Return for how many files.
 
-    Their process died before it could. What belongs to no row at all is `cdn_check`'s.
+    Their process died before it could. `cdn_check` removes parts without a row.
     """
     there = {part.file_id for part in storage.list_parts()} | {work.file_id for work in storage.list_work()}
     removed = 0

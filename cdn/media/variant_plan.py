@@ -1,4 +1,4 @@
-"""The variants that a permit asked for, as orders to the confined process."""
+"""Variants that a permit asked for, as orders to the confined process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAME_FORMAT = {content_type: name for name, content_type in VARIANT_FORMATS.ite
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant:
-    """`order.descriptor` is given when its file is open."""
+    """Variant to make. `order.descriptor` is set when its file is open."""
 
     name: str
     order: VariantOrder
@@ -25,7 +25,7 @@ class PlannedVariant:
 
 
 def variants_planned(wanted: Mapping[str, Mapping[str, Any]], content_type: str) -> list[PlannedVariant]:
-    """In the order in which they were asked for. Without a format: that of the original, PNG for a GIF."""
+    """Return the variants in the requested order. Default format: that of the original, PNG for a GIF."""
     same = _SAME_FORMAT.get(content_type, "png")
     return [PlannedVariant(name, _order(options, same)) for name, options in wanted.items()]
 

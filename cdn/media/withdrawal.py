@@ -1,4 +1,4 @@
-"""Links of a deactivated account's files: some are removed by the request of staff, the rest by the worker.
+"""Removal of the links of a deactivated account's files: staff's request removes some, the worker the rest.
 
 The row (`Withdrawal`) says that links are to be removed, and from which file on; tasks are wake-ups.
 """
@@ -21,18 +21,19 @@ from common.work.clock import has_come
 logger = logging.getLogger(__name__)
 
 BATCH = 100
-# One call does not keep a place of the worker for longer, nor a request of staff.
+# Longest time of one call in the worker, and in a request of staff.
 SECONDS = 30.0
 SECONDS_IN_REQUEST = 1.0
-# Who removes links says so after each batch; of one that does not for so long, another process goes on.
+# A process that removes links writes it after each batch. If it does not for so long, another process goes on.
 DUE_AFTER = timedelta(seconds=20)
 CONTINUED_AT_ONCE = 50
 
 
 def follow_account_links(account: Account) -> None:
-    """The account was activated or deactivated (`accounts.hooks`), in whose transaction this is. After the commit no
-    link of its files is left where it is inactive; those that are, as the process dies, the worker removes. Links of an
-    active one are made by the next requests.
+    """Remove the links of an account's files if it was deactivated (`accounts.hooks`).
+
+    The row is written in the transaction of the account. After the commit no link of an inactive account is to be left;
+    the worker removes the rest if the process dies. If the account is active again, the next requests make the links.
     """
     Withdrawal.objects.filter(account=account).delete()
     if not account.is_active:
@@ -41,14 +42,13 @@ def follow_account_links(account: Account) -> None:
 
 
 def withdraw_account_links(account_id: str, *, seconds: float = SECONDS) -> None:
-    """Remove the links of an inactive account's files, by their ids; the worker goes on where they are more.
+    """Remove the links of an inactive account's files, by their ids; the worker goes on if there are more.
 
-    Called outside of any transaction: files are removed while no row is locked, and nothing but the row of the
-    withdrawal is written, once for each batch. No lock is needed, as no link is made any more: `file_deliver` has seen
-    the account inactive, or has made its link and said so in the row before the commit. Where the account is active
-    again, or is gone, the rest stays; a link that is removed at that moment is made again by the file's next request.
-    Links that cannot be removed stay for `orphans_remove`. Raises django.db.Error: the worker goes on from there a
-    little later.
+    Call this outside of any transaction: files are removed while no row is locked, and only the row of the withdrawal
+    is written, once for each batch. No lock is needed, because no link is made any more: `file_deliver` has seen the
+    account inactive, or has made its link and said so in the row before the commit. If the account is active again, or
+    is gone, the rest stays. A link that is removed at that moment is made again by the file's next request. Links that
+    cannot be removed stay for `orphans_remove`. Raise django.db.Error: the worker goes on from there a little later.
     """
     end = time.monotonic() + seconds
     while _batch_withdraw(account_id):
@@ -58,7 +58,10 @@ def withdraw_account_links(account_id: str, *, seconds: float = SECONDS) -> None
 
 
 def _batch_withdraw(account_id: str) -> bool:
-    """False where nothing is left. Of several processes at once each may remove the same links; one records it."""
+    """Remove the links of one batch; return False if nothing is left.
+
+    Several processes at once may remove the same links; one records it.
+    """
     withdrawal = Withdrawal.objects.filter(account_id=account_id).first()
     if withdrawal is None:
         return False
@@ -66,7 +69,7 @@ def _batch_withdraw(account_id: str) -> bool:
     found = list(files.values_list("pk", flat=True)[:BATCH])
     for file_id in found:
         _links_remove(file_id)
-    # That of a later deactivation has another key: its links are removed from the first on.
+    # A later deactivation has a row with another key: its links are removed from the first on.
     same = Withdrawal.objects.filter(pk=withdrawal.pk, after=withdrawal.after)
     if found:
         same.update(after=found[-1], due_at=timezone.now() + DUE_AFTER)
@@ -79,11 +82,11 @@ def _links_remove(file_id: str) -> None:
     try:
         remove_links(file_id)
     except OSError as exc:
-        logger.warning("the links of %s, whose account is inactive, stay for now: %s", file_id, exc)
+        logger.warning("the links of %s, whose account is inactive, could not be removed yet: %s", file_id, exc)
 
 
 def withdrawals_continue() -> int:
-    """Notify the worker of what no process goes on with. Returns of how many accounts."""
+    """Notify the worker of withdrawals that no process goes on with. Return for how many accounts."""
     due = Withdrawal.objects.filter(has_come("due_at", 2 * DUE_AFTER)).order_by("due_at")
     found = list(due.values_list("account_id", flat=True)[:CONTINUED_AT_ONCE])
     for account_id in found:

@@ -1,1 +1,1 @@
-"""The only writers of files, permits and limits of the CDN."""
+"""Services of the CDN, the only writers of its files, permits and limits."""

@@ -1,4 +1,4 @@
-"""One run of `manage.py cdn_check`."""
+"""Run of `manage.py cdn_check`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdn.states import FileStatus, PoolKind
 
 
 def cdn_check(say: Callable[[str], object]) -> int:
-    """Say what differs and what is counted. Returns the number of differences."""
+    """Say the differences and the counted sums. Return the number of differences."""
     differences = list(counters_check())
     missing, removed = storage_check()
     for sentence in (*differences, *missing):
@@ -28,5 +28,5 @@ def cdn_check(say: Callable[[str], object]) -> int:
     given = refused.aggregate(bytes=Sum("reserved_bytes", default=0), files=Count("pk"))
     say(f"given back {given['bytes']} bytes of {given['files']} files that were refused and are still shown")
     if removed:
-        say(f"removed what belonged to no row: {removed}")
+        say(f"removed bytes and links that belonged to no row: {removed}")
     return len(differences) + len(missing)

@@ -1,4 +1,4 @@
-"""Whether the counters agree with the rows: sums over the files of an account, with the account locked."""
+"""Check whether the counters agree with the rows: sums over the files of an account, with the account locked."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cdn.pools import COLUMNS, Change, personal_key
 from cdn.states import UNFINISHED, UPLOADABLE, FileStatus
 
 Counted = dict[str, dict[str, int]]
-# What is deleted stays counted, so these are at least what the rows say.
+# Deleted files stay counted, so these counters are at least the sums of the rows.
 AT_LEAST = ("month_bytes", "month_files")
 
 
 def counters_check() -> Iterator[str]:
-    """A sentence for each difference. Each account is locked for its own sums only."""
+    """Yield a sentence for each difference. Each account is locked for its own sums only."""
     accounts = set(Pool.objects.order_by().values_list("account_id", flat=True).distinct())
     accounts |= set(File.objects.order_by().values_list("account_id", flat=True).distinct())
     for account_id in sorted(accounts):
@@ -30,7 +30,7 @@ def counters_check() -> Iterator[str]:
 
 @transaction.atomic
 def account_check(account_id: str) -> list[str]:
-    """Of one account, and of its account pool against the sum of its others."""
+    """Return the differences of one account, and of its account pool against the sum of its others."""
     if not Account.objects.filter(pk=account_id).exists():
         return []
     account_lock(Account(pk=account_id))
@@ -50,7 +50,7 @@ def _differs(name: str, found: int, expected: int) -> bool:
 
 
 def counted(account_id: str, months: dict[str, str]) -> Counted:
-    """By pool, what its rows say; `months`: which month each pool counts."""
+    """Return the sums of the rows by pool. `months`: the month that each pool counts."""
     sums: Counted = defaultdict(lambda: asdict(Change()))
     _add_files(sums, account_id)
     _add_permits(sums, account_id)

@@ -1,4 +1,6 @@
-"""First delivery of a file: whether it may be, and the link by which the edge delivers it from then on."""
+"""First delivery of a file: the check of its owner's credits, and the link by which the edge delivers it from
+then on.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ from namespaces.models import Namespace
 
 @refusals_announced()
 def file_deliver(address: Address) -> str:
-    """The store's key of what is delivered at an address, with its link made; empty where nothing is.
+    """Return the store's key for an address, with its link made; empty if nothing is delivered there.
 
-    Raises QuotaExceeded where it was never delivered before and the owner's credits are used up, StorageUnavailable,
+    Raise QuotaExceeded if the file was never delivered before and the owner's credits are used up, StorageUnavailable,
     OSError.
     """
-    # Without a lock first: anybody may ask for addresses that no file has.
+    # The first look is without a lock: anybody may ask for addresses that no file has.
     file = _active(address.file_id)
     key = _key(file, address)
     if file is None or not key or (settings.ENV.cdn_s3_bucket and file.delivered):
@@ -52,7 +54,7 @@ def _active(file_id: str, *, lock: bool = False) -> File | None:
 
 
 def _key(file: File | None, address: Address) -> str:
-    """Empty where the address is not exactly one of this file."""
+    """Return the key; empty if the address is not exactly one of this file."""
     if file is None:
         return ""
     wanted = f"{address.kind}/{address.file_id}/{address.name}"
@@ -65,5 +67,5 @@ def _key(file: File | None, address: Address) -> str:
 
 
 def _payer(file: File) -> Namespace:
-    """Files without a namespace are paid by the account's default one, as their permits are."""
+    """Return the payer. The account's default namespace pays for files without a namespace, as for their permits."""
     return file.namespace or Namespace.objects.get(account_id=file.account_id, is_default=True)

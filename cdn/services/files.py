@@ -1,5 +1,6 @@
-"""Files that are published: to the trash, back, and away. Every change moves the same numbers between the columns of
-the pools, in the transaction that changes the row.
+"""Services of published files: to the trash, back, and away.
+
+Every change moves the same numbers between the columns of the pools, in the transaction that changes the row.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from common.request_origin import NO_ORIGIN, RequestOrigin
 from namespaces.models import Namespace
 
 PURGE_BATCH = 500
-# How long a request removes files itself; the sweep removes the others.
+# A request removes files for so long; the sweep removes the rest.
 PURGE_SECONDS = 5.0
 
 
@@ -35,8 +36,8 @@ PURGE_SECONDS = 5.0
 def file_trash(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -> File:
     """Move a file to the trash: it is not delivered from the next request on, and still counts as stored.
 
-    One that is not published yet is cancelled and becomes `rejected`. Idempotent. Raises InvalidState (rejected),
-    FileNotKept.
+    A file that is not published yet is cancelled and becomes `rejected`. Idempotent. Raise InvalidState if it was
+    rejected, and FileNotKept.
     """
     _, stored = lock_file(file.pk, file.account_id)
     if stored.status == FileStatus.TRASHED:
@@ -53,13 +54,13 @@ def file_trash(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -> 
 
 @transaction.atomic
 def file_cancel(file: File) -> None:
-    """Refuse a file whose upload has broken off for good, as no client knows its address. Idempotent."""
+    """Reject a file whose upload has broken off for good: no client knows its address. Idempotent."""
     try:
         _, stored = lock_file(file.pk, file.account_id)
     except FileNotKept:
         return
     if stored.status == FileStatus.UPLOADING:
-        file_reject(stored, UploadCancelled("The upload ended before all bytes had come."))
+        file_reject(stored, UploadCancelled("The upload ended before all bytes had arrived."))
 
 
 def _move_to_trash(stored: File) -> None:
@@ -73,7 +74,7 @@ def _move_to_trash(stored: File) -> None:
 def file_restore(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -> File:
     """Take a file out of the trash. Idempotent. The trash counts as stored: there is room unless a quota was lowered.
 
-    Raises RestoreWithoutRoom, InvalidState (it is not in the trash), FileNotKept; nothing has changed then.
+    Raise RestoreWithoutRoom, InvalidState if it is not in the trash, FileNotKept; nothing has changed then.
     """
     account, stored = lock_file(file.pk, file.account_id)
     if stored.status == FileStatus.ACTIVE:
@@ -87,7 +88,10 @@ def file_restore(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -
 
 
 def _claim_restored(account: Account, stored: File) -> None:
-    """Raises RestoreWithoutRoom. What has no limit of the month is asked for: it was counted when it was published."""
+    """Move the counters of a restored file. Raise RestoreWithoutRoom.
+
+    The limit of the month is not checked: the file was counted when it was published.
+    """
     policy = effective_policy(account, _namespace(stored.namespace_id))
     change = Change(stored_bytes=stored.footprint, stored_files=1, trashed_bytes=-stored.footprint, trashed_files=-1)
     try:
@@ -101,8 +105,9 @@ def _namespace(namespace_id: str | None) -> Namespace | None:
 
 
 def trash_purge(*, account: Account, within: Q, actor: str, origin: RequestOrigin = NO_ORIGIN) -> tuple[int, bool]:
-    """Delete what is in the trash within a part of an account. Returns how many files, and whether all are removed; the
-    sweep removes the others, which no request finds any more.
+    """Delete the trash of a part of an account. Return how many files, and whether all are removed.
+
+    The sweep removes the rest; no request finds them any more.
     """
     with transaction.atomic():
         account_lock(account)
@@ -119,8 +124,10 @@ def trash_purge(*, account: Account, within: Q, actor: str, origin: RequestOrigi
 
 @transaction.atomic
 def purge_batch(account_id: str) -> int:
-    """Remove some files whose deletion was asked for: rows and counters in one transaction, bytes after it. Returns how
-    many. Where the process dies in between, `cdn_check` finds the bytes without a row.
+    """Remove some files whose deletion was asked for: rows and counters in one transaction, bytes after it. Return how
+    many.
+
+    If the process dies in between, `cdn_check` finds the bytes without a row.
     """
     account_lock(Account(pk=account_id))
     rows = list(File.objects.filter(account_id=account_id, purge=True).order_by("pk")[:PURGE_BATCH])
@@ -136,8 +143,9 @@ def _trashed_sums(rows: list[File]) -> dict[Owner, Change]:
 
 
 def rows_remove(rows: list[File], changes: dict[Owner, Change], *, stored: bool) -> None:
-    """Delete rows of one account, which is locked, with what they count for. Bytes follow after the commit; `stored`:
-    also those in the store.
+    """Delete rows of one account, which is locked, and subtract their counters. Bytes follow after the commit.
+
+    `stored`: remove also the bytes in the store.
     """
     for owner in sorted(changes, key=lambda each: each.key):
         change_pools(owner, changes[owner])

@@ -1,4 +1,4 @@
-"""Limits of accounts, namespaces and plans: the only writers of templates, overrides and ceilings."""
+"""Services of limits, the only writers of templates, overrides and ceilings of accounts, namespaces and plans."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from namespaces.models import Namespace
 def template_set(
     *, account: Account, changes: Mapping[str, Any], actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> Layer:
-    """Change what the account's namespaces inherit. A field that is left out stays, null inherits the plan's; so do the
-    fields of `policy`, and null for the whole of it removes all of them. Idempotent.
+    """Change the limits that the account's namespaces inherit. Idempotent.
+
+    A field that is left out does not change, null inherits the plan's limit. The same is true of the fields of
+    `policy`; null for the whole policy removes all of them.
     """
     account_lock(account)
     row, _ = Template.objects.get_or_create(account=account)
@@ -36,7 +38,7 @@ def template_set(
 def namespace_quota_set(
     *, namespace: Namespace, changes: Mapping[str, Any], actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> Layer:
-    """The same for one namespace, which inherits the template. Raises NotFound."""
+    """Change the limits of one namespace in the same way; null inherits the template's limit. Raise NotFound."""
     account_lock(Account(pk=namespace.account_id))
     if not Namespace.objects.filter(pk=namespace.pk, deleted_at=None).exists():
         raise NotFound(f"There is no namespace {namespace.slug!r}.")
@@ -48,18 +50,22 @@ def namespace_quota_set(
 
 
 def plan_limits_save(row: PlanLimits) -> PlanLimits:
-    """Create the ceiling of a plan or change it. New limits apply from the next permit on; what is stored stays. Raises
-    NotFound (it was deleted since it was read), Conflict (another one was added), ValidationError."""
+    """Create the ceiling of a plan or change it. New limits apply from the next permit on; stored files stay.
+
+    Raise NotFound if it was deleted since it was read, Conflict if another one was added, ValidationError.
+    """
     if not isinstance(row.policy, dict):
-        raise ValidationError(details={"policy": ["A policy is an object with its fields."]})
+        raise ValidationError(details={"policy": ["A policy must be a JSON object."]})
     row.full_clean(validate_unique=False, validate_constraints=False)
     save_unless_deleted(row)
     return row
 
 
 def plan_limits_delete(row: PlanLimits) -> None:
-    """The plan has the limits of plans without a row from now on (`cdn.policy`). Raises NotFound (it was deleted since
-    it was read)."""
+    """Delete the ceiling of a plan: it has the limits of plans without a row from now on (`cdn.policy`).
+
+    Raise NotFound if it was deleted since it was read.
+    """
     delete_unless_deleted(row)
 
 
@@ -73,7 +79,10 @@ def _apply(row: Template | NamespaceQuota, changes: Mapping[str, Any]) -> None:
 
 
 def merged_policy(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Fields that are left out stay, null removes a field, null for the whole removes all; None where none is left."""
+    """Return the merged policy; None if no field is left.
+
+    Fields that are left out stay, null removes a field, null for the whole policy removes all.
+    """
     if given is None:
         return None
     merged = {**(stored or {}), **given}

@@ -1,4 +1,4 @@
-"""What becomes of the files of a namespace that is deleted (`namespaces.hooks`)."""
+"""Moving the files of a namespace that is deleted (`namespaces.hooks`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from namespaces.models import Namespace
 
 @transaction.atomic
 def files_move(source: Namespace, target: Namespace, actor: str) -> int:
-    """Move files, with their permits and counters, in the caller's transaction, which has locked the account. The
-    account's pool stays as it is; the target may have more than its limit then, and gets no new permits until it has
-    not. Returns how many.
+    """Move files, with their permits and counters, in the caller's transaction, which has locked the account. Return
+    how many.
+
+    The account's pool does not change. The target may then have more than its limit, and gets no new permits until it
+    has less.
     """
     moved = File.objects.filter(namespace=source).update(namespace=target)
     pool = Pool.objects.filter(pk=source.pk).first()

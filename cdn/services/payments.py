@@ -1,7 +1,7 @@
 """Credits of the service `cdn`: held at the permit, settled at publication (wire contract, sections 7 and 9).
 
-The payer is the file's namespace, and for files without one the account's default namespace. Permits keep its plain id:
-a namespace may be deleted while a hold is open, and the ledger outlives it.
+The file's namespace pays; for files without one, the account's default namespace. Permits keep the payer's plain id: a
+namespace may be deleted while a hold is open, and the ledger outlives it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class Held:
 
 
 def price_of(size: int) -> Decimal:
-    """By the rate of now, to 8 places. One query."""
+    """Return the price by the present rate, to 8 places. One query."""
     row = _RATE.first_row([Unit.CDN_GB])
     rate = Decimal(0) if row is None else row[0]
     return min(Decimal(size) / BYTES_PER_GB * rate, MAX_CREDITS).quantize(PLACES)
 
 
 def hold_of(permit: Permit, payer: Namespace, until: datetime) -> Held:
-    """The price of what the permit reserves; noted in it."""
+    """Return the hold for the bytes that the permit reserves, and note it in the permit."""
     permit.payer_id, permit.hold_key = payer.pk, f"cdn:{permit.file_id}"
     return Held(payer, permit.hold_key, price_of(permit.reserved_bytes), until)
 
 
 def hold_end(permit: Permit, file: File) -> None:
-    """Charge what was published, in its transaction."""
+    """Charge a published file, in the transaction of its publication."""
     purpose = Purpose(description=f"CDN: {file.pk}")
     amount = price_of(file.footprint)
     hold_settle(

@@ -1,4 +1,4 @@
-"""A permit by one statement of the database (`cdn.permit_function`)."""
+"""Permit by one statement of the database (`cdn.permit_function`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _SQL = f"SELECT cdn_permit_take({', '.join(['%s'] * 5)}, %s::bigint[], %s::bigin
 
 
 def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> str | None:
-    """Reserve and hold, if there is room for all of it. Return the code of what was missing: nothing was done then."""
+    """Reserve and hold, if there is room for all of it.
+
+    Return the code of the missing part; nothing was done then.
+    """
     owner = Owner(file.account_id, file.namespace_id)
     parameters = [
         *(owner.account_id, owner.namespace_id, owner.key, pools.month_of(), permit.reserved_bytes),
@@ -44,12 +47,14 @@ def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held)
 
 
 def _one_statement() -> AbstractContextManager[Any]:
-    """Inside of a transaction a savepoint, so that one that fails leaves that as it was; else it commits by itself."""
+    """Return a context. Inside of a transaction it is a savepoint, so that a failure leaves the transaction as
+    it was.
+    """
     return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
 def _limits(limits: PoolLimits | None) -> str:
-    """As the text of an array: the driver takes longer to find the type of one."""
+    """Return the limits as the text of an array: the driver takes longer to find the type of an array."""
     if limits is None:
         return "{NULL,NULL,NULL,NULL}"
     given = [limits.max_bytes[1], limits.monthly_bytes[1], limits.max_files, limits.max_uploads]
@@ -57,7 +62,7 @@ def _limits(limits: PoolLimits | None) -> str:
 
 
 def _row(instance: Model) -> str:
-    """Its columns as JSON."""
+    """Return the columns of an instance as JSON."""
     values = {}
     for field in instance._meta.concrete_fields:
         value = getattr(instance, field.attname)

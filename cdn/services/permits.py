@@ -30,13 +30,13 @@ from namespaces.models import Namespace
 from namespaces.selectors import require_open
 
 TOKEN_PREFIX = "upl_"  # noqa: S105 - what tokens begin with
-# Holds outlive what they are for, so that none expires before its settlement.
+# Holds outlive their uploads, so that none expires before its settlement.
 HOLD_MARGIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A validated request. `namespace` None: the file is unassigned."""
+    """Validated request for a file. `namespace` None: the file is unassigned."""
 
     namespace: Namespace | None
     filename: str
@@ -49,7 +49,7 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class IssuedPermit:
-    """A permit and its token, which is available only here."""
+    """Permit and its token, which is available only here."""
 
     file: File
     permit: Permit
@@ -58,9 +58,9 @@ class IssuedPermit:
 
 @refusals_announced()
 def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit:
-    """Reserve bytes, files and credits for an upload, in one transaction. A file of no bytes is complete with it.
+    """Reserve bytes, files and credits for an upload, in one transaction. A file of no bytes is complete at once.
 
-    Raises CdnPolicyViolation, CdnQuotaExceeded, QuotaExceeded (credits, or a namespace that they suspend),
+    Raise CdnPolicyViolation, CdnQuotaExceeded, QuotaExceeded (credits, or a namespace that they suspend),
     NamespaceSuspended; nothing is reserved then.
     """
     payer = require_payer(account, new.namespace)
@@ -81,8 +81,9 @@ def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit
 
 
 def require_payer(account: Account, namespace: Namespace | None) -> Namespace:
-    """Whose credits uploads take: of unassigned files the account's default namespace. Raises NamespaceSuspended,
-    QuotaExceeded.
+    """Return the namespace that pays for uploads: for unassigned files the account's default one.
+
+    Raise NamespaceSuspended, QuotaExceeded.
     """
     payer = namespace or Namespace.objects.get(account=account, is_default=True)
     require_open(payer)
@@ -97,8 +98,9 @@ def _permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held
 
 @transaction.atomic
 def _permit_take_again(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
-    """With the rows that may have been missing (pools, the balance, its quota), and an error that says what there is no
-    room for. Account and balance stay locked, so that it is true.
+    """Take the permit again, with the rows that may have been missing (pools, the balance, its quota).
+
+    Raise an error that says where there is no room. Account and balance stay locked, so that it is true.
     """
     account_lock(file.account)
     owner = Owner(file.account_id, file.namespace_id)
@@ -115,7 +117,7 @@ def _permit_take_again(file: File, permit: Permit, policy: EffectivePolicy, held
 
 
 def kind_of_claim(content_type: str) -> str | None:
-    """None where a client says that it does not know."""
+    """Return the claimed kind; None if the client says that it does not know."""
     return None if content_type in ("", UNKNOWN_TYPE) else claimed_kind(content_type)
 
 

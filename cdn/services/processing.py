@@ -1,7 +1,7 @@
-"""From bytes that have arrived to a file that is published or refused.
+"""Processing from received bytes to a file that is published or rejected.
 
-One process at a time looks at a file: it has a claim, whose lease it renews. Where it dies, the lease ends and another
-process begins again; past the file's deadline it is rejected.
+One process at a time works on a file: it has a claim, whose lease it renews. If it dies, the lease ends and another
+process begins again. After the file's deadline the file is rejected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from common.work.shares import in_turn
 from namespaces.models import Namespace
 
 LEASE = Lease(timedelta(seconds=60))
-# Before a file that was given back is looked for.
+# Time before a file that was given back is taken again.
 PAUSE = timedelta(seconds=10)
 _PROCESSING = Q(status=FileStatus.PROCESSING)
 BATCH = 200
@@ -41,7 +41,7 @@ BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class ClaimedFile:
-    """A file that the caller processes. `received`: its bytes, `sha256`: their hash."""
+    """File that the caller processes. `received`: the number of its bytes, `sha256`: their hash."""
 
     file_id: str
     claim: str
@@ -63,7 +63,7 @@ class ClaimedFile:
 
 
 def processing_claim(file_id: str) -> ClaimedFile | None:
-    """None where another process has it, or nothing is to be done any more."""
+    """Claim a file. Return None if another process holds the claim or the file is already done."""
     free, claim = Q(claim="") | LEASE.free(), new_claim()
     rows = File.objects.filter(_PROCESSING & free, pk=file_id, deadline_at__gt=timezone.now())
     if not LEASE.take_rows(rows, claim, attempt=F("attempt") + 1):
@@ -91,30 +91,31 @@ def _claimed(file: File) -> ClaimedFile:
 
 
 def processing_policy(claim: ClaimedFile) -> EffectivePolicy:
-    """As it is now."""
+    """Return the limits that are in force now."""
     namespace = Namespace(pk=claim.namespace_id) if claim.namespace_id else None
     return effective_policy(Account.objects.get(pk=claim.account_id), namespace)
 
 
 def processing_heartbeat(claim: ClaimedFile) -> None:
-    """Renew the lease. Raises ClaimLost: the process must end its work."""
+    """Renew the lease. Raise ClaimLost: the process must end its work."""
     LEASE.write_row(claim.row, _PROCESSING & Q(deadline_at__gt=timezone.now()))
 
 
 def processing_release(claim: ClaimedFile, *, is_counted: bool = False) -> None:
-    """Give the claim back, so that the next attempt need not wait for the lease's end. `is_counted`: it stays one of
-    the attempts that failed with the file, and not with the host's disk or network.
+    """Give the claim back, so that the next attempt need not wait for the lease's end.
+
+    `is_counted`: the attempt counts as a failure of the file, not of the host's disk or network.
     """
     attempt = F("attempt") if is_counted else F("attempt") - 1
     release_row(claim.row, _PROCESSING, lease_until=Now() + PAUSE, attempt=attempt)
 
 
 def processing_publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:
-    """Publish a file whose bytes and variants lie in the store, in one transaction: policy and quota of this moment are
-    checked against what they really are; reserved bytes become stored ones and count for the month; credits are
-    settled.
+    """Publish a file whose bytes and variants are in the store, in one transaction.
 
-    What is not allowed any more, or has no room, is rejected: the file that is returned says so. Raises ClaimLost.
+    Policy and quota of this moment are checked against the real facts. Reserved bytes become stored ones and count for
+    the month; credits are settled. A file that is not allowed any more, or has no room, is rejected: the returned file
+    says so. Raise ClaimLost.
     """
     try:
         return _publish(claim, facts, variants)
@@ -128,7 +129,7 @@ def _publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFac
     policy = effective_policy(account, Namespace(pk=file.namespace_id) if file.namespace_id else None)
     policy.check_found(facts, variants=len(variants))
     footprint = facts.size + sum(each.size for each in variants)
-    # One moment for both, so that the counters of a month agree with its files.
+    # Both use the same moment, so that the counters of a month agree with its files.
     now = timezone.now()
     _move_reserved(file, permit, policy, footprint, now)
     _write_facts(file, facts, footprint, now)
@@ -139,7 +140,7 @@ def _publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFac
 
 
 def _locked(claim: ClaimedFile) -> tuple[Account, File, Permit]:
-    """Raises ClaimLost."""
+    """Return the locked rows of a claim. Raise ClaimLost."""
     try:
         account, file = lock_file(claim.file_id, claim.account_id)
     except FileNotKept as exc:
@@ -151,7 +152,10 @@ def _locked(claim: ClaimedFile) -> tuple[Account, File, Permit]:
 
 
 def _move_reserved(file: File, permit: Permit, policy: EffectivePolicy, footprint: int, now: datetime) -> None:
-    """Raises CdnQuotaExceeded. What was reserved has its room unless the quota was lowered; more is asked for."""
+    """Move reserved bytes to stored ones. Raise CdnQuotaExceeded.
+
+    Reserved bytes have room unless the quota was lowered; room for more is checked.
+    """
     change = Change(
         reserved_bytes=-permit.reserved_bytes,
         reserved_files=-1,
@@ -200,17 +204,18 @@ def _variant_row(file: File, index: int, facts: VariantFacts) -> Variant:
 
 @transaction.atomic
 def processing_reject(claim: ClaimedFile, error: DomainError) -> File:
-    """Refuse a file; what was reserved is given back. Its bytes are removed after the commit. Raises ClaimLost."""
+    """Reject a file and give its reservation back. Its bytes are removed after the commit. Raise ClaimLost."""
     _, file, _ = _locked(claim)
     file_reject(file, error)
     return file
 
 
 def processing_due() -> list[str]:
-    """The ids of some files that no process looks at, in the order in which they are to be claimed: accounts take
-    turns, and those of which fewer files are looked at already come first.
+    """Return the ids of some files that no process works on, in the order in which they are to be claimed.
+
+    Accounts take turns, and accounts with fewer files in processing come first.
     """
-    # The database would have those that were never claimed last.
+    # The database would sort files that were never claimed last.
     oldest = (F("lease_until").asc(nulls_first=True), "pk")
     turn = Window(RowNumber(), partition_by="account_id", order_by=oldest)
     found = File.objects.filter(_PROCESSING & LEASE.free(), deadline_at__gt=timezone.now()).annotate(turn=turn)
@@ -219,13 +224,13 @@ def processing_due() -> list[str]:
 
 
 def _claims_by_account() -> dict[str, int]:
-    """How many files of each account are looked at."""
+    """Return how many files of each account are being processed."""
     held = File.objects.filter(_PROCESSING & LEASE.held()).exclude(claim="")
     return dict(held.order_by().values_list("account_id").annotate(Count("pk")))
 
 
 def processing_expire() -> int:
-    """Reject files past their deadline, a batch at a time. Returns how many."""
+    """Reject files past their deadline, one batch. Return how many."""
     _deadlines_limit()
     late = File.objects.filter(status=FileStatus.PROCESSING, deadline_at__lte=timezone.now())
     return sum(_expire(file_id) for file_id in list(late.values_list("pk", flat=True)[:BATCH]))

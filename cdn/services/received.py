@@ -1,4 +1,4 @@
-"""Files whose bytes have all arrived: the worker `media` looks at them next."""
+"""Files whose bytes have all arrived: the worker `media` processes them next."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 
 def write_received(file: File, size: int, sha256: str) -> None:
-    """Write the row of a file whose permit takes no bytes any more, in the transaction that ended that; the account is
-    locked.
+    """Write the row of a file whose permit takes no bytes any more, in the transaction that ended that.
+
+    The account is locked.
     """
     deadline = timezone.now() + timedelta(seconds=settings.ENV.cdn_processing_seconds)
     write_file(file, status=FileStatus.PROCESSING, size=size, sha256=sha256, deadline_at=deadline)
@@ -28,7 +29,9 @@ def write_received(file: File, size: int, sha256: str) -> None:
 
 
 def write_empty(file: File, permit: Permit) -> None:
-    """Complete a file of no bytes, in the transaction that makes its permit: who sends parts has none to send."""
+    """Complete a file of no bytes, in the transaction that makes its permit: a client that sends parts has none to
+    send.
+    """
     Permit.objects.filter(pk=permit.pk, state=PermitState.OPEN).update(state=PermitState.RECEIVED)
     permit.state = PermitState.RECEIVED
     write_received(file, 0, EMPTY_SHA256)

@@ -1,4 +1,4 @@
-"""The end of an upload that comes to nothing: bytes, counters and credits are given back, the row says why."""
+"""Rejection of an upload: bytes, counters and credits are given back, and the row says why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def file_reject(file: File, error: DomainError) -> None:
-    """Of a locked file that is uploading or processing, in the caller's transaction."""
+    """Reject a locked file that is uploading or processing, in the caller's transaction."""
     permit = permit_of(file)
     if permit is None:
         raise ValueError(f"{file.pk} has no permit")
@@ -47,7 +47,7 @@ def file_reject(file: File, error: DomainError) -> None:
 
 
 def error_object(error: DomainError) -> dict[str, object]:
-    """As `error` of a file shows it."""
+    """Return the error as a file's `error` shows it."""
     found: dict[str, object] = {"code": error.code, "message": error.message}
     if error.details is not None:
         found["details"] = error.details
@@ -55,9 +55,10 @@ def error_object(error: DomainError) -> dict[str, object]:
 
 
 def remove_on_commit(file_ids: list[str], *, stored: bool) -> None:
-    """Their bytes. `stored`: they may have reached the store; a remote one is asked by the worker `media`, not here.
+    """Remove the bytes of files after the commit.
 
-    What cannot be removed now is removed by the sweep for bytes without a row.
+    `stored`: they may have reached the store; the worker `media` asks a remote store, not this process. The sweep for
+    bytes without a row removes those that cannot be removed now.
     """
     call_after_commit(_remove, file_ids, stored)
 
@@ -68,6 +69,6 @@ def _remove(file_ids: list[str], stored: bool) -> None:
         try:
             remove(file_id)
         except (DomainError, OSError) as exc:
-            logger.warning("the bytes of %s stay for now: %s", file_id, exc)
+            logger.warning("the bytes of %s could not be removed yet: %s", file_id, exc)
     if stored and store_is_remote() and file_ids:
         hooks.bytes_withdrawn(file_ids)

@@ -1,4 +1,4 @@
-"""Rows of files as they are now, locked: the account first, then the file, then the pools, then credits."""
+"""Present rows of files, locked: the account first, then the file, then the pools, then credits."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cdn.pools import Owner
 
 
 def owner_of(file: File) -> Owner:
-    """Whose pools count it."""
+    """Return the owner of the pools that count a file."""
     return Owner(file.account_id, file.namespace_id)
 
 
 def lock_file(file_id: str, account_id: str) -> tuple[Account, File]:
-    """To the end of the transaction, with the account as it is now. Raises FileNotKept."""
+    """Return the present account and file, locked to the end of the transaction. Raise FileNotKept."""
     try:
         account = account_lock(Account(pk=account_id))
     except AccountGone:
-        # Uploads have no credentials that could be missing.
+        # Uploads have no credentials that could be rejected.
         raise FileNotKept from None
-    # With the namespace, which may be deleted after the commit and is shown.
+    # The namespace is read along: it is shown, and may be deleted after the commit.
     rows = File.objects.select_for_update(of=("self",)).select_related("namespace")
     found = rows.filter(pk=file_id, purge=False).first()
     if found is None:
@@ -33,7 +33,7 @@ def lock_file(file_id: str, account_id: str) -> tuple[Account, File]:
 
 
 def account_of(file_id: str) -> str:
-    """The id of the account of a file. Raises FileNotKept."""
+    """Return the id of the account of a file. Raise FileNotKept."""
     found = File.objects.filter(pk=file_id).values_list("account_id", flat=True).first()
     if found is None:
         raise FileNotKept
@@ -41,7 +41,7 @@ def account_of(file_id: str) -> str:
 
 
 def permit_of(file: File) -> Permit | None:
-    """None once it was pruned."""
+    """Return the permit; None once it was pruned."""
     return Permit.objects.filter(pk=file.pk).first()
 
 

@@ -1,7 +1,7 @@
-"""Whether bytes agree with rows: what belongs to no row is removed after a grace time, what is missing is reported.
+"""Check whether bytes agree with rows: bytes without a row are removed after a grace time, missing bytes are reported.
 
-The bytes are listed first and the rows are read after them: what is stored in between is younger than the grace time,
-and what was published after the beginning is left out.
+The bytes are listed first and the rows are read after them. Bytes that are stored in between are younger than the grace
+time, and files that were published after the beginning are left out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ PUBLISHED = (FileStatus.ACTIVE, FileStatus.TRASHED)
 
 @dataclass(slots=True)
 class StoredNow:
-    """What is stored. `parts`: files with a part file or a work folder. `young`: those of which something is younger
-    than the grace time.
+    """Stored bytes. `parts`: files with a part file or a work folder.
+
+    `young`: files of which something is younger than the grace time.
     """
 
     keys: set[str] = field(default_factory=set)
@@ -40,7 +41,7 @@ class StoredNow:
 
 
 def stored_now() -> StoredNow:
-    """Everything in the store, and all part files and work folders. Raises StorageUnavailable."""
+    """Return everything in the store, and all part files and work folders. Raise StorageUnavailable."""
     found, grace = StoredNow(), settings.ENV.cdn_orphan_grace_seconds
     for stored in store_file().list_files():
         found.keys.add(stored.key)
@@ -56,9 +57,9 @@ def stored_now() -> StoredNow:
 
 
 def orphans_remove(found: StoredNow | None = None) -> int:
-    """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many.
+    """Remove bytes and links that belong to no row, and remains of interrupted writes. Return how many.
 
-    Raises StorageUnavailable: the next run goes on.
+    Raise StorageUnavailable: the next run goes on.
     """
     found = stored_now() if found is None else found
     removed = store_file().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
@@ -82,14 +83,14 @@ def _removed(file_id: str) -> int:
     except StorageUnavailable:
         raise
     except (DomainError, OSError) as exc:
-        logger.warning("the bytes of %s, which belong to no row, stay for now: %s", file_id, exc)
+        logger.warning("the bytes of %s, which belong to no row, could not be removed yet: %s", file_id, exc)
         return 0
     logger.info("removed the bytes of %s, which belong to no row", file_id)
     return 1
 
 
 def _ids_in(ids: set[str], statuses: tuple[str, ...], **conditions: object) -> set[str]:
-    """Those with a row in one of these states, which fulfils the conditions."""
+    """Return the ids that have a row in one of these states, which fulfils the conditions."""
     rows: set[str] = set()
     known = File.objects.filter(status__in=statuses, **conditions).order_by()
     for some in batched(sorted(ids), BATCH):
@@ -98,10 +99,10 @@ def _ids_in(ids: set[str], statuses: tuple[str, ...], **conditions: object) -> s
 
 
 def rows_compare(found: StoredNow, begun: datetime) -> tuple[list[str], list[str]]:
-    """The keys of published rows that are not stored, and those that are stored beside a published file: what attempts
-    that died saved under another hash. Both sorted.
+    """Return the keys of published rows that are not stored, and stored keys that a published file does not have.
 
-    Of a file that lacks a key nothing else is named: its row may be the wrong one, as after a restored backup.
+    The latter were saved by attempts that died, under another hash. Both are sorted. If a file lacks a key, nothing
+    else of it is named: its row may be wrong, as after a restored backup.
     """
     published = File.objects.filter(status__in=PUBLISHED, purge=False, published_at__lt=begun)
     ids = list(published.order_by("pk").values_list("pk", flat=True))
@@ -125,7 +126,7 @@ def _keys_of(file: File) -> set[str]:
 
 
 def storage_check() -> tuple[list[str], int]:
-    """Sentences of what is missing, and how many orphans were removed."""
+    """Return sentences about missing bytes, and how many orphans were removed."""
     begun = timezone.now()
     found = stored_now()
     removed = orphans_remove(found)
@@ -137,7 +138,7 @@ def _key_removed(key: str) -> int:
     try:
         store_file().remove(key)
     except (DomainError, OSError) as exc:
-        logger.warning("%s, which belongs to no row, stays for now: %s", key, exc)
+        logger.warning("%s, which belongs to no row, could not be removed yet: %s", key, exc)
         return 0
     logger.info("removed %s, which belongs to no row", key)
     return 1

@@ -1,5 +1,6 @@
-"""What is due at a time: permits and uploads that did not end, rejected files, deletions, and bytes of no row. Each may
-run at any time, in several processes, and be killed anywhere.
+"""Sweeps of what is due: permits and uploads that did not end, rejected files, and deletions.
+
+Each may run at any time, in several processes, and be killed anywhere.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ from common.errors import DomainError
 logger = logging.getLogger(__name__)
 
 BATCH = 200
-# How long one run removes rows that are over.
+# One run removes old rows for so long.
 PRUNE_SECONDS = 20.0
 PURGE_ROUNDS = 20
 PRUNED = 5000
-# Of an upload that has ended: a client whose last answer was lost asks how far it is.
+# A permit is kept for so long after its upload: a client whose last answer was lost asks how far the upload is.
 CLOSED_FOR = timedelta(days=1)
 
 
 def permits_expire() -> int:
-    """Reject the files whose uploads did not end in time; bytes and credits are given back. Returns how many."""
-    _times_limit()
+    """Reject the files whose uploads did not end in time; bytes and credits are given back. Return how many."""
+    _limit_times()
     due = Permit.objects.filter(state__in=UPLOADABLE, expires_at__lte=timezone.now()).order_by("expires_at")
     return sum(_expire(file_id) for file_id in list(due.values_list("pk", flat=True)[:BATCH]))
 
 
-def _times_limit() -> None:
-    """Times that are later than any that is given now were written before the clock was set back. They are limited to
-    their length in place of counting as come (`common.work.clock`): an upload that goes on would be lost.
+def _limit_times() -> None:
+    """Limit times later than any that is given now: they were written before the clock was set back.
+
+    They do not count as come, as other times do (`common.work.clock`): an upload that goes on would be lost.
     """
     now, env = timezone.now(), settings.ENV
     open_until = now + timedelta(seconds=env.cdn_permit_seconds)
@@ -69,7 +71,7 @@ def _expire(file_id: str) -> bool:
 
 
 def permits_prune() -> int:
-    """Remove permits of files that were published long ago. Returns how many."""
+    """Remove permits of files that were published long ago. Return how many."""
     old = Permit.objects.filter(state=PermitState.CLOSED, expires_at__lte=timezone.now() - CLOSED_FOR)
     found = list(
         old.filter(file__status__in=(FileStatus.ACTIVE, FileStatus.TRASHED)).values_list("pk", flat=True)[:5000]
@@ -78,8 +80,9 @@ def permits_prune() -> int:
 
 
 def rejected_prune() -> int:
-    """Remove the rows of files that were rejected a day ago (a setting), as many as there is time for: nothing limits
-    how many an account makes. Returns how many.
+    """Remove the rows of files that were rejected a day ago (a setting), as many as there is time for. Return how many.
+
+    Nothing limits how many rejected files an account makes.
     """
     before = timezone.now() - timedelta(seconds=settings.ENV.cdn_rejected_seconds)
     end, removed = time.monotonic() + PRUNE_SECONDS, 0
@@ -89,7 +92,7 @@ def rejected_prune() -> int:
 
 
 def _rejected_batch(before: datetime) -> int:
-    """Of the account whose rejected file is the oldest."""
+    """Remove a batch of the account whose rejected file is the oldest."""
     due = File.objects.filter(status=FileStatus.REJECTED, rejected_at__lte=before).order_by("rejected_at")
     account_id = due.values_list("account_id", flat=True).first()
     return 0 if account_id is None else _remove_rejected(account_id, before)
@@ -107,15 +110,15 @@ def _remove_rejected(account_id: str, before: datetime) -> int:
 
 
 def purges_continue() -> int:
-    """Remove files whose deletion was asked for by a request that did not end. Returns how many."""
+    """Remove files whose deletion was asked for by a request that did not end. Return how many."""
     accounts = File.objects.filter(purge=True).order_by().values_list("account_id", flat=True).distinct()
     return sum(_purge(account_id) for account_id in list(accounts[:PURGE_ROUNDS]))
 
 
 def _purge(account_id: str) -> int:
-    """An account whose files cannot be removed delays no other."""
+    """Remove a batch of an account. If it cannot be removed, other accounts are not delayed."""
     try:
         return purge_batch(account_id)
     except (DatabaseError, DomainError, OSError):
-        logger.exception("files of %s that are to be deleted stay for now", account_id)
+        logger.exception("files of %s that are to be deleted could not be removed yet", account_id)
         return 0

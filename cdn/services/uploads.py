@@ -30,7 +30,7 @@ CHECKED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class UploadGrant:
-    """One request may send bytes, from `offset` up to `size`, until `deadline`. `owner` has the lease."""
+    """Right of one request to send bytes, from `offset` up to `size`, until `deadline`. `owner` has the lease."""
 
     file_id: str
     permit_id: str
@@ -42,7 +42,7 @@ class UploadGrant:
 
 @dataclass(frozen=True, slots=True)
 class UploadStatus:
-    """How far an upload is. `complete`: all bytes have arrived."""
+    """Progress of an upload. `complete`: all bytes have arrived."""
 
     offset: int
     size: int
@@ -52,29 +52,29 @@ class UploadStatus:
 
 
 def upload_account(token: str) -> str:
-    """The id of the account whose file is uploaded. Raises UploadUnknown (404)."""
+    """Return the id of the account whose file is uploaded. Raise UploadUnknown (404)."""
     return _permit(token).file.account_id
 
 
 def upload_begin(token: str, *, length: int | None, offset: int | None, owner: str) -> UploadGrant:
-    """Take the lease. `length`: of this request's body, if it is known; `offset`: where it goes on, None: a whole file,
-    from its beginning.
+    """Take the lease. `length`: the length of this request's body, if known. `offset`: where it goes on; None for a
+    whole file.
 
-    Raises UploadUnknown (404), UploadInProgress (409), OffsetConflict (409), PayloadTooLarge (413), CdnPolicyViolation
-    (the policy has changed since); the upload stays as it was then.
+    Raise UploadUnknown (404), UploadInProgress (409), OffsetConflict (409), PayloadTooLarge (413), CdnPolicyViolation
+    (the policy has changed since); the upload does not change then.
     """
     permit = _permit(token)
     start = offset or 0
     if offset is not None and offset != permit.received_bytes:
         raise OffsetConflict(details={"offset": permit.received_bytes})
     if length is not None and length > permit.size - start:
-        raise PayloadTooLarge(f"The permit is for {permit.size} bytes; {permit.size - start} are left.")
+        raise PayloadTooLarge(f"The permit is for {permit.size} bytes, of which {permit.size - start} are left.")
     _require_policy(permit)
     return _lease(permit, start, owner)
 
 
 def _permit(token: str) -> Permit:
-    """Return the permit of an address which takes bytes. Raises UploadUnknown, UploadEnded."""
+    """Return the permit of an address which takes bytes. Raise UploadUnknown, UploadEnded."""
     permit = _found(token)
     if permit.state not in UPLOADABLE or permit.expires_at <= timezone.now():
         raise UploadEnded
@@ -82,7 +82,9 @@ def _permit(token: str) -> Permit:
 
 
 def _found(token: str) -> Permit:
-    """As with other credentials, none of an inactive account. Raises UploadUnknown."""
+    """Return the permit of an address. Like other credentials, it is unknown if the account is inactive. Raise
+    UploadUnknown.
+    """
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     hashes = [keyed_hash(token, key) for key in keys]
     rows = Permit.objects.select_related("file__account", "file__namespace")
@@ -101,10 +103,10 @@ def _require_policy(permit: Permit) -> None:
 def _lease(permit: Permit, start: int, owner: str) -> UploadGrant:
     now = timezone.now()
     until = permit.upload_until or now + timedelta(seconds=settings.ENV.cdn_upload_seconds)
-    # One that ends later than any does was taken before the clock was set back.
+    # A lease that ends later than any does was taken before the clock was set back.
     is_over = Q(lease_until__lte=now) | Q(lease_until__gt=now + 2 * timedelta(seconds=settings.ENV.cdn_lease_seconds))
     free = Q(state=PermitState.OPEN) | (Q(state=PermitState.RECEIVING) & is_over)
-    # The offset as it was read: another request may have come and gone since.
+    # This is the offset as it was read: another request may have come and gone since.
     mine = Permit.objects.filter(free, pk=permit.pk, expires_at__gt=now, received_bytes=permit.received_bytes)
     taken = mine.update(
         state=PermitState.RECEIVING,
@@ -130,7 +132,7 @@ def _leased(grant: UploadGrant) -> Q:
 def upload_progress(grant: UploadGrant, received: int) -> None:
     """Renew the lease; `received` bytes are stored so that they outlive this process. At least every 5 s.
 
-    Raises UploadLost: the upload must end at once.
+    Raise UploadLost: the upload must end at once.
     """
     now = timezone.now()
     renewed = Permit.objects.filter(_leased(grant), expires_at__gt=now, size__gte=received).update(
@@ -141,8 +143,10 @@ def upload_progress(grant: UploadGrant, received: int) -> None:
 
 
 def lost_uploads(grants: Sequence[UploadGrant]) -> dict[UploadGrant, str]:
-    """Those whose request may send no more, each with a reason: its file was deleted, its time is over, another request
-    has the lease, the account is not active. While the database does not answer, none is.
+    """Return the grants whose request may send no more, each with a reason.
+
+    Its file was deleted, its time is over, another request has the lease, or the account is not active. While the
+    database does not answer, none is returned.
     """
     live = Permit.objects.filter(
         state=PermitState.RECEIVING, file__account__is_active=True, expires_at__gt=timezone.now()
@@ -156,30 +160,33 @@ def lost_uploads(grants: Sequence[UploadGrant]) -> dict[UploadGrant, str]:
             )
         }
     except DatabaseError as error:
-        logger.warning("the permits of uploads cannot be checked: %s", error)
+        logger.warning("the permits of running uploads cannot be checked, and the uploads go on: %s", error)
         return {}
     return {grant: "the upload has ended" for grant in grants if owners.get(grant.permit_id) != grant.owner}
 
 
 def upload_pause(grant: UploadGrant, received: int) -> None:
-    """Give the lease back with what has arrived; another request goes on. Nothing happens where the lease is lost."""
+    """Give the lease back with the received bytes; another request goes on. Do nothing if the lease is lost."""
     Permit.objects.filter(_leased(grant), size__gte=received).update(
         state=PermitState.OPEN, lease_owner="", lease_until=None, received_bytes=_shown_offset(grant, received)
     )
 
 
 def _shown_offset(grant: UploadGrant, received: int) -> int:
-    """At most the last byte: clients take an offset at the end of the file for a file that is complete, and would send
-    nothing more of one whose request, or process, ended just before it was.
+    """Return the offset, at most that of the last byte.
+
+    Clients take an offset at the end of the file for a complete file. They would send nothing more of a file whose
+    request, or process, ended just before it was complete.
     """
     return min(received, max(grant.size - 1, 0))
 
 
 @transaction.atomic
 def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
-    """All bytes have arrived: a file of that size is processed next. Fewer than the permit's are a whole file, too.
+    """Complete a file whose bytes have all arrived: it is processed next. Fewer bytes than the permit's are a whole
+    file, too.
 
-    Raises UploadLost: nothing has changed then.
+    Raise UploadLost: nothing has changed then.
     """
     account_id = File.objects.filter(pk=grant.file_id).values_list("account_id", flat=True).first()
     if account_id is None:
@@ -195,8 +202,9 @@ def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
 
 
 def upload_of_nothing(token: str) -> UploadStatus:
-    """How far the upload of an empty file is, which was complete when its permit was made: requests that send it,
-    without bytes, change nothing. Raises UploadUnknown, UploadEnded for any other.
+    """Return the status of an empty file's upload, which was complete when its permit was made.
+
+    Requests that send it, without bytes, change nothing. Raise UploadUnknown, and UploadEnded for any other upload.
     """
     permit = _found(token)
     if permit.size or permit.expires_at <= timezone.now():
@@ -205,7 +213,7 @@ def upload_of_nothing(token: str) -> UploadStatus:
 
 
 def upload_status(token: str) -> UploadStatus:
-    """Raises UploadUnknown, UploadEnded: also for one that has ended without a file."""
+    """Return the status of an upload. Raise UploadUnknown, and UploadEnded also if it has ended without a file."""
     permit = _found(token)
     if permit.expires_at <= timezone.now():
         raise UploadEnded

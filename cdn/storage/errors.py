@@ -1,4 +1,4 @@
-"""What is raised where bytes cannot be stored."""
+"""Errors of storing bytes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from common.errors import VMUnavailable
 
 
 class StorageUnavailable(VMUnavailable):
-    """The disk is full, or the store does not answer."""
+    """Error of a full disk, or of a store that does not answer."""
 
-    message = "The platform cannot store the file at the moment (its disk may be full); try again later."
+    message = "The platform cannot store the file at the moment (its disk may be full). Try again later."
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"Retry-After": "5"})

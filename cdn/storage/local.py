@@ -1,4 +1,4 @@
-"""The store on a local disk: `STATE/cdn/store/<key>`, links to files whose bytes never change."""
+"""Store on a local disk: `STATE/cdn/store/<key>`, links to files whose bytes never change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cdn.storage.keys import checked_key, file_folder
 from cdn.storage.places import FILE_MODE, FOLDER_MODE, cdn_folder
 from common.content_times import content_time_ns
 
-# Beside the name that it gets; no digest begins with a dot.
+# A new file has this name beside its final one; no digest begins with a dot.
 _UNFINISHED = ".new-"
 
 
@@ -31,24 +31,26 @@ def _local_store(root: Path) -> LocalStore:
 
 
 def local_store() -> LocalStore:
-    """That of the state folder."""
+    """Return the store of the state folder."""
     return _local_store(cdn_folder("store"))
 
 
 class LocalStore:
-    """A file is stored by a link and a rename, so no reader sees a part of it. Safe for any number of processes."""
+    """Store on a disk. A file is stored by a link and a rename, so no reader sees a part of it. Safe for any number of
+    processes.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._files = FileSystemStorage(root)
 
     def path(self, key: str) -> Path:
-        """Where the edge finds it. Raises ValueError."""
+        """Return the path at which the edge finds the file. Raise ValueError."""
         checked_key(key)
         return Path(self._files.path(key))
 
     def save(self, path: Path, key: str) -> None:
-        """The modification time is made of the content's hash: the edge makes the ETag of it."""
+        """Store a file. Its modification time is made of the content's hash: the edge makes the ETag of it."""
         target, (_, digest) = self.path(key), checked_key(key)
         with storage_errors():
             _durable(path, content_time_ns(digest))
@@ -85,7 +87,7 @@ class LocalStore:
                 yield StoredBytes(file_id, key, found.st_size, max(0.0, now - found.st_ctime))
 
     def abort_unfinished(self, grace_seconds: float) -> int:
-        """Links under their first names; a clock that was set back makes them younger, not older."""
+        """Remove links under their first names. A clock that was set back makes them younger, not older."""
         old = [path for path in self.root.rglob(f"{_UNFINISHED}*") if _age(path) >= grace_seconds]
         for path in old:
             path.unlink(missing_ok=True)
@@ -95,7 +97,7 @@ class LocalStore:
         return ""
 
     def problem(self) -> str:
-        """Parts and the store must be on one file system, as files are stored by links."""
+        """Return the problem. Parts and the store must be on one file system, because files are stored by links."""
         try:
             places = [cdn_folder("parts"), cdn_folder("work"), self.root]
             if len({place.stat().st_dev for place in places}) > 1:
@@ -117,7 +119,7 @@ def _durable(path: Path, time_ns: int) -> None:
 
 
 def _folders_make(root: Path, folder: Path) -> None:
-    """With its parents below the root, whose names are flushed."""
+    """Make a folder with its parents below the root, and flush their names."""
     if folder.is_dir():
         return
     if folder.parent != root:
@@ -144,7 +146,7 @@ def _age(path: Path) -> float:
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Errors of the disk as those of the API; a file that is missing stays what it is."""
+    """Raise errors of the disk as those of the API; a missing file stays FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:

@@ -15,19 +15,19 @@ from cdn.storage.errors import StorageUnavailable
 from cdn.storage.keys import checked_id
 from cdn.storage.places import FILE_MODE, cdn_folder, part_path, require_room
 
-# Between two looks at the room that is left.
+# Bytes between two checks of the room that is left.
 _ROOM_BYTES = 32 << 20
 _HASHED_AT_ONCE = 1 << 20
 _OPENED = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PartBusy(Exception):
-    """Another process, or another request of this one, writes the part."""
+    """Error of a part that another process, or another request of this one, writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartFound:
-    """`age`: seconds since it was written to; never negative."""
+    """Part file. `age`: seconds since it was written to; never negative."""
 
     file_id: str
     size: int
@@ -35,8 +35,9 @@ class PartFound:
 
 
 class PartFile:
-    """An open part file, exclusively: a process that was stopped for long cannot write into a file that another one has
-    completed. For one thread at a time.
+    """Open part file, held exclusively, for one thread at a time.
+
+    A process that was stopped for long cannot write into a file that another one has completed.
     """
 
     def __init__(self, fd: int) -> None:
@@ -46,7 +47,7 @@ class PartFile:
 
     @classmethod
     def open(cls, file_id: str) -> Self:
-        """The part of a file, created where it is missing. Raises PartBusy, StorageUnavailable."""
+        """Return the part of a file, created if it is missing. Raise PartBusy, StorageUnavailable."""
         path = part_path(file_id)
         with _disk_errors():
             while True:
@@ -63,7 +64,7 @@ class PartFile:
                 os.close(fd)  # removed in between
 
     def cut(self, size: int) -> None:
-        """Drop what lies beyond `size`, and go on from there. Raises StorageUnavailable."""
+        """Drop the bytes beyond `size`, and go on from there. Raise StorageUnavailable."""
         with _disk_errors():
             os.ftruncate(self._fd, size)
             os.lseek(self._fd, size, os.SEEK_SET)
@@ -71,7 +72,7 @@ class PartFile:
         require_room(self._fd)
 
     def write(self, data: bytes) -> None:
-        """Append. Raises StorageUnavailable: `size` says how much of it was written."""
+        """Append. Raise StorageUnavailable: `size` says how much of it was written."""
         if self.size - self._room_at >= _ROOM_BYTES:
             require_room(self._fd)
             self._room_at = self.size
@@ -83,12 +84,15 @@ class PartFile:
                 left = left[count:]
 
     def sync(self) -> None:
-        """Flush. Raises StorageUnavailable."""
+        """Flush. Raise StorageUnavailable."""
         with _disk_errors():
             os.fdatasync(self._fd)
 
     def sha256(self, stopped: Callable[[], bool] = lambda: False) -> str:
-        """Of all of it, read again; empty where `stopped` says so before the end. Raises StorageUnavailable."""
+        """Return the digest of the whole part, read again; empty if `stopped` says so before the end.
+
+        Raise StorageUnavailable.
+        """
         made, offset = hashlib.sha256(), 0
         with _disk_errors():
             while data := os.pread(self._fd, _HASHED_AT_ONCE, offset):
@@ -99,19 +103,19 @@ class PartFile:
         return made.hexdigest()
 
     def close(self) -> None:
-        """Idempotent. The lock ends with it."""
+        """Close the file; the lock ends with it. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def remove_part(file_id: str) -> None:
-    """Idempotent. Raises OSError."""
+    """Remove the part of a file. Idempotent. Raise OSError."""
     part_path(file_id).unlink(missing_ok=True)
 
 
 def list_parts() -> Iterator[PartFound]:
-    """Every part file, for sweeps; what is none is left out."""
+    """Yield every part file, for sweeps; other files are left out."""
     now = time.time()
     for entry in os.scandir(cdn_folder("parts")):
         with suppress(FileNotFoundError, ValueError):
@@ -121,7 +125,7 @@ def list_parts() -> Iterator[PartFound]:
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Any error of the disk as that of the API."""
+    """Raise any error of the disk as that of the API."""
     try:
         yield
     except OSError as error:

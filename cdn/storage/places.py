@@ -1,7 +1,7 @@
 """Folders of the CDN below `STATE/cdn`, all on one file system, so that files move by renames and links.
 
-parts/<file_id>   what has been received of an upload
-work/<file_id>/   what is made while a file is processed
+parts/<file_id>   received bytes of an upload
+work/<file_id>/   files that are made while a file is processed
 store/            the local store (cdn/storage/local.py)
 live/             links by which the edge delivers (cdn/delivery/links.py)
 """
@@ -27,15 +27,17 @@ FILE_MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class WorkFound:
-    """A work folder. `age`: seconds since something was made in it; never negative."""
+    """Work folder. `age`: seconds since something was made in it; never negative."""
 
     file_id: str
     age: float
 
 
 def require_room(place: Path | int, more: int = 0) -> None:
-    """Of the disk of a folder or an open file: `more` bytes beside the host's reserve, which is for the database and
-    logs. Raises StorageUnavailable, OSError.
+    """Raise StorageUnavailable if the disk of a folder or an open file has less than `more` bytes besides the host's
+    reserve.
+
+    The reserve is for the database and logs. Raise OSError.
     """
     found = os.statvfs(place)
     if found.f_bavail * found.f_frsize < (settings.ENV.disk_reserve_mb << 20) + more:
@@ -43,21 +45,21 @@ def require_room(place: Path | int, more: int = 0) -> None:
 
 
 def cdn_folder(name: str) -> Path:
-    """One of the folders, made where it is missing. Raises OSError."""
+    """Return one of the folders, made if it is missing. Raise OSError."""
     path = Path(settings.STATE) / "cdn" / name
     path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     return path
 
 
 def part_path(file_id: str) -> Path:
-    """The part file of an upload; it may not exist. Raises ValueError, OSError."""
+    """Return the path of an upload's part file, which may not exist. Raise ValueError, OSError."""
     return cdn_folder("parts") / checked_id(file_id)
 
 
 def work_folder(file_id: str) -> Path:
-    """An empty folder of this file for one attempt of its processing; what an earlier one left is removed.
+    """Return an empty folder of this file for one attempt of its processing; remains of an earlier one are removed.
 
-    Raises ValueError, OSError.
+    Raise ValueError, OSError.
     """
     remove_work(file_id)
     path = cdn_folder("work") / checked_id(file_id)
@@ -66,14 +68,14 @@ def work_folder(file_id: str) -> Path:
 
 
 def remove_work(file_id: str) -> None:
-    """Idempotent. Raises ValueError, OSError."""
+    """Remove the work folder of a file. Idempotent. Raise ValueError, OSError."""
     path = cdn_folder("work") / checked_id(file_id)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
 
 
 def list_work() -> Iterator[WorkFound]:
-    """Every work folder, for sweeps; what is none is left out."""
+    """Yield every work folder, for sweeps; other files are left out."""
     now = time.time()
     for entry in os.scandir(cdn_folder("work")):
         with suppress(FileNotFoundError, ValueError):

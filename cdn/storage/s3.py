@@ -1,4 +1,4 @@
-"""The store in a bucket of S3, or of any service that speaks it."""
+"""Store in a bucket of S3, or of any service that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from cdn.storage.keys import checked_key, file_folder
 
 PIECE = 8 << 20
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 60, 4
-# At once, of one file: two pieces are in memory.
+# Threads for one file: two pieces are in memory.
 _THREADS = 2
 _DELETED_AT_ONCE = 1000
 
 
 @lru_cache(maxsize=1)
 def s3_store() -> S3Store:
-    """That of the settings."""
+    """Return the store of the settings."""
     env = settings.ENV
     return S3Store(
         bucket_name=env.cdn_s3_bucket,
@@ -46,7 +46,7 @@ def s3_store() -> S3Store:
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
             retries={"max_attempts": _ATTEMPTS, "mode": "standard"},
-            # Of the newer checksums many services know none.
+            # Many services do not know the newer checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         ),
@@ -54,7 +54,9 @@ def s3_store() -> S3Store:
 
 
 class S3Store:
-    """Files above 8 MiB are sent in pieces of 8 MiB. Safe for any number of processes and threads."""
+    """Store in a bucket. Files above 8 MiB are sent in pieces of 8 MiB. Safe for any number of processes and
+    threads.
+    """
 
     def __init__(self, **options: Any) -> None:
         transfer = TransferConfig(multipart_threshold=PIECE, multipart_chunksize=PIECE, max_concurrency=_THREADS)
@@ -62,13 +64,13 @@ class S3Store:
         self._prefix = f"{self._files.location}/" if self._files.location else ""
 
     def save(self, path: Path, key: str) -> None:
-        """Of a `save` that fails the pieces are aborted; those of a process that died are found by their age."""
+        """Store a file. If this fails the pieces are aborted; those of a process that died are found by their age."""
         checked_key(key)
         with _store_errors(), path.open("rb") as file:
             self._files.save(key, _Content(file, key))
 
     def open_local(self, key: str) -> BinaryIO:
-        """A temporary copy, which is gone when it is closed."""
+        """Return a temporary copy, which is gone when it is closed."""
         checked_key(key)
         copy = cast(BinaryIO, tempfile.TemporaryFile(dir=settings.STATE))  # noqa: SIM115 - the caller's
         with _store_errors():
@@ -102,7 +104,7 @@ class S3Store:
                 yield StoredBytes(file_id, key, row["Size"], max(0.0, (now - row["LastModified"]).total_seconds()))
 
     def abort_unfinished(self, grace_seconds: float) -> int:
-        """Uploads in pieces that were never completed: their pieces cost money, and no listing of files shows them."""
+        """Abort uploads in pieces that were never completed: they cost money, and no listing of files shows them."""
         now, count = datetime.now(UTC), 0
         with _store_errors():
             pages = self._client.get_paginator("list_multipart_uploads")
@@ -141,7 +143,7 @@ class S3Store:
 
 
 class _Content(File):  # type: ignore[type-arg]  # Django has none at run time
-    """No type of its own: the edge says what a file is, and only by the path under which it is delivered."""
+    """Content without a type of its own. Only the edge says the type, by the path of the delivery."""
 
     content_type = "application/octet-stream"
 

@@ -8,12 +8,12 @@ from cdn.storage.interface import Store
 
 
 def store_is_remote() -> bool:
-    """Whether a call of the store may take as long as a network lets it."""
+    """Return whether a call of the store may take as long as a network lets it."""
     return bool(settings.ENV.cdn_s3_bucket)
 
 
 def store_file() -> Store:
-    """The store of the settings."""
+    """Return the store of the settings."""
     if store_is_remote():
         from cdn.storage.s3 import s3_store
 

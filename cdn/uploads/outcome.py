@@ -1,4 +1,4 @@
-"""Waiting for what becomes of a file whose bytes have arrived."""
+"""Waiting for the outcome of a file whose bytes have arrived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 0.05, 0.5
 
 
 async def outcome_of(file_id: str, seconds: float) -> File:
-    """The file as it is when it was looked at, or after this time. Raises UploadEnded where it is gone."""
+    """Return the file once it is processed, or after this time. Raise UploadEnded if it is gone."""
     until, pause = time.monotonic() + seconds, _FIRST_SECONDS
     while True:
         file = await in_pool_thread(_read, file_id)

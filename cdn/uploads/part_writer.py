@@ -1,4 +1,4 @@
-"""Writes the pieces of one body into a part file, in threads, while the next piece is received."""
+"""Writer of the pieces of one body into a part file, in threads, while the next piece is received."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from cdn.storage.parts import PartFile
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Separate from all others: a disk that is slow to flush delays uploads alone.
+# These threads are separate from all others: a disk that is slow to flush delays uploads alone.
 _threads = ThreadPoolExecutor(16, thread_name_prefix="cdn-upload")
 
 
 async def in_upload_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run work with a part file of its own."""
+    """Run work with a part file in one of its threads."""
     return await asyncio.get_running_loop().run_in_executor(_threads, lambda: work(*args, **kwargs))
 
 
 class PartWriter:
-    """Of an open part, for one task and the one that renews its lease. A piece is in memory while it is written, and
-    another while it is received.
+    """Writer of an open part, for one task and the task that renews its lease.
+
+    One piece is in memory while it is written, and another while it is received.
     """
 
     def __init__(self, part: PartFile, *, hashed: bool) -> None:
@@ -36,12 +37,14 @@ class PartWriter:
         self.written = self.synced = part.size
 
     async def append(self, piece: bytes) -> None:
-        """Write it after those before it; returns when the one before it is written. Raises StorageUnavailable."""
+        """Write a piece after the earlier ones; return when the piece before it is written. Raise
+        StorageUnavailable.
+        """
         await self._ended()
         self._last = self._start(lambda: self._write(piece))
 
     async def sync(self) -> int:
-        """Flush what has been written; returns how many bytes that is. Raises StorageUnavailable."""
+        """Flush the written bytes; return how many bytes that is. Raise StorageUnavailable."""
         written = self.written
         if written > self.synced:
             await asyncio.shield(self._start(self._part.sync))
@@ -49,12 +52,12 @@ class PartWriter:
         return written
 
     async def finish(self) -> int:
-        """Write and flush everything that was appended. As `sync`."""
+        """Write and flush everything that was appended. Returns and raises as `sync` does."""
         await self._ended()
         return await self.sync()
 
     async def sha256(self) -> str:
-        """Of the whole part, after `finish`. Raises StorageUnavailable."""
+        """Return the digest of the whole part, after `finish`. Raise StorageUnavailable."""
         if self._digest is not None:
             return self._digest.hexdigest()
         found: list[str] = []
@@ -62,7 +65,7 @@ class PartWriter:
         return found[0]
 
     async def close(self) -> None:
-        """When no thread works on the part any more."""
+        """Close the part when no thread works on it any more."""
         self._stopped = True
         if self._running:
             await asyncio.wait(self._running)

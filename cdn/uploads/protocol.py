@@ -1,4 +1,4 @@
-"""What tus 1.0 (core, expiration) says in headers, and what lets programs of any page use an upload address.
+"""Headers of tus 1.0 (core, expiration), and headers by which programs of any page may use an upload address.
 
 The address itself is the credential, and browsers add none of theirs, so that any origin may use it.
 """
@@ -19,7 +19,7 @@ VERSION = "1.0.0"
 PART_TYPE = "application/offset+octet-stream"
 OFFSET = "Upload-Offset"
 MAX_AGE_SECONDS = 86400
-# Of every response, errors included.
+# Headers of every response, errors included.
 HEADERS = {
     "Tus-Resumable": VERSION,
     "Cache-Control": "no-store",
@@ -41,7 +41,7 @@ DESCRIPTION = {
     "Access-Control-Max-Age": str(MAX_AGE_SECONDS),
 }
 _NUMBER = re.compile(r"[0-9]{1,16}")
-# A token is shorter; what is longer is not looked up.
+# A token is shorter; longer texts are not looked up.
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -55,42 +55,42 @@ class TusVersionUnsupported(DomainError):
 
 
 def require_version(headers: Mapping[str, str]) -> None:
-    """Raises TusVersionUnsupported for another one. Plain HTTP clients name none."""
+    """Raise TusVersionUnsupported for another version. Plain HTTP clients name none."""
     if headers.get("Tus-Resumable", VERSION) != VERSION:
         raise TusVersionUnsupported
 
 
 def require_plain(headers: Mapping[str, str]) -> None:
-    """Raises UnsupportedMediaType for a coded body: its bytes would be published as those of the file."""
+    """Raise UnsupportedMediaType for a coded body: its bytes would be published as those of the file."""
     if headers.get("Content-Encoding", "").strip().lower() not in ("", "identity"):
         raise UnsupportedMediaType("Send the bytes of the file as they are, without a Content-Encoding.")
 
 
 def require_whole(headers: Mapping[str, str]) -> None:
-    """Raises ValidationError for a part, as some protocols send it by PUT: it would be published as the whole file."""
+    """Raise ValidationError for a part, as some protocols send it by PUT: it would be published as the whole file."""
     if "Content-Range" in headers:
         raise ValidationError(details={"Content-Range": ["Parts are sent by PATCH, with an Upload-Offset."]})
 
 
 def checked_token(token: str) -> str:
-    """Raises UploadUnknown for what cannot be one."""
+    """Return the token. Raise UploadUnknown if the text cannot be one."""
     if not _TOKEN.fullmatch(token):
         raise UploadUnknown
     return token
 
 
 def part_offset(request: HttpRequest) -> int:
-    """Where a part begins. Raises UnsupportedMediaType, ValidationError."""
+    """Return the offset at which a part begins. Raise UnsupportedMediaType, ValidationError."""
     if request.headers.get("Content-Type", "").strip().lower() != PART_TYPE:
         raise UnsupportedMediaType(f"Send parts as {PART_TYPE}.")
     given = request.headers.get(OFFSET, "")
     if not _NUMBER.fullmatch(given):
-        raise ValidationError(details={OFFSET: ["The offset of the part, a whole number, is required."]})
+        raise ValidationError(details={OFFSET: ["Give the offset of the part as a whole number."]})
     return int(given)
 
 
 def body_length(request: HttpRequest) -> int | None:
-    """What the client announced; None for a chunked body. Raises ValidationError."""
+    """Return the length that the client announced; None for a chunked body. Raise ValidationError."""
     given = request.headers.get("Content-Length", "")
     if request.headers.get("Transfer-Encoding") or not given:
         return None
@@ -100,10 +100,10 @@ def body_length(request: HttpRequest) -> int | None:
 
 
 def status_headers(status: UploadStatus) -> dict[str, str]:
-    """How far an upload is."""
+    """Return the headers that say how far an upload is."""
     return {
         OFFSET: str(status.offset),
-        # Fewer bytes than the permit's, sent as a whole file, are all of it.
+        # If fewer bytes than the permit's were sent as a whole file, they are all of it.
         "Upload-Length": str(status.offset if status.complete else status.size),
         "Upload-Expires": http_date(status.expires_at.timestamp()),
     }

@@ -1,6 +1,6 @@
-"""One request's body, into the part file of its upload.
+"""Receipt of one request's body, into the part file of its upload.
 
-The row's offset is never ahead of what was flushed. Whatever ends a request (its client, the disk, its process), the
+The row's offset is never ahead of the flushed bytes. Whatever ends a request (its client, the disk, its process), the
 next one goes on from that offset, or begins again.
 """
 
@@ -46,11 +46,11 @@ CHECKPOINT_SECONDS = 2.0
 async def receive_body(
     body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None
 ) -> UploadStatus:
-    """Receive a body: a whole file, or with an offset what goes on from there. Returns how far the upload is then: of a
-    complete one, which is looked at next, the row may say before this returns that it was refused.
+    """Receive a body: a whole file, or with an offset the bytes from there on. Return how far the upload is then.
 
-    To be run to its end. Raises what `upload_begin` does, UploadsAtOnce, StorageUnavailable, ClientDisconnected,
-    RequestStalled, PayloadTooLarge (more came than was announced), ValidationError (an empty file).
+    A complete file is processed next, and its row may say that it was rejected before this returns. Run this to its
+    end, even if the request ends. Raise the errors of `upload_begin`, UploadsAtOnce, StorageUnavailable,
+    ClientDisconnected, RequestStalled, PayloadTooLarge (more came than was announced), ValidationError (an empty file).
     """
     with cancelled_at_stop():
         return await _receive(body, token, length, offset)
@@ -68,7 +68,7 @@ async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, o
 
 
 async def _receive_nothing(body: AsyncIterator[bytes], token: str) -> UploadStatus:
-    """Raises UploadUnknown, and PayloadTooLarge where the body of an empty file is not empty."""
+    """Receive the body of an empty file. Raise UploadUnknown, and PayloadTooLarge if the body is not empty."""
     status = await in_pool_thread(upload_of_nothing, token)
     async for piece in body:
         if piece:
@@ -89,7 +89,9 @@ async def _receive_granted(grant: UploadGrant, body: AsyncIterator[bytes], *, wh
 
 
 async def _open(grant: UploadGrant, *, hashed: bool) -> PartWriter:
-    """The part, cut at the grant's offset. Raises UploadInProgress, OffsetConflict, StorageUnavailable."""
+    """Return a writer of the part, cut at the grant's offset. Raise UploadInProgress, OffsetConflict,
+    StorageUnavailable.
+    """
     try:
         part = await in_upload_thread(PartFile.open, grant.file_id)
     except PartBusy:
@@ -105,12 +107,12 @@ async def _open(grant: UploadGrant, *, hashed: bool) -> PartWriter:
 
 
 def _left_offset(grant: UploadGrant, error: BaseException) -> int:
-    """Bytes that are there where the part has fewer than the row says."""
+    """Return the number of bytes that are there, if the part has fewer than the row says."""
     return error.details["offset"] if isinstance(error, OffsetConflict) and error.details else grant.offset
 
 
 async def _pause(grant: UploadGrant, received: int) -> None:
-    """Best effort: without it the lease runs out."""
+    """Give the lease back, if the database answers: otherwise the lease runs out."""
     try:
         await in_pool_thread(upload_pause, grant, received)
     except (DatabaseError, InterfaceError) as error:
@@ -118,7 +120,7 @@ async def _pause(grant: UploadGrant, received: int) -> None:
 
 
 class _Upload:
-    """The body of one request."""
+    """Body of one request."""
 
     def __init__(self, grant: UploadGrant, writer: PartWriter, *, whole: bool) -> None:
         self._grant = grant
@@ -126,7 +128,7 @@ class _Upload:
         self._whole = whole
 
     async def run(self, body: AsyncIterator[bytes]) -> UploadStatus:
-        """As `receive_body`."""
+        """Do the work of `receive_body`."""
         try:
             digest = await self._with_lease(self._received(body))
             if not digest:
@@ -146,7 +148,7 @@ class _Upload:
         return UploadStatus(offset, self._grant.size, complete, self._grant.deadline, self._grant.file_id)
 
     async def _paused(self) -> int:
-        """Give the lease back with what was stored."""
+        """Give the lease back with the stored bytes; return how many."""
         try:
             await self._writer.finish()
         except StorageUnavailable:
@@ -156,7 +158,7 @@ class _Upload:
         return self._writer.synced
 
     async def _received(self, body: AsyncIterator[bytes]) -> str:
-        """The digest of a complete file, else nothing."""
+        """Return the digest of a complete file, else nothing."""
         count = self._grant.offset
         async for piece in body:
             count += len(piece)
@@ -170,8 +172,9 @@ class _Upload:
         return await self._writer.sha256() if self._whole or count == self._grant.size else ""
 
     async def _with_lease(self, work: Coroutine[Any, Any, T]) -> T:
-        """Renew the lease while `work` is done. Raises UploadLost: `work` is cancelled then, within a second of what
-        ends the upload.
+        """Renew the lease while `work` is done.
+
+        Raise UploadLost if the upload ends otherwise: `work` is cancelled within a second of that.
         """
         doing, renewing = asyncio.ensure_future(work), asyncio.ensure_future(self._renew())
         lost: list[str] = []
@@ -194,11 +197,13 @@ class _Upload:
             await asyncio.gather(doing, renewing, return_exceptions=True)
 
     async def _renew(self) -> None:
-        """Ends with an error only. A database that cannot be reached is asked again, until the lease has run out."""
+        """Renew the lease; end with an error only. A database that does not answer is asked again, until the lease has
+        run out.
+        """
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
             stored = await self._writer.sync()
             try:
                 await in_pool_thread(upload_progress, self._grant, stored)
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("the lease of the upload of %s is not renewed: %s", self._grant.file_id, error)
+                logger.warning("the lease of the upload of %s could not be renewed: %s", self._grant.file_id, error)

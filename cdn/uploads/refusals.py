@@ -1,4 +1,4 @@
-"""The error with which a file was rejected, as an error of the request that sent it."""
+"""Errors with which files were rejected, as errors of the requests that sent them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: tuple[type[DomainError], ...] = (
 
 
 def refusal_of(file: File) -> DomainError:
-    """Of a rejected file."""
+    """Return the error of a rejected file."""
     found = file.error or {}
     kind = next((each for each in _KINDS if each.code == found.get("code")), InvalidState)
     return kind(found.get("message"), details=found.get("details"))

@@ -1,4 +1,4 @@
-"""`/cdn/uploads/:token`: the bytes of a file (wire contract, section 9; tus 1.0, core and expiration)."""
+"""Views of `/cdn/uploads/:token`: the bytes of a file (wire contract, section 9; tus 1.0, core and expiration)."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ from common.streaming_body import body_chunks
 from common.wrong_secrets import count_wrong_secret
 
 REFUSALS = {
-    400: "`invalid_json`: the body ended early, what came is kept; `validation_error`: an empty file, or a part of one "
-    "(Content-Range)",
+    400: "`invalid_json`: the body ended early, the received bytes are kept; `validation_error`: the body is empty or "
+    "only a part of the file (Content-Range)",
     404: "`not_found`: the address is unknown, was used, or its time is over",
-    408: "`request_timeout`: the body stalled for 60 seconds; what came is kept",
+    408: "`request_timeout`: the body stalled for 60 seconds; the received bytes are kept",
     409: "`conflict`: another request sends this file",
-    412: "`precondition_failed`: another version of tus",
-    413: "`payload_too_large`: more bytes than the permit is for",
-    415: "`unsupported_media_type`: a body with a Content-Encoding",
+    412: "`precondition_failed`: the version of tus is not supported",
+    413: "`payload_too_large`: more bytes came than the permit is for",
+    415: "`unsupported_media_type`: the body has a Content-Encoding",
     429: "`rate_limited`: this account sends too many files at once, or this client tries too many unknown addresses",
-    503: "`VM_UNAVAILABLE`: the bytes cannot be stored at the moment; what came is kept",
+    503: "`VM_UNAVAILABLE`: the bytes cannot be stored at the moment; the received bytes are kept",
 }
 OUTCOMES = {
-    400: f"{REFUSALS[400]}; `cdn_policy_violation`: what was found in the bytes (`details.rule`, `limit`, `actual`)",
-    402: "`cdn_quota_exceeded`: no room any more",
+    400: f"{REFUSALS[400]}; `cdn_policy_violation`: the content is not allowed (`details.rule`, `limit`, `actual`)",
+    402: "`cdn_quota_exceeded`: there is no room any more",
 }
 PART_REFUSALS = {
-    409: "`conflict`: another offset (`details.offset`), or another request sends this file",
-    415: f"`unsupported_media_type`: not {protocol.PART_TYPE}, or a body with a Content-Encoding",
+    409: "`conflict`: the upload continues at another offset (`details.offset`), or another request sends this file",
+    415: f"`unsupported_media_type`: the body is not {protocol.PART_TYPE}, or has a Content-Encoding",
 }
 TUS = OpenApiParameter("Tus-Resumable", str, OpenApiParameter.HEADER, description="`1.0.0`; may be left out.")
 OFFSET = OpenApiParameter(
-    protocol.OFFSET, int, OpenApiParameter.HEADER, required=True, description="Where the part begins, as HEAD says."
+    protocol.OFFSET, int, OpenApiParameter.HEADER, required=True, description="Offset of the part, from HEAD."
 )
 EXPLANATION = {
-    protocol.OFFSET: "How many bytes have arrived.",
-    "Upload-Length": "How many the permit is for; of a complete file, its size.",
-    "Upload-Expires": "Until when bytes are received.",
+    protocol.OFFSET: "Number of bytes that have arrived.",
+    "Upload-Length": "Number of bytes that the permit is for; for a complete file, its size.",
+    "Upload-Expires": "Time until which bytes are received.",
 }
 SHOWN = [
     OpenApiParameter(name, str, OpenApiParameter.HEADER, response=True, description=text)
@@ -75,7 +75,7 @@ ACTIONS = {
 
 
 class UploadViewSet(AsyncViewSet):
-    """Public: the address carries the permit, and needs no other credential."""
+    """Uploads by address. Public: the address carries the permit, and needs no other credential."""
 
     authentication_classes = []
     permission_classes = []
@@ -90,7 +90,10 @@ class UploadViewSet(AsyncViewSet):
         return response
 
     async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Nothing but the address says who it is. Raises TusVersionUnsupported, UploadUnknown, TooManyFailures."""
+        """Check version and address. Only the address identifies the caller.
+
+        Raise TusVersionUnsupported, UploadUnknown, TooManyFailures.
+        """
         if request.method != "OPTIONS":
             protocol.require_version(self.http_request.headers)
             async with self._unknown_counted():
@@ -101,17 +104,18 @@ class UploadViewSet(AsyncViewSet):
         request={RAW: OpenApiTypes.BINARY},
         responses={
             201: CdnFileResponse,
-            202: OpenApiResponse(CdnFileResponse, description="All bytes are there; the file is still looked at."),
+            202: OpenApiResponse(CdnFileResponse, description="All bytes have arrived; processing continues."),
             **refused(REFUSALS | OUTCOMES),
         },
         auth=[],
     )
     async def send_file(self, request: Request, token: str) -> HttpResponseBase:
-        """The whole file, with or without Content-Length, of any Content-Type: what it is, its bytes say.
+        """Send the whole file, with or without Content-Length. The type is found from the bytes, not from Content-Type.
 
-        A body that ends as it should is the whole file, also where it is smaller than the permit. What came of one that
-        breaks off is kept: `HEAD` says how much, `PATCH` goes on, another `PUT` begins again. A client that has not got
-        this response asks by `HEAD` whether all bytes are there. One request at a time sends a file.
+        A body that ends properly is the whole file, even if it is smaller than the permit. If a body breaks off, the
+        received bytes are kept: `HEAD` says how many, `PATCH` continues, another `PUT` begins again. A client that has
+        not received this response asks by `HEAD` whether all bytes have arrived. Only one request at a time may send a
+        file.
         """
         protocol.require_whole(self.http_request.headers)
         received = await self._received(token, offset=None)
@@ -136,26 +140,28 @@ class UploadViewSet(AsyncViewSet):
         auth=[],
     )
     async def send_part(self, request: Request, token: str) -> HttpResponseBase:
-        """A part of the file, from `Upload-Offset` on (tus 1.0). The last one completes the file; its status shows what
-        becomes of it.
+        """Send a part of the file, from `Upload-Offset` on (tus 1.0). The last part completes the file; its status
+        shows the outcome.
         """
         received = await self._received(token, offset=protocol.part_offset(self.http_request))
         return HttpResponse(status=204, headers=protocol.status_headers(received))
 
     @extend_schema(operation_id="cdn_upload_status", parameters=[TUS, *SHOWN], responses={200: None}, auth=[])
     async def show_status(self, request: Request, token: str) -> HttpResponseBase:
-        """How many bytes have arrived (tus 1.0). As many as `Upload-Length`: the file is complete."""
+        """Show how many bytes have arrived (tus 1.0). If `Upload-Offset` equals `Upload-Length` the file is
+        complete.
+        """
         async with self._unknown_counted():
             return HttpResponse(headers=protocol.status_headers(await in_pool_thread(upload_status, token)))
 
     @extend_schema(exclude=True)
     async def describe(self, request: Request, token: str) -> HttpResponseBase:
-        """What the server can do (tus 1.0), and what browsers ask before a request."""
+        """Describe what the server can do (tus 1.0), also for requests that browsers send first."""
         return HttpResponse(status=204, headers=protocol.DESCRIPTION)
 
     @extend_schema(exclude=True)
     async def override(self, request: Request, token: str) -> HttpResponseBase:
-        """The method that X-HTTP-Method-Override names (tus 1.0), for clients that cannot send it."""
+        """Carry out the method that X-HTTP-Method-Override names (tus 1.0), for clients that cannot send it."""
         actions = {"PATCH": self.send_part, "PUT": self.send_file, "HEAD": self.show_status}
         named = actions.get(self.http_request.headers.get("X-HTTP-Method-Override", "").upper())
         if named is None:
@@ -163,7 +169,7 @@ class UploadViewSet(AsyncViewSet):
         return await named(request, token)
 
     async def _received(self, token: str, *, offset: int | None) -> UploadStatus:
-        """Received to its end, whatever becomes of the request: what has come is not lost with its client."""
+        """Receive the body to its end, whatever happens to the request: received bytes are not lost with the client."""
         protocol.require_plain(self.http_request.headers)
         body, length = body_chunks(self.http_request), protocol.body_length(self.http_request)
         async with self._unknown_counted():
@@ -171,7 +177,7 @@ class UploadViewSet(AsyncViewSet):
 
     @asynccontextmanager
     async def _unknown_counted(self) -> AsyncIterator[None]:
-        """Within the context an unknown address counts for its client. Raises TooManyFailures in its place."""
+        """Count an unknown address for its client within the context. Raise TooManyFailures in its place."""
         try:
             yield
         except UploadEnded:

@@ -12,8 +12,8 @@ from cdn.storage.errors import StorageUnavailable
 
 class Command(BaseCommand):
     help = (
-        "Compare the CDN's counters with its rows, and the rows with what is stored; remove bytes that belong to no "
-        "row after PLATFORM_CDN_ORPHAN_GRACE_SECONDS; print what differs and exit 1 if anything does."
+        "Compare the CDN's counters with its rows, and the rows with the stored bytes. Remove bytes that belong to no "
+        "row after PLATFORM_CDN_ORPHAN_GRACE_SECONDS. Print the differences and exit 1 if there are any."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -31,56 +31,62 @@ class AsyncCdnRoutes(AsyncGroup):
     """Quotas, policy and files of the CDN."""
 
     async def quota_defaults(self) -> CdnQuota:
-        """The template as it was set; null: the plan's."""
+        """Return the account's template of limits, as it was set. Null means the plan's limit."""
         answer: CdnQuota = await self._call("GET", "/cdn/quota-defaults", part="data")
         return answer
 
     async def set_quota_defaults(self, **body: Unpack[QuotaRequest]) -> CdnQuota:
-        """Change the template. What is left out stays, also inside of `policy`; null inherits the plan's, and for
-        `policy` removes all fields; zero is a real zero. A value above the plan's is kept and has the plan's
-        effect.
+        """Change the account's template of limits. Fields that are left out do not change, also inside of `policy`.
+        Null inherits the plan's limit; `policy` null removes all its fields. Zero means zero. A value above the
+        plan's is kept, and the plan's value applies.
         """
         answer: CdnQuota = await self._call("PUT", "/cdn/quota-defaults", body=body, part="data")
         return answer
 
     def namespaces(self, *, search: str | None = None, page_size: int = 100) -> AsyncIterator[CdnNamespace]:
-        """The account's namespaces, or the one that the credential is bound to, newest first, and the template."""
+        """List the account's namespaces, or the credential's own, newest first, with the template."""
         return self._pages("/cdn/namespaces", "data.namespaces", {"search": search}, page_size)
 
     async def set_quota(self, **body: Unpack[NamespaceQuotaRequest]) -> CdnNamespaceQuota:
-        """Change the limits of a namespace. What is left out stays, also inside of `policy`; null inherits the
-        template's; zero is a real zero. Limits narrow the account's, whose pool is shared and never grows by
-        them.
+        """Change the limits of a namespace. Fields that are left out do not change, also inside of `policy`. Null
+        inherits the template's limit. Zero means zero. Limits of a namespace narrow those of the account; the
+        account's shared pool never grows by them.
         """
         answer: CdnNamespaceQuota = await self._call("PUT", "/cdn/namespaces/quota", body=body, part="data")
         return answer
 
     async def policy(self, *, namespace: str | None = None) -> CdnPolicy:
-        """The limits that hold for a namespace, or for files without one, and where each comes from."""
+        """Return the limits in force for a namespace, or for files without one, and where each comes from."""
         answer: CdnPolicy = await self._call("GET", "/cdn/policy", query={"namespace": namespace}, part="data")
         return answer
 
     async def usage(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> CdnUsage:
-        """Counters of a namespace, of files without one (`scope=personal`), or of the whole account."""
+        """Return counters of bytes and files of a namespace, of files without one (`scope=personal`), or of the
+        account.
+        """
         answer: CdnUsage = await self._call(
             "GET", "/cdn/usage", query={"namespace": namespace, "scope": scope}, part="data"
         )
         return answer
 
     async def create_upload(self, **body: Unpack[UploadTokenRequest]) -> UploadTokenResponse | UserTokenResponse:
-        """A permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits held."""
+        """Create a permit for one upload: its bytes, with an upper bound for variants, are reserved, and its
+        credits held.
+        """
         answer: UploadTokenResponse | UserTokenResponse = await self._call("POST", "/cdn/token", body=body)
         return answer
 
     async def tags(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> list[str]:
-        """The tags of files that are neither rejected nor in the trash, each once, of the account or a part of it."""
+        """List the tags of files that are neither rejected nor in the trash, each once, of the account or a part of
+        it.
+        """
         answer: list[str] = await self._call(
             "GET", "/cdn/tags", query={"namespace": namespace, "scope": scope}, part="data.tags"
         )
         return answer
 
     async def stats(self, *, namespace: str | None = None, scope: Literal["personal"] | None = None) -> CdnStats:
-        """How many files there are, and their bytes, of the account or a part of it."""
+        """Return the number of files and their bytes, of the account or a part of it."""
         answer: CdnStats = await self._call(
             "GET", "/cdn/stats", query={"namespace": namespace, "scope": scope}, part="data"
         )
@@ -95,8 +101,9 @@ class AsyncCdnRoutes(AsyncGroup):
         tag: str | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[CdnFile]:
-        """Newest first; without a status all but those of the trash. A credential of a namespace lists that; one of
-        the account all files, those of `namespace`, or with `scope=personal` those without a namespace.
+        """List files, newest first; without a status, all that are not in the trash. A credential of a namespace
+        lists the files of that namespace. A credential of the account lists all files, the files of `namespace`,
+        or with `scope=personal` the files without a namespace.
         """
         return self._pages(
             "/cdn/files",
@@ -106,7 +113,7 @@ class AsyncCdnRoutes(AsyncGroup):
         )
 
     async def file(self, file: str) -> CdnFile:
-        """One file. Rejected ones are kept for a day (a setting), with the reason."""
+        """Return one file. Rejected files are kept for a day (a setting), with the reason."""
         answer: CdnFile = await self._call("GET", f"/cdn/files/{quoted(file)}", part="file")
         return answer
 
@@ -115,14 +122,16 @@ class AsyncCdnRoutes(AsyncGroup):
         await self._delete(f"/cdn/files/{quoted(file)}")
 
     async def restore_file(self, file: str) -> CdnFile:
-        """Take a file out of the trash: it is delivered at its former address. Idempotent."""
+        """Take a file out of the trash: it is delivered at its former address again. Idempotent."""
         answer: CdnFile = await self._call("POST", f"/cdn/files/{quoted(file)}/restore", part="file", again=True)
         return answer
 
     async def empty_trash(
         self, *, namespace: str | None = None, scope: Literal["personal"] | None = None
     ) -> CdnPurgedResponse:
-        """Delete what is in the trash of the namespace, of files without one (`scope=personal`), or of the account."""
+        """Delete the files in the trash of the namespace, of files without one (`scope=personal`), or of the
+        account.
+        """
         answer: CdnPurgedResponse = await self._call(
             "DELETE", "/cdn/trash", query={"namespace": namespace, "scope": scope}
         )
