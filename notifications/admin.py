@@ -45,7 +45,7 @@ class SendTokenAdmin(StaffActionsMixin, ReadOnlyAdmin):
         StaffAction(
             name="revoke", label="Revoke", call=_revoke, icon="key_off", harms=True,
             allowed=lambda row: row.status == TokenStatus.ACTIVE,
-            will="Sends with the token are refused from now on. It cannot be undone.",
+            will="Sends with the token are refused from now on. This cannot be undone.",
         ),
         StaffAction(
             name="remove", label="Delete", call=_delete_token, icon="delete", harms=True, permission="delete",
@@ -86,7 +86,7 @@ class LiveFilter(ConditionFilter):
 
 @admin.register(Send)
 class SendAdmin(ReadOnlyAdmin):
-    """For a day. Never what was sent."""
+    """The sends of a day, without their content."""
 
     list_display = (
         "id", id_column("account_id", "accounts.Account"), id_column("workspace_id", "workspaces.Workspace"),

@@ -21,6 +21,6 @@ def record_token(token: SendToken, action: str, *, actor: str, origin: RequestOr
 def record_device(
     device: Device, action: str, detail: str = "", *, actor: str = "system", origin: RequestOrigin = NO_ORIGIN
 ) -> None:
-    """The same for a device."""
+    """Record an action on a device."""
     about = f"device {device.device_id}"[:160]
     record_entry(audit_entry(NotificationEvent, device.account_id, about, action, detail, actor=actor, origin=origin))

@@ -1,4 +1,4 @@
-"""Who sends: the bearer of a send token, and nothing else that a request carries."""
+"""Authentication of senders: by a send token, and by nothing else that a request carries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SendTokenAuthentication(BaseAuthentication):
 
 
 class SendTokenPermission(BasePermission):
-    """Raises Unauthorized for a request without a holder."""
+    """A permission that raises Unauthorized for a request without a holder."""
 
     def has_permission(self, request: Request, view: object) -> bool:
         if not isinstance(request.user, SendTokenHolder):
@@ -48,8 +48,8 @@ class SendTokenPermission(BasePermission):
 
 
 class SendThrottle(RedisThrottle):
-    """So many requests in any minute with one token. Closed while Redis is away: messages reach other people. What a
-    restarted Redis has forgotten is counted by the rows of sends.
+    """The limit of requests in any minute with one token. Closed while Redis is away: messages reach other people.
+    Requests that a restarted Redis has forgotten are counted by the rows of sends.
     """
 
     scope = "notifications-send"
@@ -71,6 +71,6 @@ class SendThrottle(RedisThrottle):
 
 
 class SendRequest(Request):
-    """For annotations: a request that passed SendTokenPermission."""
+    """The type of a request that passed SendTokenPermission."""
 
     user: SendTokenHolder  # type: ignore[assignment]

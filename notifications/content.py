@@ -1,4 +1,4 @@
-"""What is sent: checked when it is accepted, and fitted to what a provider takes. Pure functions."""
+"""The content of a send: checked when it is accepted, and fitted to what a provider takes. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from common.errors import ValidationError
 MOST_DATA_BYTES = 4096
 DEFAULT_CHANNEL = "workspace"
 MOST_CHANNEL_CHARACTERS = 64
-# Of what FCM counts as the payload.
+# The most bytes of what FCM counts as the payload.
 FCM_BYTES = 4096
-# Of clear text: 4,096 less the header of aes128gcm (86), its tag (16) and delimiter (1).
+# The most bytes of clear text: 4,096 less the header of aes128gcm (86), its tag (16) and delimiter (1).
 WEB_PUSH_BYTES = 3993
-NOT_TEXT = "It has half of a surrogate pair, which is not text."
+NOT_TEXT = "The text has half of a surrogate pair, which is not a character."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +28,27 @@ class Content:
     data: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """For the row, and for browsers; what is empty is left out."""
+        """Return the JSON for the row and for browsers; empty fields are left out."""
         parts = {"title": self.title, "body": self.body, "data": dict(self.data)}
         return {name: value for name, value in parts.items() if value}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> Content:
-        """As `as_json` made it."""
+        """Return the content that `as_json` made."""
         return cls(stored.get("title", ""), stored.get("body", ""), stored.get("data", {}))
 
 
 class TooLarge(Exception):
-    """It does not fit although nothing is left of the body."""
+    """The error that a notification does not fit, even without its body."""
 
 
 def compact_json(value: Any) -> bytes:
-    """As JSON without spaces. Raises UnicodeEncodeError."""
+    """Return the value as JSON without spaces. Raise UnicodeEncodeError."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def compact_size(value: Any, field: str) -> int:
-    """Bytes as JSON. Raises ValidationError, which names the field, for text that is none."""
+    """Return bytes as JSON. Raise ValidationError, which names the field, for text that is none."""
     try:
         return len(compact_json(value))
     except UnicodeEncodeError:
@@ -56,7 +56,7 @@ def compact_size(value: Any, field: str) -> int:
 
 
 def data_strings(data: Mapping[str, Any]) -> dict[str, str]:
-    """Strings as they are, other values as JSON. Raises ValidationError (more than 4 KiB, or no text)."""
+    """Return strings as they are, and other values as JSON. Raise ValidationError (more than 4 KiB, or not text)."""
     try:
         found = {key: value if isinstance(value, str) else compact_json(value).decode() for key, value in data.items()}
     except UnicodeEncodeError:
@@ -70,9 +70,9 @@ def data_strings(data: Mapping[str, Any]) -> dict[str, str]:
 def content_of(
     *, title: str, body: str, data: Mapping[str, Any], workspace_id: str, metadata: Mapping[str, Any]
 ) -> Content:
-    """The notification of a request. What names the sender is the platform's, whatever `data` says.
+    """Return the notification of a request. The platform sets the keys that name the sender, whatever `data` says.
 
-    Raises ValidationError by field.
+    Raise ValidationError by field.
     """
     for field, text in (("title", title), ("body", body)):
         compact_size(text, field)
@@ -81,13 +81,13 @@ def content_of(
 
 
 def channel_of(metadata: Mapping[str, Any]) -> str:
-    """The channel of a token: its metadata's `channel` where that is a short text, else `workspace`."""
+    """Return the channel of a token: its metadata's `channel` if that is a short text, else `workspace`."""
     named = metadata.get("channel")
     return named if isinstance(named, str) and 0 < len(named) <= MOST_CHANNEL_CHARACTERS else DEFAULT_CHANNEL
 
 
 def fitted(content: Content, most_bytes: int) -> Content:
-    """The same with as much of the body as fits, cut between characters. Raises TooLarge; data is never cut."""
+    """Return the same with as much of the body as fits, cut between characters. Raise TooLarge; data is never cut."""
     if _size(content, content.body) <= most_bytes:
         return content
     if _size(content, "") > most_bytes:

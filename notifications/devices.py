@@ -22,7 +22,7 @@ MOST_OF_ACCOUNT = 1000
 
 
 def address_hash(address: dict[str, Any]) -> str:
-    """Names an address: the registration token, or the endpoint with its keys."""
+    """Return the hash that names an address: the registration token, or the endpoint with its keys."""
     return keyed_hash(compact_json(sorted(address.items())).decode())
 
 
@@ -38,8 +38,8 @@ def device_register(
 ) -> tuple[Device, bool]:
     """Add a device, or give one another address; whether it is new.
 
-    An address belongs to one device of an account: where another one had it, that one is removed, as the app on it has
-    chosen another id. Raises DeviceLimitExceeded, AccountGone; nothing has changed then.
+    An address belongs to one device of an account: if another one had it, that one is removed, as the app on it has
+    chosen another id. Raise DeviceLimitExceeded, AccountGone; nothing has changed then.
     """
     values = {
         "platform": platform,
@@ -75,7 +75,7 @@ def _register(
 
 @transaction.atomic
 def device_delete(*, device: Device, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Remove a device. Raises NotFound (removed by another request)."""
+    """Remove a device. Raise NotFound (removed by another request)."""
     deleted, _ = Device.objects.filter(pk=device.pk).delete()
     if not deleted:
         raise NotFound("There is no such device.")
@@ -86,7 +86,7 @@ def device_delete(*, device: Device, actor: str, origin: RequestOrigin = NO_ORIG
 def devices_prune(devices: Iterable[Device]) -> int:
     """Remove devices whose providers know their addresses no more; those that have other addresses by now stay.
 
-    Returns how many were removed.
+    Return how many were removed.
     """
     removed = 0
     for device in devices:

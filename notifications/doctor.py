@@ -1,4 +1,4 @@
-"""What `manage.py doctor` says of notifications: which providers this instance can use."""
+"""Lines of `manage.py doctor` about notifications: which providers this instance can use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Line = tuple[str, bool, str, str]
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix. Asks no provider. Raises DatabaseError."""
+    """Yield lines: name, whether it is as it should be, message, fix. Asks no provider. Raise DatabaseError."""
     yield _fcm_line()
     yield _web_push_line()
 
@@ -34,7 +34,7 @@ def _fcm_line() -> Line:
 
 
 def fcm_problem() -> str:
-    """Why FCM cannot be used; empty where its file is there and a service account's."""
+    """Return why FCM cannot be used; empty if its file is there and a service account's."""
     path = settings.ENV.fcm_credentials
     if path is None:
         return "PLATFORM_FCM_CREDENTIALS is not set"
@@ -43,7 +43,7 @@ def fcm_problem() -> str:
     except (OSError, ValueError) as error:
         return f"{path} cannot be read ({type(error).__name__})"
     missing = sorted(FIELDS - set(found if isinstance(found, dict) else ()))
-    return f"{path} is no service account: it has no {', '.join(missing)}" if missing else ""
+    return f"{path} is not a service account: it does not have {', '.join(missing)}" if missing else ""
 
 
 def _web_push_line() -> Line:

@@ -10,7 +10,7 @@ class DeviceLimitExceeded(DomainError):
 
     code = "device_limit_exceeded"
     status = 409
-    message = "The account has as many devices as it may have; remove some of them first."
+    message = "The account has reached its limit of devices; remove some of them first."
 
 
 class TokenLimitExceeded(DomainError):
@@ -18,4 +18,4 @@ class TokenLimitExceeded(DomainError):
 
     code = "token_limit_exceeded"
     status = 409
-    message = "The workspace has as many send tokens as it may have; delete some of them first."
+    message = "The workspace has reached its limit of send tokens; delete some of them first."

@@ -25,14 +25,14 @@ def new_send_id() -> str:
 
 
 class TokenStatus(models.TextChoices):
-    """Whether sends with a token are accepted."""
+    """The states of a token: whether sends with it are accepted."""
 
     ACTIVE = "active"
     REVOKED = "revoked"
 
 
 class DevicePlatform(models.TextChoices):
-    """What a device runs; staff and owners read it, the platform does not."""
+    """The platform that a device runs; staff and owners read it, our code does not."""
 
     IOS = "ios"
     ANDROID = "android"
@@ -40,7 +40,7 @@ class DevicePlatform(models.TextChoices):
 
 
 class Provider(models.TextChoices):
-    """Who delivers to a device."""
+    """The service that delivers to a device."""
 
     FCM = "fcm"
     WEB_PUSH = "web_push"
@@ -85,10 +85,10 @@ class SendToken(models.Model):
 
 
 class Device(models.Model):
-    """Where notifications of an account go: one row for each `device_id` that the account's apps chose.
+    """A device that gets notifications of an account: one row for each `device_id` that the account's apps chose.
 
     `address` is the registration token of FCM, or the endpoint and keys of a Web Push subscription. `address_hash`
-    names it in guards: a device that was registered again has another one. Its owner knows it by `public_id`, too.
+    names it in guards: a device that was registered again has another hash. Its owner knows it by `public_id`, too.
     """
 
     public_id = models.BigIntegerField(unique=True, default=random_number, editable=False)
@@ -151,7 +151,7 @@ class Send(LeasedRow):
         indexes = [
             models.Index(fields=["state", "created_at"], name="send_by_state"),
             models.Index(fields=["ended_at"], name="send_by_end"),
-            # Of the lists that staff filter.
+            # For the filters of admin lists.
             models.Index(fields=["account_id", "-id"], name="send_of_account"),
             models.Index(fields=["workspace_id", "-id"], name="send_of_workspace"),
             models.Index(fields=["state", "-id"], name="send_in_state"),
@@ -164,7 +164,7 @@ class Send(LeasedRow):
 
 
 class ProviderPause(models.Model):
-    """Until when a provider asked to be left alone (`Retry-After`), by account: what one account's devices caused
+    """The time until which a provider asked for a pause (`Retry-After`), by account: what one account's devices caused
     delays no other one. `provider`: `fcm`, or the origin of a Web Push endpoint.
     """
 

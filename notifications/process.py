@@ -32,7 +32,7 @@ PROCESS = DispatcherProcess("push", _build)
 
 
 def push_providers() -> Mapping[str, PushProvider]:
-    """By the provider of a device, with the keys of this instance."""
+    """Return the providers by name, with the keys of this instance."""
     from notifications.models import Provider
     from notifications.providers.fcm import FcmProvider
 
@@ -55,7 +55,9 @@ def _web_push() -> PushProvider:
 
 
 def push_contact() -> str:
-    """Where push services reach the operator: an address of mail, else the host of the platform."""
+    """Return where push services reach the operator: an e-mail address, or the host of the platform if there is
+    none.
+    """
     env = settings.ENV
     address = env.push_contact or env.acme_contact
     return f"mailto:{address}" if address else f"https://{urlsplit(settings.BASE_URL).hostname or 'localhost'}"

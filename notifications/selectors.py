@@ -14,7 +14,7 @@ MOST_DIGITS = 18  # of what the column holds
 
 
 def visible_tokens(actor: Actor, workspace_id: str = "") -> QuerySet[SendToken]:
-    """Tokens of the workspaces that the actor sees, newest first. `workspace_id`: an id or a slug."""
+    """Return tokens of the workspaces that the actor sees, newest first. `workspace_id`: an id or a slug."""
     found = SendToken.objects.filter(account=actor.account)
     if actor.scope is Scope.NAMESPACE:
         found = found.filter(workspace__namespace_id=actor.namespace_id)
@@ -26,7 +26,7 @@ def visible_tokens(actor: Actor, workspace_id: str = "") -> QuerySet[SendToken]:
 
 
 def get_token(actor: Actor, token_id: str) -> SendToken:
-    """Raises NotFound, also for what is no number."""
+    """Raise NotFound, also for what is no number."""
     found = visible_tokens(actor).filter(pk=_number(token_id)).first()
     if found is None:
         raise NotFound(NO_TOKEN)
@@ -34,12 +34,12 @@ def get_token(actor: Actor, token_id: str) -> SendToken:
 
 
 def visible_devices(actor: Actor) -> QuerySet[Device]:
-    """The devices of the account, newest first, without their addresses."""
+    """Return the devices of the account, newest first, without their addresses."""
     return Device.objects.filter(account=actor.account).defer("address")
 
 
 def get_device(actor: Actor, device_id: str) -> Device:
-    """The device that its app named so, else the one with this number as its id. Raises NotFound."""
+    """Return the device that its app named so, else the one with this number as its id. Raise NotFound."""
     known, found = visible_devices(actor), None
     if "\0" not in device_id:
         found = known.filter(device_id=device_id).first() or known.filter(public_id=_number(device_id)).first()
@@ -49,5 +49,5 @@ def get_device(actor: Actor, device_id: str) -> Device:
 
 
 def _number(text: str) -> int:
-    """0, which no row has, for what is no number."""
+    """Return the number; 0, which no row has, for what is not a number."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else 0

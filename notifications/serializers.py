@@ -28,7 +28,7 @@ class CreateSendTokenRequest(WorkspaceIdRequest):
     name = StrictChar(max_length=120, default="", allow_blank=True)
     metadata = JSONObject(
         default=dict,
-        help_text="Any values, 16 KiB as JSON at most. A short text `channel` becomes the `channel` of what is sent.",
+        help_text="Any values, at most 16 KiB as JSON. A short text `channel` becomes the notifications' `channel`.",
     )
 
 
@@ -39,7 +39,7 @@ class SendTokenObject(ResponseSerializer):
     metadata = s.DictField()
     token_prefix = s.CharField(help_text="The first characters of the token, to recognise it by.")
     status = s.ChoiceField(choices=TokenStatus.choices)
-    last_used_at = Timestamp(allow_null=True, help_text="To the minute.")
+    last_used_at = Timestamp(allow_null=True, help_text="Precise to the minute.")
     created_at = Timestamp()
     revoked_at = Timestamp(allow_null=True)
 
@@ -68,7 +68,7 @@ class WebPushKeys(s.Serializer[Any]):
 
 
 class WebPushSubscription(s.Serializer[Any]):
-    """What `PushSubscription.toJSON()` gives; `expirationTime` is not read."""
+    """A subscription as `PushSubscription.toJSON()` gives it; `expirationTime` is not read."""
 
     endpoint = StrictChar(max_length=2048, help_text="https, to a public host.")
     keys = WebPushKeys()
@@ -87,7 +87,7 @@ class RegisterDeviceRequest(s.Serializer[Any]):
 
     def validate_fcm_token(self, value: str) -> str:
         if not _FCM_TOKEN.fullmatch(value):
-            raise s.ValidationError("This is no registration token of FCM.")
+            raise s.ValidationError("This is not a registration token of FCM.")
         return value
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -97,12 +97,12 @@ class RegisterDeviceRequest(s.Serializer[Any]):
 
 
 class DeviceObject(ResponseSerializer):
-    """Never its address: neither the token nor the endpoint."""
+    """A device without its address: neither the token nor the endpoint."""
 
     id = s.IntegerField(source="public_id", help_text="A random number of at most 53 bits.")
     device_id = s.CharField()
     platform = s.ChoiceField(choices=DevicePlatform.choices)
-    provider = s.ChoiceField(choices=Provider.choices, help_text="Who delivers to it.")
+    provider = s.ChoiceField(choices=Provider.choices, help_text="The service that delivers to the device.")
     created_at = Timestamp()
     updated_at = Timestamp(help_text="When its address was last registered.")
 
@@ -120,7 +120,7 @@ class SendNotificationRequest(s.Serializer[Any]):
     body = StrictChar(max_length=4000, default="", allow_blank=True, trim_whitespace=False)
     data = JSONObject(  # type: ignore[assignment]  # the name of the specification
         default=dict,
-        help_text="Values that are no strings are sent as JSON. 4 KiB as JSON at most; what does not fit into 4,096 "
+        help_text="Values that are not strings are sent as JSON. 4 KiB as JSON at most; what does not fit into 4,096 "
         "bytes with the title fails with `messaging/payload-size-limit-exceeded`.",
     )
 
@@ -139,9 +139,9 @@ class SendErrorGroup(ResponseSerializer):
 class SendNotificationResponse(Success):
     """`delivered` and `failed` sum up to `devices`."""
 
-    delivered = s.IntegerField(help_text="Push providers accepted the message for so many devices.")
+    delivered = s.IntegerField(help_text="The number of devices for which push providers accepted the message.")
     failed = s.IntegerField()
-    devices = s.IntegerField(help_text="The devices of the account when the request came.")
+    devices = s.IntegerField(help_text="The number of devices that the account had when the request came.")
     errors = SendErrorGroup(  # type: ignore[assignment]  # the name of the specification
-        many=True, required=False, help_text="Only where some failed; the largest group first."
+        many=True, required=False, help_text="Present only if some failed; the largest group first."
     )

@@ -21,7 +21,8 @@ _NO_SECRET = "It must be 16 bytes, base64url."  # noqa: S105
 
 
 def subscription_address(*, endpoint: str, p256dh: str, auth: str) -> dict[str, Any]:
-    """The address of a device. Raises ValidationError by field (an endpoint that is no public place, broken keys).
+    """Return the address of a device. Raise ValidationError by field (an endpoint that is no public place, broken
+    keys).
 
     May look a name up for a second, so it is called outside of transactions.
     """
@@ -37,7 +38,7 @@ def subscription_address(*, endpoint: str, p256dh: str, auth: str) -> dict[str, 
 
 
 def origin_of(endpoint: str) -> str:
-    """Scheme and place: the audience of what is signed for a push service, and what it pauses as."""
+    """Return scheme and place: the audience of what is signed for a push service, and what it pauses as."""
     target = target_of(endpoint)
     return f"{target.scheme}://{target.host_header}"
 
@@ -60,7 +61,7 @@ def _is_point(text: str) -> bool:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Base64url, with or without padding; empty for anything else."""
+    """Return the bytes of base64url text, with or without padding; empty for anything else."""
     plain = text.rstrip("=")
     try:
         found = base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)

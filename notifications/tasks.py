@@ -10,7 +10,7 @@ from notifications.sends import pauses, queue
 
 @shared_task
 def begin_sends() -> None:
-    """On the queue of `push`: there is something to send."""
+    """Tell the process `push` that there is something to send."""
     process.PROCESS.wake()
 
 

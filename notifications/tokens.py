@@ -40,7 +40,7 @@ ENDED = (Status.DELETING, Status.DESTROYED)
 
 @dataclass(frozen=True, slots=True)
 class SendTokenHolder:
-    """Who sends: code with a token. `request.user` of the route that sends."""
+    """The sender: code with a token. `request.user` of the route that sends."""
 
     token: SendToken
 
@@ -58,9 +58,9 @@ class SendTokenHolder:
 def token_create(
     *, workspace: Workspace, name: str, metadata: dict[str, Any], actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> tuple[SendToken, str]:
-    """A new token of a workspace, and its plaintext, which is stored nowhere.
+    """Create a token of a workspace; return it and its plaintext, which is stored nowhere.
 
-    Raises ValidationError (metadata too large), NotFound (the workspace is being deleted), TokenLimitExceeded.
+    Raise ValidationError (metadata too large), NotFound (the workspace is being deleted), TokenLimitExceeded.
     """
     _require_small(metadata)
     account_lock(workspace.account)
@@ -94,7 +94,9 @@ def _require_small(metadata: dict[str, Any]) -> None:
 
 @transaction.atomic
 def token_revoke(*, token: SendToken, actor: str, origin: RequestOrigin = NO_ORIGIN) -> SendToken:
-    """From now on sends with it are refused. Idempotent. Raises NotFound (deleted by another request)."""
+    """Revoke the token: from now on sends with it are refused. Idempotent. Raise NotFound (deleted by another
+    request).
+    """
     now = timezone.now()
     active = SendToken.objects.filter(pk=token.pk, status=TokenStatus.ACTIVE)
     if active.update(status=TokenStatus.REVOKED, revoked_at=now):
@@ -107,7 +109,7 @@ def token_revoke(*, token: SendToken, actor: str, origin: RequestOrigin = NO_ORI
 
 @transaction.atomic
 def token_delete(*, token: SendToken, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Remove the row; its audit entries stay. Raises NotFound (deleted by another request)."""
+    """Remove the row; its audit entries stay. Raise NotFound (deleted by another request)."""
     deleted, _ = SendToken.objects.filter(pk=token.pk).delete()
     if not deleted:
         raise NotFound("There is no such send token.")
@@ -115,7 +117,7 @@ def token_delete(*, token: SendToken, actor: str, origin: RequestOrigin = NO_ORI
 
 
 def token_holder(secret: str) -> SendTokenHolder | None:
-    """Who has this token: an active one, of an active account and of a workspace that has not ended. One query.
+    """Return the holder of an active token of an active account and of a workspace that has not ended. One query.
 
     Tokens are found by their keyed hash, so that the time of a request reveals nothing about those that exist.
     """
@@ -141,4 +143,4 @@ def token_used(token: SendToken) -> None:
     except DatabaseError as exc:
         if not is_database_unavailable(exc):
             raise
-        logger.warning("the use of a send token is not recorded: %s", exc)
+        logger.warning("the use of a send token could not be recorded: %s", exc)

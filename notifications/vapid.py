@@ -14,19 +14,21 @@ KEY_BYTES = 32
 
 
 def vapid_public_key() -> str:
-    """What browsers subscribe with (`applicationServerKey`): an uncompressed point, base64url. One query."""
+    """Return the key that browsers subscribe with (`applicationServerKey`): an uncompressed point, base64url. One
+    query.
+    """
     found = VapidKey.objects.values_list("public_key", flat=True).first()
     return found or _key_make().public_key
 
 
 def vapid_private_key() -> str:
-    """Base64url. Raises InvalidToken where the keys of this instance cannot read it."""
+    """Return the private key, base64url. Raise InvalidToken if the keys of this instance cannot read it."""
     found = VapidKey.objects.first() or _key_make()
     return str(found.private_key)
 
 
 def _key_make() -> VapidKey:
-    """Of two processes that make it at once, one does; both get its key."""
+    """Make the key. If two processes make it at once, one succeeds, and both get its key."""
     private = ec.generate_private_key(ec.SECP256R1())
     number = private.private_numbers().private_value.to_bytes(KEY_BYTES, "big")
     point = private.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)

@@ -38,7 +38,7 @@ class DevicePagination(SendTokenPagination):
 
 
 class RegisterThrottle(RedisThrottle):
-    """Of registrations, each of which may look a name up for a second. An app registers once in a while."""
+    """The limit of registrations, each of which may look a name up for a second. An app registers once in a while."""
 
     scope = "notifications-register"
     limit = 600
@@ -90,7 +90,7 @@ class SendTokenViewSet(GenericViewSet[Any]):
 
 
 class DeviceViewSet(GenericViewSet[Any]):
-    """Where the notifications of an account go; account scope, as a device gets those of all its workspaces."""
+    """Devices that get the notifications of an account; account scope, as a device gets those of all its workspaces."""
 
     scopes = ACCOUNT_ONLY
     queryset = Device.objects.all()
@@ -139,7 +139,7 @@ class DeviceViewSet(GenericViewSet[Any]):
 
 
 class WebPushKeyViewSet(ViewSet):
-    """What browsers subscribe with."""
+    """The key that browsers subscribe with."""
 
     @extend_schema(responses=bodies.WebPushKeyResponse)
     def retrieve(self, request: ApiRequest) -> Response:
@@ -185,7 +185,7 @@ class SendViewSet(ViewSet):
 
 
 def _address(data: dict[str, Any]) -> dict[str, Any]:
-    """Provider and address of a registration. Raises ValidationError."""
+    """Return provider and address of a registration. Raise ValidationError."""
     if "fcm_token" in data:
         return {"provider": Provider.FCM, "address": {"fcm_token": data["fcm_token"]}}
     given = data["web_push"]
@@ -193,5 +193,5 @@ def _address(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:
-    """For the audit entry."""
+    """Return the actor and origin for the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}

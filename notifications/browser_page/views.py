@@ -53,7 +53,7 @@ def _all_files() -> dict[str, bytes]:
 
 
 def page_file(name: str) -> bytes:
-    """Raises NotFound."""
+    """Raise NotFound."""
     found = _all_files().get(name)
     if found is None:
         raise NotFound("There is no such file of this page.")

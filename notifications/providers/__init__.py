@@ -1,1 +1,1 @@
-"""Who delivers to devices: FCM, and the push services of browsers. Imported in the process `push` only."""
+"""Providers, which deliver to devices: FCM, and the push services of browsers. Imported in the process `push` only."""

@@ -16,7 +16,7 @@ from requests.exceptions import ContentDecodingError
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-# Of head and body together, interim answers (1xx) included. Google's answers have some hundred bytes.
+# The most bytes of head and body together, interim answers (1xx) included. Google's answers have some hundred bytes.
 MAX_ANSWER_BYTES: Final = 64 * 1024
 
 
@@ -32,7 +32,7 @@ class BoundedAdapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        """As HTTPAdapter's."""
+        """Send as HTTPAdapter does."""
         request.headers["Accept-Encoding"] = "identity"
         answer = super().send(request, *args, **kwargs)
         if answer.headers.get("Content-Encoding", "identity") != "identity":
@@ -42,7 +42,7 @@ class BoundedAdapter(HTTPAdapter):
 
 
 class _Bounded(io.RawIOBase):
-    """What comes from a socket until the deadline. Raises TimeoutError, ConnectionError (too many bytes)."""
+    """The bytes that come from a socket until the deadline. Raises TimeoutError, ConnectionError (too many bytes)."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

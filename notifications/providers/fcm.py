@@ -1,8 +1,8 @@
 """Firebase Cloud Messaging by firebase-admin: one message to one registration token.
 
-Errors are known by the library's exception classes, never by their texts. What the library does by itself is
-bounded: it would post a message once more that had no answer, which a device may then get twice, and it would sleep as
-long as an answer asks for.
+Errors are known by the library's exception classes, never by their texts. The library's own actions are bounded: it
+would post a message once more that had no answer, which a device may then get twice, and it would sleep as long as an
+answer asks for.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from webhooks.schedule import retry_after_seconds
 logger = logging.getLogger(__name__)
 
 NOT_CONFIGURED: Final = "This service has no credentials for FCM: its operator sets PLATFORM_FCM_CREDENTIALS."
-NOT_READABLE: Final = "The file of PLATFORM_FCM_CREDENTIALS is no service account that can be read."
+NOT_READABLE: Final = "The file of PLATFORM_FCM_CREDENTIALS is not a service account that can be read."
 PAUSE_NAME: Final = "fcm"
 ORIGIN: Final = "https://fcm.googleapis.com"
-# Each request; a 503 is tried again twice, after 0 and 1 s. What answers in the time that a send waits is counted.
+# Each request; a 503 is tried again twice, after 0 and 1 s. An answer within the time that a send waits is counted.
 CONNECT_SECONDS, ANSWER_SECONDS = 2.0, 10.0
 UNAVAILABLE_RETRIES: Final = 2
 # A failed login is not repeated by every device of a send.
@@ -73,11 +73,11 @@ class FcmProvider:
         self._refusal: Result | None = None
 
     def pause_name(self, address: Mapping[str, Any]) -> str:
-        """What a `Retry-After` holds for: there is one FCM."""
+        """Return the name of what a `Retry-After` pauses: there is one FCM."""
         return PAUSE_NAME
 
     def send(self, address: Mapping[str, Any], content: Content) -> Result:
-        """One message. Raises nothing that an address or FCM can cause."""
+        """Send one message. Nothing that an address or FCM can cause is raised."""
         if self._path is None:
             return failure(results.THIRD_PARTY_AUTH, NOT_CONFIGURED)
         try:
@@ -104,7 +104,7 @@ class FcmProvider:
         return DELIVERED
 
     def _login(self) -> Result | None:
-        """An access token that is valid, fetched by one thread at a time; None where there is one."""
+        """Return an access token that is valid, fetched by one thread at a time; None if there is one."""
         with self._lock:
             if self._refusal is not None and time.monotonic() < self._refused_until:
                 return self._refusal
@@ -125,7 +125,7 @@ class FcmProvider:
         self._refusal, self._refused_until = refusal, time.monotonic() + LOGIN_PAUSE_SECONDS
 
     def _open(self) -> firebase_admin.App:
-        """Raises OSError, ValueError (no file, no service account)."""
+        """Raise OSError, ValueError (no file, no service account)."""
         credential = credentials.Certificate(str(self._path))
         options = {"httpTimeout": (CONNECT_SECONDS, ANSWER_SECONDS)}
         app = firebase_admin.initialize_app(credential, options, name=f"platform-{id(self)}")
@@ -142,7 +142,7 @@ class FcmProvider:
         )
         session.mount(ORIGIN, BoundedAdapter(pool_maxsize=self._threads, max_retries=retries))
         session.max_redirects = 0
-        # Where FCM refuses an access token the library fetches another one.
+        # If FCM refuses an access token the library fetches another one.
         _bound_logins(session._auth_request_session)
         return app
 

@@ -1,4 +1,4 @@
-"""In place of a provider that this instance cannot use."""
+"""The stand-in for a provider that this instance cannot use."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from notifications.sends.results import THIRD_PARTY_AUTH, Result, failure
 
 
 class UnavailableProvider:
-    """Every message fails, for a reason that is the operator's to remove."""
+    """A provider with which every message fails, for a reason that the operator can remove."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def pause_name(self, address: Mapping[str, Any]) -> str:
-        """Nothing is asked, so nothing pauses."""
+        """Return an empty name: no provider is asked, so nothing pauses."""
         return ""
 
     def send(self, address: Mapping[str, Any], content: Content) -> Result:
-        """The failure that names the reason."""
+        """Return the failure that names the reason."""
         return failure(THIRD_PARTY_AUTH, self._reason)

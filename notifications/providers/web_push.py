@@ -25,7 +25,7 @@ from webhooks.schedule import retry_after_seconds
 
 # How long a push service keeps a message for a browser that is away.
 TTL_SECONDS: Final = 24 * 3600
-# Of the signed token; at most a day (RFC 8292), less what the clocks differ.
+# The life of the signed token; at most a day (RFC 8292), less the difference of the clocks.
 TOKEN_SECONDS: Final = 12 * 3600
 _STATUS_CODES: Final[Mapping[int, str]] = {
     HTTPStatus.BAD_REQUEST: results.INVALID,
@@ -38,7 +38,9 @@ _STATUS_CODES: Final[Mapping[int, str]] = {
 
 
 class WebPushProvider:
-    """Sends in any number of threads. `contact`: where push services reach the operator (`mailto:` or `https:`)."""
+    """The provider of Web Push, for any number of threads. `contact`: where push services reach the operator (`mailto:`
+    or `https:`).
+    """
 
     def __init__(self, private_key: str, contact: str, attempt_seconds: float) -> None:
         self._key = Vapid02.from_raw(private_key.encode())
@@ -47,14 +49,14 @@ class WebPushProvider:
         self._seconds = attempt_seconds
 
     def pause_name(self, address: Mapping[str, Any]) -> str:
-        """What a `Retry-After` of this device's push service holds for."""
+        """Return the name of what a `Retry-After` of this device's push service pauses: its origin."""
         try:
             return origin_of(address["endpoint"])
         except OutboundError:  # it will not be sent to
             return ""
 
     def send(self, address: Mapping[str, Any], content: Content) -> Result:
-        """One request. Raises nothing that an address or a push service can cause."""
+        """Send one request. Nothing that an address or a push service can cause is raised."""
         try:
             clear = compact_json(fitted(content, WEB_PUSH_BYTES).as_json())
             answer = self._post(address, clear)

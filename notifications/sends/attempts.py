@@ -20,18 +20,18 @@ ATTEMPT_SECONDS = 10.0
 
 
 class PushProvider(Protocol):
-    """Delivers to one kind of device."""
+    """A provider, which delivers to one kind of device."""
 
     def send(self, address: Mapping[str, Any], content: Content) -> Result:
-        """One message; the outcome, whatever happens."""
+        """Send one message; return the outcome, whatever happens."""
 
     def pause_name(self, address: Mapping[str, Any]) -> str:
-        """The provider that a `Retry-After` holds for."""
+        """Return the provider that a `Retry-After` holds for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one device of a send. `pause_name`: see PushProvider."""
+    """The outcome of one device of a send. `pause_name`: see PushProvider."""
 
     fanout: Fanout
     device: Device

@@ -17,7 +17,7 @@ from notifications.sends.results import INTERNAL, Result, Tally, failure
 CHUNK = 100
 # After the last turn: the longest attempt, and what it takes to hear of it.
 GRACE_SECONDS = 20.0
-# Between two writes of what has come of it, and of its lease where nothing came.
+# Between two writes of what has come of it, and of its lease if nothing came.
 PROGRESS_SECONDS = 0.25
 RENEW_SECONDS = 2.0
 
@@ -38,14 +38,16 @@ class Fanout:
 
     @classmethod
     def of(cls, send: Send, content: Content) -> Fanout:
-        """Its time runs from when it was accepted. What a former process began and has no outcome of stays begun."""
+        """Make the fanout of a send. Its time runs from when the send was accepted. Attempts that a former process
+        began, and that have no outcome, stay begun.
+        """
         age = max(0.0, (timezone.now() - send.created_at).total_seconds())
         until = time.monotonic() + LIFE.total_seconds() - age
         return cls(send, content, Tally.of(send.delivered, send.errors), until, written_at=time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """No further device gets its turn."""
+        """Return whether no further device gets its turn."""
         return time.monotonic() >= self.until
 
     @property
@@ -54,14 +56,14 @@ class Fanout:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing is left to do, or what is in flight is not waited for any longer."""
+        """Return whether nothing is left to do, or what is in flight is not waited for any longer."""
         if time.monotonic() >= self.until + GRACE_SECONDS:
             return True
         return not self.in_flight and (self.is_over or (self.is_exhausted and not self.pending))
 
     @property
     def is_due(self) -> bool:
-        """Its row is to be written: something came, or its lease is to be renewed."""
+        """Return whether the row is to be written: something came, or its lease is to be renewed."""
         since = time.monotonic() - self.written_at
         return since >= PROGRESS_SECONDS and (self.is_changed or since >= RENEW_SECONDS)
 
@@ -70,9 +72,9 @@ class Fanout:
         self.is_changed = True
 
     def record_unreadable(self) -> None:
-        """A device whose address cannot be read with the keys of this instance."""
+        """Record a device whose address cannot be read with the keys of this instance."""
         self.record(failure(INTERNAL, "The device's address cannot be read any more; register it again."))
 
     def mark_written(self) -> None:
-        """Its row has what is here."""
+        """Mark the row as written."""
         self.is_changed, self.written_at = False, time.monotonic()

@@ -18,13 +18,13 @@ Pauses = dict[tuple[str, str], datetime]
 
 
 def read_pauses(accounts: Iterable[str]) -> Pauses:
-    """The pauses of these accounts that are not over."""
+    """Return the pauses of these accounts that are not over."""
     rows = ProviderPause.objects.filter(account_id__in=set(accounts), until__gt=timezone.now())
     return {(account, provider): until for account, provider, until in rows.values_list("account", "provider", "until")}
 
 
 def pause_write(account_id: str, provider: str, seconds: float) -> datetime | None:
-    """Leave a provider alone for so long, an hour at most; a longer pause stays. None where the account is gone."""
+    """Leave a provider alone for so long, an hour at most; a longer pause stays. None if the account is gone."""
     until = timezone.now() + timedelta(seconds=min(seconds, LONGEST.total_seconds()))
     try:
         ProviderPause.objects.update_or_create(account_id=account_id, provider=provider, defaults={"until": until})
@@ -39,5 +39,5 @@ def is_paused(pauses: Pauses, account_id: str, provider: str, now: datetime) -> 
 
 
 def remove_ended_pauses() -> int:
-    """Remove the rows of pauses that are over. Returns how many."""
+    """Remove the rows of pauses that are over. Return how many."""
     return ProviderPause.objects.filter(has_come("until", 2 * LONGEST)).delete()[0]

@@ -40,7 +40,7 @@ TOO_MANY = "Too many notifications of this account are still being sent; try aga
 
 
 def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
-    """A send to the devices that the account has now; one to none has ended. Raises RateLimited.
+    """Create a send to the devices that the account has now; a send without devices has ended. Raise RateLimited.
 
     One row is written, and `push` is notified.
     """
@@ -65,7 +65,7 @@ def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
 
 
 def live_sends() -> QuerySet[Send]:
-    """Those that have not ended."""
+    """Return the sends that have not ended."""
     return Send.objects.filter(state__in=[SendState.QUEUED, SendState.RUNNING]).order_by()
 
 
@@ -75,7 +75,9 @@ def live_sends_of(account_id: str) -> QuerySet[Send]:
 
 
 def times_of_sends(token: SendToken, seconds: float) -> dict[str, float]:
-    """The sends of a token in the last `seconds`, ended ones included, with their times in seconds since the epoch."""
+    """Return the sends of a token in the last `seconds`, ended ones included, with their times (seconds since the
+    epoch).
+    """
     since = timezone.now() - timedelta(seconds=seconds)
     # All states: the index begins with them.
     found = Send.objects.filter(state__in=SendState.values, created_at__gt=since, token_id=token.pk).order_by()
@@ -101,7 +103,7 @@ def claim_sends(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
 
 
 def read_content(send: Send) -> Content | None:
-    """None where it cannot be read with the keys of this instance, or was erased by the end of the send."""
+    """Return the content of a send; None if this instance's keys cannot read it, or the end of the send erased it."""
     try:
         stored = Send.objects.values_list("content", flat=True).get(pk=send.pk)
     except (InvalidToken, Send.DoesNotExist):
@@ -110,9 +112,10 @@ def read_content(send: Send) -> Content | None:
 
 
 def devices_hand_out(send: Send, most: int) -> list[Device]:
-    """The next devices, which are the caller's from now on; an empty list where there are no more. Raises ClaimLost.
+    """Return the next devices, which are the caller's from now on; an empty list if there are no more. Raises
+    ClaimLost.
 
-    The address is None where it cannot be read with the keys of this instance.
+    The address is None if it cannot be read with the keys of this instance.
     """
     rows = Device.objects.filter(account_id=send.account_id, pk__gt=send.position, pk__lte=send.last_device)
     found = _readable(rows.order_by("pk")[: min(most, send.devices - send.begun)])
@@ -137,16 +140,16 @@ def _readable(rows: QuerySet[Device]) -> list[Device]:
 
 
 def write_progress(send: Send, tally: Tally) -> None:
-    """Return what has come of the send so far; renews the lease. Raises ClaimLost."""
+    """Return what has come of the send so far; renews the lease. Raise ClaimLost."""
     values = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
     LEASE.write_row(send, _RUNNING, **values)
 
 
 def send_end(send: Send, tally: Tally, *, is_exhausted: bool) -> None:
-    """End a claimed send. Raises ClaimLost.
+    """End a claimed send. Raise ClaimLost.
 
-    What was begun and has no outcome counts as not answered. `is_exhausted`: no device is left, so that the rest of
-    them have been removed since; otherwise their turn did not come in time.
+    Attempts that were begun and have no outcome count as not answered. `is_exhausted`: no device is left, so that the
+    rest of them have been removed since; otherwise their turn did not come in time.
     """
     unanswered = max(0, send.begun - tally.counted)
     tally.add(failure(DEADLINE), unanswered)
@@ -173,7 +176,7 @@ def _end(rows: QuerySet[Send], tally: Tally) -> bool:
 
 
 def send_release(send: Send, tally: Tally, pending: list[Device]) -> None:
-    """Give a claimed send back, with the devices that were handed out last and not begun. Nothing where it is lost."""
+    """Give a claimed send back, with the devices that were handed out last and not begun. Nothing if it is lost."""
     values: dict[str, object] = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
     if pending:
         values |= {"position": pending[0].pk - 1, "begun": send.begun - len(pending)}
@@ -181,7 +184,7 @@ def send_release(send: Send, tally: Tally, pending: list[Device]) -> None:
 
 
 def end_overdue_sends() -> int:
-    """End what is long past its time: `push` is down, or was killed. Returns how many."""
+    """End what is long past its time: `push` is down, or was killed. Return how many."""
     now = timezone.now()
     found = live_sends().filter(Q(created_at__lt=now - OVERDUE) | Q(created_at__gt=now + OVERDUE)).defer("content")
     ended = 0
@@ -198,7 +201,7 @@ def end_overdue_sends() -> int:
 
 
 def prune_ended_sends() -> int:
-    """Remove what ended more than a day ago, a batch at a time. Returns how many."""
+    """Remove what ended more than a day ago, a batch at a time. Return how many."""
     old = Send.objects.filter(state=SendState.ENDED, ended_at__lt=timezone.now() - KEPT).order_by("ended_at")
     keys = list(old.values_list("pk", flat=True)[:1000])
     return Send.objects.filter(pk__in=keys).delete()[0]

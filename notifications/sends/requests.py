@@ -18,7 +18,7 @@ NO_PLACE = "Too many requests wait for an outcome; try again in a moment."
 def send_and_wait(holder: SendTokenHolder, content: Content) -> tuple[int, Tally]:
     """Send to all devices of the account; how many there are, and what has come of it after WAIT_SECONDS at most.
 
-    Raises RateLimited (no place to wait, or too many are still being sent): nothing is sent then. Where the client
+    Raise RateLimited (no place to wait, or too many are still being sent): nothing is sent then. If the client
     goes away, the sending goes on.
     """
     try:

@@ -1,4 +1,4 @@
-"""What came of one device, and the groups of failures that a request is answered with."""
+"""Results of devices, and the groups of failures that a request is answered with."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SENTENCES = {
     NOT_REGISTERED: "The device is no longer registered with its push provider, and was removed.",
     THIRD_PARTY_AUTH: "The push provider refused the credentials of this service.",
     MISMATCHED: "The device is registered for another sender than this service.",
-    RATE_EXCEEDED: "The push provider takes no more messages for now.",
-    TOO_LARGE: "The notification is larger than the push provider takes, although its body was left out.",
+    RATE_EXCEEDED: "The push provider does not accept more messages for now.",
+    TOO_LARGE: "The notification is larger than the push provider takes, even without its body.",
     INVALID: "The push provider refused the message or the device's address as invalid.",
     UNAVAILABLE: "The push provider cannot be reached, or failed.",
     INTERNAL: "The platform could not send the message.",
@@ -36,9 +36,10 @@ REMOVED = "The device was removed while the notification was sent."
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one device. `code` is empty where its provider accepted the message.
+    """The result of one device. `code` is empty if its provider accepted the message.
 
-    `is_gone`: the provider knows its address no more. `retry_after`: seconds that the provider wants to be left alone.
+    `is_gone`: the provider does not know its address any more. `retry_after`: seconds that the provider wants to be
+    left alone.
     """
 
     code: str = ""
@@ -51,7 +52,7 @@ DELIVERED = Result()
 
 
 def failure(code: str, message: str = "", *, retry_after: float | None = None) -> Result:
-    """With the sentence of the code where none is given."""
+    """Return a failure, with the sentence of the code if no message is given."""
     return Result(code, message or SENTENCES[code], code == NOT_REGISTERED, retry_after)
 
 
@@ -64,7 +65,7 @@ class Tally:
 
     @classmethod
     def of(cls, delivered: int, errors: Iterable[dict[str, Any]]) -> Tally:
-        """As it was stored."""
+        """Return the tally as it was stored."""
         return cls(delivered, Counter({(each["code"], each["message"]): each["count"] for each in errors}))
 
     @property
@@ -82,7 +83,7 @@ class Tally:
             self.delivered += count
 
     def errors(self) -> list[dict[str, Any]]:
-        """The groups, the largest first."""
+        """Return the groups, the largest first."""
         return [
             {"code": code, "message": message, "count": count}
             for (code, message), count in sorted(self.groups.items(), key=lambda item: (-item[1], item[0]))

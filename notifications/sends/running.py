@@ -22,7 +22,7 @@ from notifications.sends.results import INTERNAL, RATE_EXCEEDED, Tally, failure
 logger = logging.getLogger(__name__)
 
 MOST_RUNNING = 256
-PAUSED = "The push provider asked to be left alone for a while; try again later."
+PAUSED = "The push provider asked this service to pause; try again later."
 NOT_READABLE = "The notification cannot be read with the keys of this instance."
 
 # Begins an attempt in a thread: a provider, a send, a device, and what the provider pauses as.
@@ -42,7 +42,7 @@ class RunningSends:
 
     @property
     def in_flight(self) -> int:
-        """Attempts that have not been recorded."""
+        """Return the number of attempts that have not been recorded."""
         return self._shares.total
 
     def claim(self) -> None:
@@ -55,7 +55,9 @@ class RunningSends:
             self._open(send)
 
     def _renew_pauses(self, found: Iterable[Send]) -> None:
-        """Those that are over go; other processes may have written some of these accounts."""
+        """Forget pauses that are over, and read those of the sends' accounts, which other processes may have
+        written.
+        """
         now = timezone.now()
         self._pauses = {key: until for key, until in self._pauses.items() if until > now}
         self._pauses |= read_pauses(each.account_id for each in found)
@@ -114,7 +116,7 @@ class RunningSends:
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Count what has ended, and keep what outlasts the send: devices that are gone, pauses of providers.
 
-        What the database cannot keep now is found out by the next send once more.
+        If the database cannot store this now, the next send finds it out again.
         """
         gone = []
         for outcome in outcomes:
@@ -166,7 +168,7 @@ class RunningSends:
         return True
 
     def give_back(self) -> None:
-        """For a process that ends in order: what was not begun is its successor's, at once."""
+        """Give back what was not begun: when a process ends in order, its successor gets it at once."""
         with transaction.atomic():
             for fanout in self._fanouts.values():
                 queue.send_release(fanout.send, fanout.tally, list(fanout.pending))

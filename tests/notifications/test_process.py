@@ -105,7 +105,11 @@ def test_the_doctor_names_what_is_missing(api: Caller, settings: LazySettings, t
     assert (next(doctor_lines())[1], "PLATFORM_FCM_CREDENTIALS is not set" in next(doctor_lines())[2]) == (False, True)
     path = tmp_path / "fcm.json"
     settings.ENV = settings.ENV.model_copy(update={"fcm_credentials": path})
-    for text, said in (("", "cannot be read"), ("[]", "is no service account"), ('{"project_id": 1}', "client_email")):
+    for text, said in (
+        ("", "cannot be read"),
+        ("[]", "is not a service account"),
+        ('{"project_id": 1}', "client_email"),
+    ):
         path.write_text(text)
         _, found, message, fix = next(doctor_lines())
         assert (found, said in message, bool(fix)) == (False, True, True)
