@@ -44,18 +44,18 @@ class SandboxCorsMiddleware(DualMiddleware):
 
 
 def is_preflight(request: HttpRequest) -> bool:
-    """Of the sandbox level; it carries no token."""
+    """Return whether a request is a preflight of the sandbox level; a preflight carries no token."""
     return request.method == "OPTIONS" and request.path.startswith(SANDBOX_PATH)
 
 
 def preflight_response(request: HttpRequest) -> HttpResponse:
-    """What a browser asks before it sends the token."""
+    """Return the response to a preflight, which a browser sends before it sends the token."""
     request_id = begin_request(request.headers.get("X-Request-ID"))
     return HttpResponse(status=204, headers={**HEADERS, **PREFLIGHT, "X-Request-ID": request_id})
 
 
 def allowed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """The response, with the headers by which a page may read it."""
+    """Return the response, with the headers by which a page may read it."""
     if request.path.startswith(SANDBOX_PATH):
         for name, value in HEADERS.items():
             response[name] = value

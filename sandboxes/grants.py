@@ -1,10 +1,10 @@
-"""What keeps a socket open: the token that opened it. Checked for all sockets of a process at once, in one query.
+"""The token that opened a socket keeps it open. One query checks the tokens of all sockets of a process.
 
     async with watched_token(holder, end):
         ...
 
-`end` is called with a sentence for the client within a second of the token's end: it was replaced, the machine is being
-deleted, its account is inactive, nothing may run in its namespace.
+`end` is called with a sentence for the client within a second of the token's end: the token was replaced, the machine
+is being deleted, its account is inactive, nothing may run in its namespace.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPLACED = "the token was replaced"
 DELETED = "the machine was deleted"
 INACTIVE = "the account is not active"
 SUSPENDED = "the namespace is suspended"
-STAFF_ENDED = "the time of this terminal is over"
+STAFF_ENDED = "the access to this terminal has expired"
 _COLUMNS = (
     "pk", "sandbox__token_hash", "status", "account__is_active", "namespace__suspended_by_hand",
     "namespace__quota_stops_workspaces",
@@ -48,13 +48,13 @@ class SocketGrant:
 
 
 def watched_token(holder: SocketHolder, end: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
-    """For what stays open by a token: see the module."""
+    """Watch the token that keeps something open: see the module."""
     grant = SocketGrant(holder.workspace.pk, holder.token_hash, holder.is_staff)
     return watched_grant(grant, revoked_grants, end)
 
 
 def revoked_grants(grants: Sequence[SocketGrant]) -> dict[SocketGrant, str]:
-    """The revoked grants, each with a reason. While the database does not answer, none is."""
+    """Return the revoked grants, each with a reason. While the database does not answer, none is."""
     try:
         rows = {
             row[0]: row[1:]
@@ -70,7 +70,7 @@ def revoked_grants(grants: Sequence[SocketGrant]) -> dict[SocketGrant, str]:
 
 
 def _live_staff(hashes: set[str]) -> set[str]:
-    """Those of these tokens that have not ended. One query, where there are any."""
+    """Return the hashes of tokens that have not ended. One query, if there are any."""
     live = live_staff_tokens()
     return {found for some in batches(hashes) for found in live.filter(pk__in=some).values_list("pk", flat=True)}
 

@@ -10,5 +10,5 @@ def sandbox_id_of(workspace_id: str) -> str:
 
 
 def workspace_id_of(sandbox_id: str) -> str:
-    """Empty for what is no id of a sandbox."""
+    """Return the id of the sandbox's workspace; empty for what is not a sandbox's id."""
     return WORKSPACE + sandbox_id.removeprefix(SANDBOX) if sandbox_id.startswith(SANDBOX) else ""

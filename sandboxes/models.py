@@ -10,7 +10,7 @@ from workspaces.models import Workspace
 
 
 class Sandbox(models.Model):
-    """What a workspace of kind `sandbox` has beside its own row: a token, of which only the keyed hash is stored.
+    """The part of a sandbox beside its workspace's row: a token, of which only the keyed hash is stored.
 
     Its id has the suffix of the workspace's: `sbx_x` is the sandbox of `ws_x`. It is deleted with that row.
     """
@@ -44,7 +44,7 @@ class StaffToken(models.Model):
     """The keyed hash of a token by which one member of the staff opens terminals of one machine, until `expires_at`:
     that of a sandbox, or a plain workspace.
 
-    The owner's token is not touched by it. It ends with the workspace, and where its user is no active staff any more.
+    The owner's token is not touched by it. It ends with the workspace, and if its user is no active staff any more.
     """
 
     token_hash = models.CharField(primary_key=True, max_length=64)

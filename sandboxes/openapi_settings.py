@@ -9,9 +9,13 @@ from common.api_groups import ApiGroup
 ENUM_NAME_OVERRIDES: dict[str, Any] = {"SandboxStatus": "sandboxes.states.SandboxStatus"}
 _S = r"/s/\{sandbox_id\}"
 GROUPS = [
-    ApiGroup("Sandboxes", "Sandboxes, by the credentials of their account.", r"/sandbox(/.*)?"),
-    ApiGroup("Sandbox: files", "By the token of the sandbox, also at its own address.", rf"{_S}/files/.*"),
-    ApiGroup("Sandbox: search", "By the token of the sandbox, also at its own address.", rf"{_S}/search(/.*)?"),
-    ApiGroup("Sandbox: git", "By the token of the sandbox, also at its own address.", rf"{_S}/git/.*"),
-    ApiGroup("Sandbox: terminal", "By the token of the sandbox, also at its own address.", rf"{_S}/terminal"),
+    ApiGroup("Sandboxes", "Sandboxes, with the credentials of their account.", r"/sandbox(/.*)?"),
+    ApiGroup("Sandbox: files", "With the token of the sandbox; also at the sandbox's own address.", rf"{_S}/files/.*"),
+    ApiGroup(
+        "Sandbox: search", "With the token of the sandbox; also at the sandbox's own address.", rf"{_S}/search(/.*)?"
+    ),
+    ApiGroup("Sandbox: git", "With the token of the sandbox; also at the sandbox's own address.", rf"{_S}/git/.*"),
+    ApiGroup(
+        "Sandbox: terminal", "With the token of the sandbox; also at the sandbox's own address.", rf"{_S}/terminal"
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Reading sandboxes within the scope of an actor. What is outside of it does not exist for the actor (404)."""
+"""Reading sandboxes within the scope of an actor. Sandboxes outside of it do not exist for the actor (404)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ NOT_FOUND_MESSAGE = "There is no such sandbox."
 
 
 def visible_sandboxes(actor: Actor) -> QuerySet[Workspace]:
-    """The machines of the sandboxes that the actor may see; everything that a response shows is of their rows."""
+    """Return the machines of the sandboxes that the actor may see; everything that a response shows is of their
+    rows.
+    """
     return visible_workspaces(actor).filter(kind=Kind.SANDBOX)
 
 
 def listed_sandboxes(actor: Actor, *, status: str = "", namespace: str = "") -> QuerySet[Workspace]:
-    """The list's rows, newest first. Raises Forbidden (bound to another namespace)."""
+    """Return the list's rows, newest first. Raise Forbidden (bound to another namespace)."""
     found = workspaces_in(actor, namespace).filter(kind=Kind.SANDBOX)
     if status:
         found = found.filter(status__in=workspace_statuses(SandboxStatus(status)))
@@ -31,7 +33,7 @@ def listed_sandboxes(actor: Actor, *, status: str = "", namespace: str = "") -> 
 
 
 def get_sandbox(actor: Actor, sandbox_id: str) -> Workspace:
-    """The machine of a sandbox. Raises NotFound, also for one that the actor may not see."""
+    """Return the machine of a sandbox. Raise NotFound, also for one that the actor may not see."""
     found = visible_sandboxes(actor).filter(pk=workspace_id_of(sandbox_id)).first()
     if found is None:
         raise NotFound(NOT_FOUND_MESSAGE)
@@ -41,7 +43,7 @@ def get_sandbox(actor: Actor, sandbox_id: str) -> Workspace:
 
 
 def requested_sandbox(actor: Actor, sandbox_id: str) -> Workspace:
-    """As `get_sandbox`, and count the request as an API call of the machine; its log lines name it."""
+    """Return what `get_sandbox` returns, and count the request as an API call of the machine; its log lines name it."""
     found = get_sandbox(actor, sandbox_id)
     call_counter.count_call(found.pk)
     set_logged_workspace(found.pk)

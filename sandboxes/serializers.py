@@ -28,7 +28,7 @@ PASSED_ON = ("name", "image", "namespace", "config", "wait_ready", "ready_timeou
 
 
 class CreateSandboxRequest(s.Serializer[Any]):
-    """`POST /sandbox`. What a workspace takes as well is checked as for one."""
+    """`POST /sandbox`. Fields that a workspace takes as well are checked as for a workspace."""
 
     name = StrictChar(help_text="At most 255 characters.")
     image = StrictChar(required=False, allow_null=True, help_text="Default: the platform's.")
@@ -36,7 +36,7 @@ class CreateSandboxRequest(s.Serializer[Any]):
         required=False, allow_null=True, max_length=120, help_text="The `preset` of an entry of the image catalog."
     )
     namespace = StrictChar(required=False, allow_null=True, help_text="The slug; default: the default namespace.")
-    config = Config(required=False, help_text="As of a workspace. With a `ttl` the sandbox is temporary.")
+    config = Config(required=False, help_text="As for a workspace. With a `ttl` the sandbox is temporary.")
     autoStart = StrictBoolean(default=True, help_text="False: its machine is made and stays off (`stopped`).")
     wait_ready = StrictBoolean(default=True)
     ready_timeout_seconds = StrictFloat(min_value=1, max_value=600, default=600)
@@ -50,10 +50,10 @@ class _OwnFields(s.Serializer[Any]):
 
 
 def new_sandbox(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
-    """The service input for a create request, and the validated fields that control the response.
+    """Return the service input for a create request, and the validated fields that control the response.
 
-    A sandbox is permanent, so that it can sleep when unused, unless its config has a ttl. Raises as
-    `workspaces.crud.serializers.new_workspace`.
+    A sandbox is permanent, so that it can sleep when unused, unless its config has a ttl. Raise what
+    `workspaces.crud.serializers.new_workspace` raises.
     """
     checked = _OwnFields(data=body)
     checked.is_valid(raise_exception=True)
@@ -77,7 +77,7 @@ def new_sandbox(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
 
 
 def as_template_error(error: ValidationError) -> ValidationError:
-    """An error of the catalog about a preset, which is called `template` here."""
+    """Return an error of the catalog about a preset, which is called `template` here."""
     details = dict(error.details or {})
     if "preset" in details:
         details["template"] = [f"{message}".replace("preset", "template") for message in details.pop("preset")]
@@ -90,7 +90,7 @@ class ListSandboxesQuery(PageQuery):
 
 
 class SandboxObject(ResponseSerializer):
-    """Of the row of its machine, as `sandboxes.selectors` gave it."""
+    """A sandbox, made from the row of its machine as `sandboxes.selectors` gave it."""
 
     id = s.CharField()
     name = s.CharField()
@@ -99,7 +99,9 @@ class SandboxObject(ResponseSerializer):
     namespace = s.CharField(source="namespace_slug")
     image = s.CharField()
     workspace_id = s.CharField(source="pk", help_text="The id of its machine, for the routes of `/workspace`.")
-    workspace_status = s.ChoiceField(Status.choices, source="status", help_text="That of its machine, in more detail.")
+    workspace_status = s.ChoiceField(
+        Status.choices, source="status", help_text="The status of its machine, in more detail."
+    )
     error = Failure(allow_null=True, source="failure", help_text="Why the last operation failed, if it did.")
     created_at = Timestamp()
 
@@ -116,12 +118,12 @@ class SandboxObject(ResponseSerializer):
 class NewSandboxObject(SandboxObject):
     token = s.CharField(
         allow_null=True,
-        help_text="Returned in this response only. Null where the idempotency key was used before: if the first "
+        help_text="Returned in this response only. Null if the idempotency key was used before: if the first "
         "response was lost, regenerate the token.",
     )
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
-        """Of a `CreatedSandbox`."""
+        """Return the body of a `CreatedSandbox`."""
         return {**SandboxObject(instance.workspace).data, "token": instance.token}
 
 

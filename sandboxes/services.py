@@ -34,17 +34,17 @@ from workspaces.models.workspace import Kind
 from workspaces.power import workspace_restart, workspace_start, workspace_stop
 from workspaces.states import Status
 
-# What the admin calls for one sandbox.
+# Services that the admin calls for one sandbox.
 SandboxService = Callable[..., object]
 # Older ones are as unknown as any other token.
 FORMER_TOKENS = 100
 STAFF_TOKEN_LIFE = timedelta(hours=1)
-NOT_WOKEN = "A terminal of staff wakes and starts no workspace; it must be running."
+NOT_WOKEN = "A terminal of staff does not wake or start a workspace; the workspace must be running."
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedSandbox:
-    """`token`: shown once, so that it is None where an earlier request with the same idempotency key made the sandbox.
+    """`token`: shown once, so that it is None if an earlier request with the same idempotency key made the sandbox.
 
     `operation` is the one to wait for.
     """
@@ -66,7 +66,7 @@ def sandbox_create(
 ) -> CreatedSandbox:
     """Make the row of the machine, the sandbox and its first token, and queue the creation of the machine.
 
-    Raises as `workspace_create`; nothing is left then.
+    Raise what `workspace_create` raises; nothing is left then.
     """
     made = workspace_create(actor=actor, new=replace(new, kind=Kind.SANDBOX), key=key, fingerprint=fingerprint)
     if made.replayed:
@@ -87,24 +87,26 @@ def sandbox_create(
 def sandbox_delete(
     *, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> tuple[Operation | None, bool]:
-    """As `workspace_delete`. From the commit on its token is an unknown one, and its open sockets end."""
+    """Do what `workspace_delete` does. From the commit on its token is an unknown one, and its open sockets
+    end.
+    """
     operation, creating = workspace_delete(workspace=workspace, actor=actor)
     record_event(workspace, "deleted", actor=actor, origin=origin)
     return operation, creating
 
 
 def sandbox_start(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Operation | None:
-    """As `workspace_start`."""
+    """Do what `workspace_start` does."""
     return _power(workspace, "started", workspace_start, actor, origin)
 
 
 def sandbox_stop(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Operation | None:
-    """As `workspace_stop`."""
+    """Do what `workspace_stop` does."""
     return _power(workspace, "stopped", workspace_stop, actor, origin)
 
 
 def sandbox_restart(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Operation | None:
-    """As `workspace_restart`."""
+    """Do what `workspace_restart` does."""
     return _power(workspace, "restarted", workspace_restart, actor, origin)
 
 
@@ -117,7 +119,7 @@ def _power(
     actor: str,
     origin: RequestOrigin,
 ) -> Operation | None:
-    """An entry is written where there is something to do."""
+    """Change the power state. An entry is written if there is something to do."""
     operation = service(workspace=workspace, actor=actor)
     if operation is not None:
         record_event(workspace, action, actor=actor, origin=origin)
@@ -126,10 +128,11 @@ def _power(
 
 @transaction.atomic
 def token_regenerate(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> str:
-    """A new token. The old one is refused from the commit on, and open sockets of its bearers end within a second.
+    """Issue a new token. The old one is refused from the commit on, and open sockets of its bearers end within a
+    second.
 
-    Of several at once the last one's token is valid. Raises NotFound (deleted, or being deleted); nothing has changed
-    then.
+    If several come at once, the last one's token is valid. Raise NotFound (deleted, or being deleted); nothing has
+    changed then.
     """
     rows = Sandbox.objects.select_for_update(of=("self",)).exclude(workspace__status=Status.DELETING)
     sandbox = rows.filter(workspace=workspace).first()
@@ -151,10 +154,11 @@ def _forget_oldest(sandbox: Sandbox) -> None:
 
 @transaction.atomic
 def staff_token_create(*, workspace: Workspace, user: User, actor: str, origin: RequestOrigin = NO_ORIGIN) -> str:
-    """A token by which `user`, of the staff, opens terminals of the sandbox or plain workspace for STAFF_TOKEN_LIFE.
+    """Issue a token by which `user`, of the staff, opens terminals of the sandbox or plain workspace for
+    STAFF_TOKEN_LIFE.
 
     It opens WebSockets and no other route, and sockets that are open then end with it. The sandbox's own token is
-    neither read nor changed. The owner reads of it in the machine's activity. Raises NotFound (deleted, or being
+    neither read nor changed. The owner reads of it in the machine's activity. Raise NotFound (deleted, or being
     deleted), Forbidden (the account is not active), VmNotRunning (a plain workspace, which is not woken for it);
     nothing is left then. Expired tokens of all machines are removed.
     """
@@ -180,8 +184,9 @@ def staff_token_create(*, workspace: Workspace, user: User, actor: str, origin: 
 
 
 def staff_terminal_url(workspace: Workspace, token: str) -> str:
-    """Where staff go: the terminal page with their token in the fragment, which is sent to no server; the page removes
-    it. By path without the host, so that it is the one by which the admin was opened.
+    """Return the address of the terminal page with a token of staff in the fragment, which is not sent to any server.
+
+    The page removes the token. By path the address has no host, so that the host stays the one of the admin.
     """
     address, id = sandbox_address(settings.ENV.sandbox_url), terminal_id_of(workspace)
     if not address.suffix:

@@ -1,4 +1,4 @@
-"""What staff do with a sandbox in the admin, by the services that the API calls."""
+"""Staff actions on sandboxes in the admin, by the services that the API calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _in(states: frozenset[Status]) -> Callable[[Sandbox], bool]:
 
 
 def open_terminal(act: Act, workspace: Workspace) -> str:
-    """The address of the terminal page, with a token of this user's own."""
+    """Return the address of the terminal page, with a token of this user's own."""
     user = get_user_model().objects.get(pk=act.user_id or 0)
     token = services.staff_token_create(workspace=workspace, user=user, actor=act.actor, origin=act.origin)
     return services.staff_terminal_url(workspace, token)
@@ -41,8 +41,8 @@ ACTIONS = (
         name="terminal", label="Open a terminal", call=_open_terminal, icon="terminal", harms=True, most=1,
         permission=STAFF_PERMISSION, leads_away=True,
         allowed=lambda row: row.workspace.status != Status.DELETING,
-        will="This opens a terminal with all rights inside the machine. One that sleeps is woken. The activity of the "
-        f"machine, which its owner reads, names you. The address that opens is valid for {MINUTES} minutes.",
+        will="This opens a terminal with all rights inside the machine. A machine that sleeps is woken. The activity "
+        f"of the machine, which its owner can read, will name you. The address is valid for {MINUTES} minutes.",
     ),
     StaffAction(
         name="start", label="Start", call=_by(services.sandbox_start), icon="play_arrow", allowed=_in(STARTABLE),
@@ -50,7 +50,7 @@ ACTIONS = (
     ),
     StaffAction(
         name="stop", label="Stop", call=_by(services.sandbox_stop), icon="stop", allowed=_in(STOPPABLE), harms=True,
-        will="The machine is shut down, and stays off. Its disk stays; what is in its memory is lost.",
+        will="The machine is shut down, and stays off. Its disk stays; the content of its memory is lost.",
     ),
     StaffAction(
         name="restart", label="Restart", call=_by(services.sandbox_restart), icon="restart_alt", allowed=_in(RUNS),
@@ -65,6 +65,6 @@ ACTIONS = (
     StaffAction(
         name="remove", label="Delete", call=_by(services.sandbox_delete), icon="delete_forever", harms=True,
         permission="delete",
-        will="The sandbox is deleted with its machine, its disk and all data. It cannot be undone.",
+        will="The sandbox is deleted with its machine, its disk and all data. This cannot be undone.",
     ),
 )  # fmt: skip

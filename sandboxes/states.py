@@ -42,5 +42,5 @@ OF_WORKSPACE: dict[Status, SandboxStatus] = {
 
 
 def workspace_statuses(status: SandboxStatus) -> list[Status]:
-    """The statuses of the machine that are shown as this one."""
+    """Return the statuses of the machine that are shown as this one."""
     return [machine for machine, shown in OF_WORKSPACE.items() if shown is status]

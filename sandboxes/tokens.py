@@ -29,9 +29,10 @@ from workspaces.states import Status
 
 _LEVEL = re.compile(r"/s/([^/]+)/")
 PREFIX = "sbt_"
-# Of staff: for terminals alone. The terminal page knows this prefix, too (connection.js).
+# The prefix of tokens of staff, which are for terminals alone. The terminal page knows this prefix, too
+# (connection.js).
 STAFF_PREFIX = "sbs_"
-# Of the workspace: what the sandbox level needs. Above all not the encrypted columns.
+# Columns of the workspace that the sandbox level needs. Above all not the encrypted ones.
 COLUMNS = (
     "account_id", "namespace_id", "status", "ready", "ip", "control_port", "ssh_host_key", "applied_disk_size_mb",
 )  # fmt: skip
@@ -43,7 +44,7 @@ STAFF_PERMISSION = "staff.open_terminal"
 UNKNOWN = "The sandbox token is missing or unknown."
 ENDED = "This sandbox token was replaced by another one."
 OF_ANOTHER = "This token is that of another sandbox."
-UNKNOWN_STAFF = "The token is missing or unknown, or its time is over."
+UNKNOWN_STAFF = "The token is missing or unknown, or has expired."
 ACCOUNT_INACTIVE = "The account is not active."
 
 
@@ -53,7 +54,7 @@ class TokenUnknown(Unauthorized):
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Who makes a request at the sandbox level: the one who has its token. `request.user` of the views."""
+    """The holder of a sandbox's token, who makes a request at the sandbox level. `request.user` of the views."""
 
     sandbox: Sandbox
 
@@ -64,7 +65,7 @@ class TokenHolder:
 
     @property
     def workspace(self) -> Workspace:
-        """Its columns are `COLUMNS`, as they were when the token was checked."""
+        """Return the workspace; its columns are `COLUMNS`, as they were when the token was checked."""
         return self.sandbox.workspace
 
     @property
@@ -74,10 +75,10 @@ class TokenHolder:
 
 @dataclass(frozen=True, slots=True)
 class SocketHolder:
-    """Who opens a WebSocket: the holder of the sandbox's token, or staff by one of their own.
+    """The opener of a WebSocket: the holder of the sandbox's token, or staff with a token of their own.
 
-    `wakes`: a machine that is asleep is woken for the socket. Plain workspaces are opened by staff alone, who wake
-    none.
+    `wakes`: a machine that is asleep is woken for the socket. Plain workspaces are opened by staff alone, who do not
+    wake a machine.
     """
 
     workspace: Workspace
@@ -87,14 +88,14 @@ class SocketHolder:
 
 
 def bearer_token(request: HttpRequest) -> str:
-    """The token of the `Authorization` header; empty without one. Nothing else counts: no cookie, no query."""
+    """Return the token of the `Authorization` header; empty without one. Nothing else counts: no cookie, no query."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 @contextmanager
 def wrong_tokens_counted(request: HttpRequest) -> Iterator[None]:
-    """Within the context a wrong token counts for the address that sent it. Raises TooManyFailures in its place.
+    """Within the context a wrong token counts for the address that sent it. Raise TooManyFailures in its place.
 
     One that was replaced does not count: it is no guess, and its program may go on with it for a while.
     """
@@ -106,7 +107,9 @@ def wrong_tokens_counted(request: HttpRequest) -> Iterator[None]:
 
 
 def sender_of_sandbox_body(request: HttpRequest) -> str | None:
-    """Return the account of a sandbox whose token a request to its level carries. Raises as `require_holder`."""
+    """Return the account of a sandbox whose token a request to its level carries. Raise what `require_holder`
+    raises.
+    """
     found = _LEVEL.match(request.path)
     if found is None:
         return None
@@ -115,17 +118,17 @@ def sender_of_sandbox_body(request: HttpRequest) -> str | None:
 
 
 def new_token() -> str:
-    """A token, shown once by its caller."""
+    """Return a token, shown once by its caller."""
     return new_secret(PREFIX)
 
 
 def new_staff_token() -> str:
-    """A token of staff, shown once by its caller."""
+    """Return a token of staff, shown once by its caller."""
     return new_secret(STAFF_PREFIX)
 
 
 def require_socket_holder(address_id: str, token: str) -> SocketHolder:
-    """As `require_holder`, for WebSockets, which staff open with tokens of their own. One query.
+    """Return what `require_holder` returns, for WebSockets, which staff open with tokens of their own. One query.
 
     `address_id`: of a sandbox; for staff also of a plain workspace.
     """
@@ -146,20 +149,20 @@ def require_socket_holder(address_id: str, token: str) -> SocketHolder:
 
 
 def terminal_id_of(workspace: Workspace) -> str:
-    """What the address of its terminals has below `/s/`: the sandbox's id, else the workspace's own."""
+    """Return the id that the address of its terminals has below `/s/`: the sandbox's id, else the workspace's own."""
     return sandbox_id_of(workspace.pk) if workspace.kind == Kind.SANDBOX else workspace.pk
 
 
 def live_staff_tokens() -> QuerySet[StaffToken]:
-    """Those that have not expired, and whose user may still sign in to the admin and get another."""
+    """Return the tokens that have not expired, and whose user may still sign in to the admin and get another."""
     users = get_user_model().objects.with_perm(STAFF_PERMISSION).filter(is_staff=True)
     return StaffToken.objects.filter(expires_at__gt=timezone.now(), user__in=users).order_by()
 
 
 def require_holder(sandbox_id: str, token: str) -> TokenHolder:
-    """The holder of the token of the sandbox `sandbox_id`. One query.
+    """Return the holder of the token of the sandbox `sandbox_id`. One query.
 
-    Raises Unauthorized (no token, or one that is unknown, as are those of deleted sandboxes), and Forbidden (it is
+    Raise Unauthorized (no token, or one that is unknown, as are those of deleted sandboxes), and Forbidden (it is
     that of another sandbox, or was replaced). Tokens are found by their keyed hash, so that the time of a request
     tells nothing about the tokens that exist.
     """
@@ -175,7 +178,7 @@ def require_holder(sandbox_id: str, token: str) -> TokenHolder:
 
 
 def require_not_suspended(holder: TokenHolder | SocketHolder) -> None:
-    """Raises NamespaceSuspended, QuotaExceeded where nothing may run in the sandbox's namespace.
+    """Raise NamespaceSuspended, QuotaExceeded if nothing may run in the sandbox's namespace.
 
     A namespace whose quota only blocks new starts lets a running sandbox go on, and its holder use it.
     """
@@ -185,12 +188,12 @@ def require_not_suspended(holder: TokenHolder | SocketHolder) -> None:
 
 
 def _hashes(token: str) -> list[str]:
-    """Under the present key of the installation and those that it replaced."""
+    """Return the hashes under the present key of the installation and those that it replaced."""
     return [keyed_hash(token, key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
 
 
 def _rows(hashes: Sequence[str]) -> QuerySet[Sandbox, tuple[Any, ...]]:
-    """Of an active account, and not while it is being deleted."""
+    """Return the rows of sandboxes of active accounts that are not being deleted."""
     live = Sandbox.objects.filter(token_hash__in=hashes, workspace__account__is_active=True)
     live = live.exclude(workspace__status=Status.DELETING).order_by()
     return live.values_list(
@@ -201,7 +204,7 @@ def _rows(hashes: Sequence[str]) -> QuerySet[Sandbox, tuple[Any, ...]]:
 
 
 def _by_hash(hashes: list[str]) -> Sandbox | None:
-    """The rows as `only` would load them: other columns are read where they are asked for."""
+    """Return the rows as `only` would load them: other columns are read when they are asked for."""
     row = _QUERY.first_row(hashes)
     if row is None:
         return None
@@ -220,7 +223,7 @@ def _loaded(model: type[_M], names: Sequence[str], values: Sequence[Any]) -> _M:
 
 
 def _in_table_order(model: type[Model], *names: str) -> tuple[str, ...]:
-    """As `Model.from_db` expects them."""
+    """Return the columns as `Model.from_db` expects them."""
     return tuple(field.attname for field in model._meta.concrete_fields if field.attname in names)
 
 

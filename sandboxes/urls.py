@@ -8,7 +8,7 @@ from sandboxes.views import SandboxViewSet
 
 
 class SandboxId:
-    """In lower case: as a part of a host name it may come in any."""
+    """The id in lower case: as a part of a host name it may come in any case."""
 
     regex = r"[A-Za-z0-9_-]{1,64}"
 

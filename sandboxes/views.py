@@ -152,7 +152,7 @@ class SandboxViewSet(ViewSet):
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:
-    """Who does it, for the audit entry."""
+    """Return the actor and origin for the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}
 
 
@@ -168,7 +168,7 @@ def _created(request: ApiRequest, made: services.CreatedSandbox) -> Response:
 
 
 def _power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
-    """Raises as `wait_until_finished`, and NotFound where it was deleted during the wait."""
+    """Raise what `wait_until_finished` raises, and NotFound if it was deleted during the wait."""
     ended = operation is None or wait_until_finished(operation)
     current = selectors.get_sandbox(request.user, sandbox_id_of(workspace.pk))
     if ended:

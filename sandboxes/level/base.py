@@ -1,4 +1,4 @@
-"""What every route of the sandbox level has in common: the token, the guest, errors.
+"""Base classes of the routes of the sandbox level: the token, the guest, errors.
 
 An action is a coroutine. It reads its body, then asks for the guest, and holds no thread while the guest works:
 
@@ -63,18 +63,19 @@ class SandboxGuest:
     grant: BodyGrant
 
     async def call(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
-        """What `fn` returns of the guest's session, within `timeout` seconds; ended where its client goes away.
+        """Return what `fn` returns for the guest's session, within `timeout` seconds; the call ends if its client goes
+        away.
 
-        Counts as a use. `fn` runs on the loop of the guest pool, in another thread. Raises the errors of
+        Counts as a use. `fn` runs on the loop of the guest pool, in another thread. Raise the errors of
         `workspaces.guests.call_errors`.
         """
         await in_pool_thread(last_used.record_use, self.address.machine_id)
         return await call_guest(self.address, fn, timeout)
 
     async def run(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
-        """As `call`, for commands: it goes on if its client goes away, keeps the sandbox awake, and counts as one of
-        the account's commands. A token that ends in the meantime gets nothing of its output. Raises RateLimited and
-        Unauthorized beside the errors of `call`.
+        """Do what `call` does, for commands: the call goes on if its client goes away, keeps the sandbox awake, and
+        counts as one of the account's commands. A token that ends in the meantime gets nothing of its output. Raises
+        RateLimited and Unauthorized beside the errors of `call`.
         """
         async with while_granted(self.grant):
             return await run_to_end(self._run(fn, timeout))
@@ -87,13 +88,15 @@ class SandboxGuest:
     async def open_file(
         self, read: Callable[[GuestSession], AsyncIterator[bytes]], timeout: float
     ) -> AsyncIterator[bytes]:
-        """The chunks of a file, once the first has been read; `timeout` in seconds for one chunk. Counts as a use."""
+        """Yield the chunks of a file, once the first has been read; `timeout` in seconds for one chunk. Counts as a
+        use.
+        """
         await in_pool_thread(last_used.record_use, self.address.machine_id)
         return await open_file(self.address, read, timeout)
 
 
 class SandboxRequest(Request):
-    """For annotations: a request of the holder of the sandbox's token."""
+    """The type of a request of the holder of the sandbox's token."""
 
     user: TokenHolder  # type: ignore[assignment]
 
@@ -101,7 +104,7 @@ class SandboxRequest(Request):
 class SandboxAuthentication(BaseAuthentication):
     """`Authorization: Bearer` with the token of the sandbox in the path. Nothing else counts: no cookie, no query.
 
-    Raises as `require_holder` and `require_not_suspended`.
+    Raises what `require_holder` and `require_not_suspended` raise.
     """
 
     def authenticate(self, request: Request) -> tuple[TokenHolder, None]:
@@ -145,7 +148,7 @@ class SandboxLevelViewSet(AsyncViewSet):
             await super().begin(request, *args, **kwargs)
 
     async def body(self, serializer: type[Serializer[Any]]) -> dict[str, Any]:
-        """The body's documented fields. Raises a validation_error that names each wrong one."""
+        """The body's documented fields. Raise a validation_error that names each wrong one."""
         if self._body_is_small:
             return validated(serializer, self.request)
         return await in_request_thread(validated, serializer, self.request)
@@ -162,7 +165,7 @@ class SandboxLevelViewSet(AsyncViewSet):
     async def guest(self) -> SandboxGuest:
         """The guest of the running sandbox; one that sleeps is woken first, as for a request to a public port.
 
-        Each call of it counts as a use. Raises VmNotRunning (it is stopped, paused, being made, ...), VMUnavailable (it
+        Each call of it counts as a use. Raise VmNotRunning (it is stopped, paused, being made, ...), VMUnavailable (it
         did not wake), and what refuses a wake: NamespaceSuspended, QuotaExceeded, RunningPoolReached.
         """
         workspace = self.request.user.workspace
@@ -174,7 +177,7 @@ class SandboxLevelViewSet(AsyncViewSet):
 
 
 async def wake_sandbox(workspace_id: str) -> None:
-    """Wake a sleeping machine; concurrent callers share one wake. Raises as `SandboxLevelViewSet.guest`."""
+    """Wake a sleeping machine; concurrent callers share one wake. Raise what `SandboxLevelViewSet.guest` raises."""
     retry = {"Retry-After": str(RETRY_SECONDS)}
     try:
         if not await wake_coalescer().ensure_running(workspace_id):

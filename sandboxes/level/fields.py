@@ -1,4 +1,4 @@
-"""Request fields of the sandbox level: paths, texts of files, environments. Each names itself where it is wrong."""
+"""Request fields of the sandbox level: paths, texts of files, environments. Each names itself if it is wrong."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TextField(AnyField):
 
 @extend_schema_field({"type": "string"})
 class ArgumentField(TextField):
-    """What becomes a part of a command line: no NUL character."""
+    """Text that becomes a part of a command line: no NUL character."""
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
@@ -92,7 +92,7 @@ class PatternField(ArgumentField):
     def to_internal_value(self, data: Any) -> str:
         pattern = super().to_internal_value(data)
         if "\n" in pattern or not re.sub(r"^!", "", pattern).strip("/"):
-            raise serializers.ValidationError("This is not a pattern of names.")
+            raise serializers.ValidationError("This is not a valid pattern for names.")
         return pattern
 
 
@@ -114,7 +114,9 @@ class EnvironmentField(AnyField):
             raise serializers.ValidationError(f"Give an object of at most {ENV_ITEMS} variables.")
         for key, value in data.items():
             if not ENV_KEY.fullmatch(key):
-                raise serializers.ValidationError("A name has letters, digits and underscores and no digit first.")
+                raise serializers.ValidationError(
+                    "A name has letters, digits and underscores, and does not begin with a digit."
+                )
             if not isinstance(value, str) or "\0" in value:
                 raise serializers.ValidationError(f"The value of {key} must be a string without NUL characters.")
         if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > ENV_BYTES:
@@ -126,7 +128,7 @@ class EnvironmentField(AnyField):
 
 
 def text_or_encoded(data: Any) -> str:
-    """A string, or `{"encoded": ...}` with percent-encoded bytes. Raises DRF's ValidationError."""
+    """Return a string, or `{"encoded": ...}` with percent-encoded bytes. Raise DRF's ValidationError."""
     if isinstance(data, dict) and isinstance(data.get("encoded"), str):
         return unquote_to_bytes(data["encoded"]).decode("utf-8", "surrogateescape")
     if not isinstance(data, str):
@@ -135,16 +137,16 @@ def text_or_encoded(data: Any) -> str:
 
 
 def checked_text(text: str, limit: int, what: str) -> str:
-    """The text of a path or name, of fewer than `limit` bytes. Raises DRF's ValidationError."""
+    """Return the text of a path or name, of fewer than `limit` bytes. Raise DRF's ValidationError."""
     if "\0" in text:
-        raise serializers.ValidationError(f"A {what} has no NUL characters.")
+        raise serializers.ValidationError(f"A {what} must not have NUL characters.")
     if len(text.encode("utf-8", "surrogateescape")) >= limit:
-        raise serializers.ValidationError(f"A {what} has fewer than {limit} bytes.")
+        raise serializers.ValidationError(f"A {what} must have fewer than {limit} bytes.")
     return text
 
 
 def path_fields(path: str, name: str = "path") -> dict[str, str]:
-    """A path in a response: as text, and, if it is not UTF-8, its percent-encoded bytes as `encoded...`."""
+    """Return a path in a response: as text, and, if it is not UTF-8, its percent-encoded bytes as `encoded...`."""
     encoded = encoded_path(path)
     shown = {name: displayed_path(path)}
     return shown if encoded is None else {**shown, f"encoded{name[0].upper()}{name[1:]}": encoded}

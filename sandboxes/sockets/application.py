@@ -1,11 +1,11 @@
 """The ASGI application of WebSockets, beside Django's: `/s/<id>` and `/s/<id>/ws`, with `?token=`. The id is that of a
 sandbox; staff open plain workspaces, too, by tokens of their own.
 
-What refuses a socket is sent before the handshake, as a response with the body of any error: 401 and 403 for the token,
+A refusal of a socket is sent before the handshake, as a response with the body of any error: 401 and 403 for the token,
 404, 409 `vm_not_running`, 429, 503. Later there are close codes: 4401 once the token has ended, 1001 once the sandbox
-does not run any more, 1009 for a message that is too large, 1008 for too many frames that are no message. Those say
-also why a socket of staff is refused, except by 429 and 503: a browser does not show a page the response, and there is
-no route at which it could ask by such a token.
+does not run any more, 1009 for a message that is too large, 1008 for too many frames that are no message. The codes
+also say why a socket of staff is refused, except for 429 and 503: a browser does not show a page the response, and
+there is no route at which it could ask by such a token.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, OpenSandboxes] = wea
 
 
 class SandboxSockets:
-    """Serves WebSockets; everything else goes to `application`."""
+    """The server of WebSockets; everything else goes to `application`."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -91,17 +91,17 @@ class SandboxSockets:
 
 
 def _removed_token(scope: Scope) -> str:
-    """The query's token, which is removed: the server logs the address of every socket."""
+    """Return the query's token, which is removed: the server logs the address of every socket."""
     query = scope.get("query_string", b"").decode("latin-1")
     scope["query_string"] = b""
     return parse_qs(query, max_num_fields=100).get("token", [""])[-1] if query.count("&") < 100 else ""
 
 
 async def _admitted(scope: Scope, token: str, place: AsyncExitStack) -> tuple[SocketHolder, GuestAddress]:
-    """Whose socket this is, and the guest of its running machine; a sandbox that sleeps is woken. It counts until
-    `place` ends.
+    """Return the holder of the socket, and the guest of its running machine. A sandbox that sleeps is woken. The socket
+    counts until `place` ends.
 
-    Raises NotFound, Unauthorized, Forbidden, NamespaceSuspended, QuotaExceeded, RateLimited, VmNotRunning,
+    Raise NotFound, Unauthorized, Forbidden, NamespaceSuspended, QuotaExceeded, RateLimited, VmNotRunning,
     VMUnavailable.
     """
     found = PATH.fullmatch(scope["path"])
@@ -133,7 +133,7 @@ def _sandboxes() -> OpenSandboxes:
 
 
 async def _refuse(send: Send, error: DomainError, path: str, request_id: str, *, by_staff: bool) -> None:
-    """Some paths have a form of errors of their own, as in any other response."""
+    """Refuse the socket. Some paths have a form of errors of their own, as in any other response."""
     if by_staff and error.status < 500 and not isinstance(error, RateLimited):
         code = TOKEN_ENDED if isinstance(error, Unauthorized | Forbidden) else GOING_AWAY
         await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
@@ -149,7 +149,7 @@ async def _refuse(send: Send, error: DomainError, path: str, request_id: str, *,
 
 
 async def _serve(holder: SocketHolder, address: GuestAddress, receive: Receive, send: Send) -> None:
-    """Until the client leaves, its token ends, or the sandbox does."""
+    """Serve the socket until the client leaves, or its token or sandbox ends."""
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def end(reason: str) -> None:
@@ -173,7 +173,7 @@ async def _serve(holder: SocketHolder, address: GuestAddress, receive: Receive, 
 
 
 async def _run(socket: TerminalSocket, ended: asyncio.Future[str], receive: Receive, send: Send) -> tuple[int, str]:
-    """Returns the close code and reason; 0 where the client is gone."""
+    """Return the close code and reason; 0 if the client is gone."""
 
     async def send_data(data: str | bytes) -> None:
         kind = "text" if isinstance(data, str) else "bytes"

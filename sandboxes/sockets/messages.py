@@ -1,4 +1,4 @@
-"""What a client may send over a socket (wire contract, section 4). Parsing only: nothing here waits."""
+"""Messages that a client may send over a socket (wire contract, section 4). Parsing only: nothing here waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RequestId = str | int | None
 
 
 class MessageInvalid(Exception):
-    """What was sent is no message; the socket stays open. `about` names the kind of error that answers it."""
+    """An invalid message; the socket stays open. `about` names the kind of error that answers it."""
 
     def __init__(self, code: str, message: str, request_id: RequestId = None, about: str = "terminal_error") -> None:
         super().__init__(message)
@@ -109,14 +109,14 @@ Message = (
 
 
 def parse_binary(data: bytes) -> Message:
-    """Input: the terminal's id, then the bytes. Raises MessageInvalid."""
+    """Parse input: the terminal's id, then the bytes. Raise MessageInvalid."""
     if not data:
         raise MessageInvalid("validation_error", "A binary message begins with the id of a terminal.")
     return Input(data[0], _input(data[1:]))
 
 
 def parse_text(text: str) -> tuple[Message, RequestId]:
-    """A message and its `requestId`. Raises MessageInvalid."""
+    """Return a message and its `requestId`. Raise MessageInvalid."""
     try:
         if len(text) > MAX_TOKENS:
             require_few_tokens(text.encode(), MAX_TOKENS)
@@ -196,11 +196,11 @@ def _encoded(value: str, name: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise MessageInvalid("validation_error", f"{name}: half of a surrogate pair is no character.") from error
+        raise MessageInvalid("validation_error", f"{name}: half of a surrogate pair is not a character.") from error
 
 
 def _id(found: dict[str, Any]) -> int:
-    """Both names are taken, whichever the table has."""
+    """Return the id. Both names are accepted, whichever the table has."""
     name = "id" if "id" in found else "terminalId"
     value = found.get(name)
     if not _is_whole(value):
@@ -220,7 +220,7 @@ def _create(found: dict[str, Any]) -> Message:
     cols, rows = _number(found, "cols", 1, MAX_SIZE, 120), _number(found, "rows", 1, MAX_SIZE, 30)
     command, args = _text(found, "command", MAX_INPUT), _texts(found, "args")
     if args is not None and command is None:
-        raise MessageInvalid("validation_error", "args: they need a command.")
+        raise MessageInvalid("validation_error", "args: a command is required with them.")
     argv = None
     if command is not None:
         argv = [command, *args] if args is not None else ["/bin/sh", "-c", command]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-# Of a sequence that is not complete yet; what is longer is none that matters here.
+# Bytes of a sequence that is not complete yet; a longer one does not matter here.
 MAX_PENDING = 256
 _SEQUENCE = re.compile(
     rb"\x1b(?:"
-    # Of those with other ends, colours above all, nothing follows.
+    # Sequences with other ends, colours above all, have no effect here.
     rb"\[(?P<prefix>[<=>?]?)(?P<numbers>[0-9;:]*)(?P<middle>[ -/]*)(?P<final>[hlpqr])"
     rb"|(?P<single>[=>c])"
     rb"|\((?P<charset>[0-9A-Z])"
@@ -51,7 +51,7 @@ _SOFT_RESET = (1, 6, 7, 25, 66)
 
 @dataclass(slots=True)
 class TerminalModes:
-    """What output has set. `copy` before feeding what may not count."""
+    """The modes that a terminal's output has set. Call `copy` before feeding output that may not count."""
 
     private: dict[int, bool] = field(default_factory=dict)  # that differ from a fresh terminal's
     alternate: int = 0  # the mode by which the alternate screen was entered
@@ -65,7 +65,7 @@ class TerminalModes:
     pending: bytes = b""
 
     def copy(self) -> TerminalModes:
-        """An independent one."""
+        """Return an independent copy."""
         return replace(self, private=dict(self.private))
 
     def feed(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class TerminalModes:
             self.pending = rest[0]
 
     def restore(self) -> bytes:
-        """What sets these modes in a fresh terminal."""
+        """Return the bytes that set these modes in a fresh terminal."""
         parts = [b"\x1b[?%dh" % self.alternate] if self.alternate else []
         parts += [b"\x1b[?%d%c" % (mode, ord("h" if on else "l")) for mode, on in sorted(self.private.items())]
         if self.mouse:
@@ -99,7 +99,7 @@ class TerminalModes:
         return b"".join(parts)
 
     def forget_position(self) -> None:
-        """Output is missing here: a sequence that began before it does not go on."""
+        """Forget the position in a sequence: output is missing here, so a sequence that began before does not go on."""
         self.pending = b""
 
     def _apply(self, found: re.Match[bytes]) -> None:
@@ -157,15 +157,15 @@ class TerminalModes:
 
 
 def without_queries(data: bytes) -> bytes:
-    """Output less what a terminal would answer."""
+    """Return output less what a terminal would answer."""
     return _QUERIES.sub(b"", data)
 
 
 def last_lines_start(data: bytes, lines: int, *, whole: bool) -> int:
-    """Where the last lines of output begin. `whole`: the output begins with a line's start.
+    """Return the position at which the last lines of output begin. `whole`: the output begins with a line's start.
 
-    Else its first line may be half of one, or begin within a sequence, and is left out; where there is no other, as
-    full-screen programs write no ends of lines, it begins at the first sequence.
+    If the output is not whole, its first line may be half a line, or begin within a sequence, and is left out. If there
+    is no other line, as full-screen programs write no ends of lines, the position is that of the first sequence.
     """
     at = len(data)
     for _ in range(lines):
@@ -181,7 +181,9 @@ def last_lines_start(data: bytes, lines: int, *, whole: bool) -> int:
 
 
 def terminal_state(modes: TerminalModes, data: bytes, lines: int, *, whole: bool) -> bytes:
-    """What brings a fresh terminal to the end of `data`, which is what is kept of its output; `modes` before it."""
+    """Return the bytes that bring a fresh terminal to the end of `data`, the kept output; `modes` are those before
+    it.
+    """
     start = last_lines_start(data, lines, whole=whole)
     now = modes.copy()
     now.feed(data[:start])

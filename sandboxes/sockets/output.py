@@ -33,7 +33,7 @@ class OutputBuffer:
         self._data = bytearray()
 
     def append(self, at: int, data: bytes) -> None:
-        """What follows; with a larger offset what was between is gone."""
+        """Append output that begins at offset `at`; if that is beyond the end, the output between is lost."""
         if at != self.end:
             self._follow(self.end)
             self.modes.forget_position()
@@ -49,23 +49,24 @@ class OutputBuffer:
             self.start = start
 
     def know_modes(self, at: int, modes: TerminalModes) -> None:
-        """The modes at an offset, which may not have been read yet."""
+        """Set the modes at an offset, which may not have been read yet."""
         self.unknown = False
         if at >= self.modes_at:
             self.modes, self.modes_at = modes.copy(), at
 
     def _follow(self, to: int) -> None:
-        """The modes at a later offset that has been read."""
+        """Follow the modes to a later offset that has been read."""
         if to > self.modes_at:
             self.modes.feed(self.piece(self.modes_at, to - self.modes_at))
             self.modes_at = to
 
     def piece(self, at: int, limit: int) -> bytes:
-        """At most that many bytes from an offset that is kept."""
+        """Return at most that many bytes from an offset that is kept."""
         return bytes(self._data[at - self.start : at - self.start + limit])
 
     def state(self, lines: int) -> Callable[[], bytes]:
-        """Makes what brings a fresh terminal to the present end, with at most that many lines.
+        """Return a function that makes the bytes that bring a fresh terminal to the present end, with at most that many
+        lines.
 
         To be called in a thread: some programs' output takes a fraction of a second.
         """
@@ -74,7 +75,9 @@ class OutputBuffer:
 
 
 class Place:
-    """Where one socket is. `ack`: at most UNACKNOWLEDGED bytes more than its client said that it has processed."""
+    """The place of one socket in the output. `ack`: at most UNACKNOWLEDGED bytes more than its client said that it has
+    processed.
+    """
 
     def __init__(self, offset: int, *, ack: bool, now: float) -> None:
         self.offset = offset
@@ -84,16 +87,16 @@ class Place:
         self.waits = False  # for a message that comes before the output
 
     def room(self) -> int:
-        """Bytes that may be sent now."""
+        """Return bytes that may be sent now."""
         return CHUNK if self.unacknowledged is None else min(CHUNK, UNACKNOWLEDGED - self.unacknowledged)
 
     def acknowledge(self, count: int) -> None:
-        """More than was sent counts as all of it."""
+        """Count bytes as processed; more than was sent counts as all of it."""
         if self.unacknowledged is not None:
             self.unacknowledged = max(0, self.unacknowledged - count)
 
     def next_piece(self, output: OutputBuffer, now: float) -> bytes:
-        """The next piece, which counts as sent; empty where there is none, or none may be sent."""
+        """Return the next piece, which counts as sent; empty if there is none, or none may be sent."""
         data = output.piece(self.offset, self.room())
         if data:
             self.offset += len(data)
@@ -103,19 +106,19 @@ class Place:
         return data
 
     def skip_gap(self, output: OutputBuffer) -> int:
-        """Go to the oldest byte that is kept; returns how many bytes are gone."""
+        """Go to the oldest byte that is kept; return how many bytes are gone."""
         skipped = max(0, output.start - self.offset)
         self.offset += skipped
         return skipped
 
     def is_stuck(self, output: OutputBuffer, now: float) -> bool:
-        """Whether its client has taken nothing for some time, though there is something."""
+        """Return whether its client has taken nothing for some time, though there is something."""
         return self.offset < output.end and now - self.moved_at > STUCK_SECONDS
 
 
 def may_read(output: OutputBuffer, places: list[Place], now: float) -> bool:
-    """Whether more output may be read: the slowest socket is waited for, but those that are stuck only where all are,
-    and then the first of them.
+    """Return whether more output may be read: the slowest socket is waited for, but those that are stuck only if all
+    are, and then the first of them.
     """
     moving = [place.offset for place in places if not place.is_stuck(output, now)]
     slowest = min(moving) if moving else max(place.offset for place in places)

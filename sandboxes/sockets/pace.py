@@ -13,7 +13,7 @@ SAVED = 1000
 
 
 class MessagePace:
-    """Counts messages of one sandbox, in one process."""
+    """A counter of messages of one sandbox, in one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -56,7 +56,7 @@ NO_LIMIT = 1 << 30
 
 
 class SocketPlaces:
-    """Those of one event loop."""
+    """The places of the sockets of one event loop."""
 
     def __init__(self) -> None:
         self._process = secrets.token_hex(8)
@@ -68,7 +68,7 @@ class SocketPlaces:
 
     @asynccontextmanager
     async def socket_place(self, machine_id: str, limit: int) -> AsyncIterator[None]:
-        """Within the context one socket more counts. Raises RateLimited where the sandbox has as many as it may."""
+        """Within the context one socket more counts. Raise RateLimited if the sandbox has as many as it may."""
         await self._reserve(machine_id, limit)
         try:
             yield
@@ -111,5 +111,5 @@ class SocketPlaces:
                     pipe.eval(_PUBLISH, 1, key, self._process, count, int(LEASE_SECONDS * 1000), limit)
                 return any(pipe.execute())
         except redis.RedisError as exc:
-            logger.warning("the sockets of sandboxes are counted by each process alone: %s", exc)
+            logger.warning("each process counts the sockets of sandboxes alone: %s", exc)
             return False

@@ -45,20 +45,20 @@ MAX_WAITING_INPUT = 4 << 20
 
 
 class Socket(Protocol):
-    """What a sandbox knows of its sockets."""
+    """The methods of a socket that its sandbox calls."""
 
     def wake(self) -> None: ...
 
     def end(self, reason: str) -> None:
-        """The sandbox does not run any more."""
+        """End the socket: the sandbox does not run any more."""
 
     @property
     def cut(self) -> bool:
-        """This process ended it: its client comes back."""
+        """Return whether this process ended the socket, so that its client comes back."""
 
 
 class SandboxTerminals:
-    """Belongs to one event loop; made for the first socket, closed with the last."""
+    """The terminals of a sandbox. Belongs to one event loop; made for the first socket, closed with the last."""
 
     def __init__(self, address: GuestAddress) -> None:
         self.address = address
@@ -74,14 +74,14 @@ class SandboxTerminals:
         self._using = asyncio.ensure_future(self._use_forever())
 
     async def create(self, given: Create) -> SharedTerminal:
-        """Start a program. Raises GuestCommandInvalid, TerminalLimit, GuestUnreachable, HoldUnsupported."""
+        """Start a program. Raise GuestCommandInvalid, TerminalLimit, GuestUnreachable, HoldUnsupported."""
         await self._make_room()
         await self._drop_ended()
         held = await self._client.create_terminal(given.argv, cols=given.cols, rows=given.rows, working_dir=given.cwd)
         return self._share(held, (given.cols, given.rows), 0)
 
     async def open(self, id: int) -> SharedTerminal:
-        """A terminal with all output that the guest keeps of it. Raises TerminalNotFound, GuestUnreachable."""
+        """Return a terminal with all output that the guest keeps of it. Raise TerminalNotFound, GuestUnreachable."""
         async with self._locks.setdefault(id, asyncio.Lock()):
             terminal = self.terminals.get(id)
             if terminal is not None and not terminal.gone:
@@ -94,11 +94,11 @@ class SandboxTerminals:
             return await self._open(entry)
 
     async def list(self) -> list[TerminalEntry]:
-        """Those of the guest."""
+        """Return the guest's terminals."""
         return await self._client.list_terminals()
 
     async def close_terminal(self, id: int) -> SharedTerminal:
-        """Kill a terminal. Raises TerminalNotFound, GuestUnreachable."""
+        """Kill a terminal. Raise TerminalNotFound, GuestUnreachable."""
         terminal = await self.open(id)
         await terminal.close()
         self._forget(terminal)
@@ -116,12 +116,12 @@ class SandboxTerminals:
         self._client.forget_terminal(terminal.id)
 
     def require_input_room(self, size: int) -> None:
-        """Raises InputFull where so many bytes more would be too much input that waits, of all terminals."""
+        """Raise InputFull if so many bytes more would be too much input that waits, of all terminals."""
         if sum(terminal.input_size for terminal in self.terminals.values()) + size > MAX_WAITING_INPUT:
             raise InputFull("The sandbox's programs do not read their input, of which 4 MiB waits.")
 
     def reserve_watch(self) -> None:
-        """Count one more watch, until `release_watch`. Raises MessageInvalid at the limit of this process."""
+        """Count one more watch, until `release_watch`. Raise MessageInvalid at the limit of this process."""
         limit = settings.ENV.sandbox_watches_max
         if self._watches >= limit:
             raise MessageInvalid("watch_limit", f"A sandbox has at most {limit} watches.", about="watch_error")
@@ -131,7 +131,7 @@ class SandboxTerminals:
         self._watches -= 1
 
     async def watch_folder(self, given: Watch) -> HeldWatch:
-        """Returns once all folders are watched. Raises GuestPathInvalid, TerminalLimit, GuestUnreachable."""
+        """Return once all folders are watched. Raise GuestPathInvalid, TerminalLimit, GuestUnreachable."""
         return await self._client.watch_folder(given.path, given.ignore)
 
     async def close(self, *, returns: bool) -> None:
@@ -143,7 +143,7 @@ class SandboxTerminals:
         await self._client.close(returns=returns)
 
     def check_soon(self) -> None:
-        """The guest does not answer: look whether the sandbox still runs."""
+        """Check soon whether the sandbox still runs: the guest does not answer."""
         self._check_wanted.set()
 
     async def _open(self, entry: TerminalEntry) -> SharedTerminal:
@@ -169,7 +169,7 @@ class SandboxTerminals:
             del self.terminals[terminal.id]
 
     async def _make_room(self) -> None:
-        """At the limit one of the ended terminals that no socket reads is forgotten. Raises TerminalLimit."""
+        """Forget one of the ended terminals that no socket reads, if the limit is reached. Raise TerminalLimit."""
         entries = await self.list()
         limit = settings.ENV.sandbox_terminals_max
         ended = [entry for entry in entries if entry.exit is not None and not self._is_read(entry.id)]
@@ -180,9 +180,8 @@ class SandboxTerminals:
         await self.close_terminal(ended[0].id)
 
     async def _drop_ended(self) -> None:
-        """This process has the output of no more terminals than a sandbox may have, whatever its guest lists.
-
-        Those go that have ended, first of all those whose sockets know it. Raises TerminalLimit.
+        """Drop output, so that this process has no more terminals than a sandbox may have, whatever its guest lists.
+        Ended terminals go, first of all those whose sockets know of the end. Raise TerminalLimit.
         """
         limit = settings.ENV.sandbox_terminals_max
         while len(self.terminals) >= limit:
@@ -214,7 +213,7 @@ class SandboxTerminals:
                     await self._check_wanted.wait()
 
     def _record_use(self) -> str:
-        """In a thread. Returns why the sockets must end; empty if they need not."""
+        """In a thread. Return why the sockets must end; empty if they need not."""
         columns = ("status", "ip", "control_port", "ssh_host_key")
         row = Workspace.objects.filter(pk=self.address.machine_id).values_list(*columns).first()
         if row is None or row[0] != Status.RUNNING:
@@ -226,7 +225,7 @@ class SandboxTerminals:
 
 
 class OpenSandboxes:
-    """Those of one event loop."""
+    """The open sandboxes of one event loop."""
 
     def __init__(self) -> None:
         self._open: dict[GuestAddress, SandboxTerminals] = {}

@@ -17,7 +17,7 @@ from sandboxes.sockets.watches import SocketWatches
 from vmbackend.errors import BackendError, GuestCommandInvalid
 from vmbackend.guest.hold import TerminalEntry
 
-# Of messages that were not sent yet: a client that asks and does not read waits.
+# Bytes of messages that were not sent yet: a client that asks and does not read waits.
 MAX_UNSENT = 256 * 1024
 # Messages of watches that are sent before output has its turn again.
 EVENTS_AT_ONCE = 32
@@ -25,7 +25,9 @@ SendData = Callable[[str | bytes], Awaitable[None]]
 
 
 class TerminalSocket:
-    """Belongs to one event loop. `ended` has the reason once the sandbox does not run any more."""
+    """A socket of terminals. Belongs to one event loop. `ended` has the reason once the sandbox does not run any
+    more.
+    """
 
     def __init__(self, sandbox: SandboxTerminals) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -77,7 +79,7 @@ class TerminalSocket:
         self._awake.set()
 
     async def send_forever(self, send: SendData) -> None:
-        """Messages first, then some of watches, then output, a piece of each terminal in turn."""
+        """Send messages first, then some of watches, then output, a piece of each terminal in turn."""
         while True:
             self._awake.clear()
             while self._unsent:
@@ -98,7 +100,7 @@ class TerminalSocket:
                 await self._awake.wait()
 
     async def leave(self) -> None:
-        """Attached to nothing; terminals go on, watches end."""
+        """Detach from everything; terminals go on, watches end."""
         await self._watches.leave()
         for terminal in self._attached.values():
             terminal.detach(self)
@@ -225,7 +227,9 @@ class TerminalSocket:
         self.post("terminal_closed", request_id, terminalId=message.id)
 
     async def _named(self, id: int) -> SharedTerminal:
-        """A terminal to which this socket is attached from now on, if it was not before. Raises TerminalNotFound."""
+        """Return a terminal to which this socket is attached from now on, if it was not before. Raises
+        TerminalNotFound.
+        """
         terminal = self._attached.get(id)
         if terminal is not None and not terminal.gone and self in terminal.places:
             return terminal
@@ -261,7 +265,7 @@ def _code(error: BackendError) -> str:
 
 
 def _shown(entry: TerminalEntry) -> dict[str, Any]:
-    """Of `terminal_list`. `start`: the oldest byte that is kept."""
+    """Return an entry of `terminal_list`. `start`: the oldest byte that is kept."""
     exit = entry.exit
     return {
         "terminalId": entry.id, "cols": entry.cols, "rows": entry.rows, "start": entry.start, "offset": entry.end,

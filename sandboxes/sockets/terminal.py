@@ -38,7 +38,7 @@ class Reader(Protocol):
     """A socket, as a terminal sees it."""
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the reader: there may be something to send."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +48,9 @@ class _Writing:
 
 
 class SharedTerminal:
-    """Belongs to one event loop. `unreachable` is called each time that the guest does not answer."""
+    """A terminal that sockets share. Belongs to one event loop. `unreachable` is called each time that the guest does
+    not answer.
+    """
 
     def __init__(
         self,
@@ -76,16 +78,16 @@ class SharedTerminal:
 
     @property
     def over(self) -> bool:
-        """No more output comes."""
+        """Return whether no more output comes."""
         return self.gone or self.exit is not None
 
     @property
     def input_size(self) -> int:
-        """Bytes of input that the guest has not taken."""
+        """Return bytes of input that the guest has not taken."""
         return self._input_bytes
 
     async def fill(self, end: int) -> None:
-        """Read up to an offset that the guest has. Raises GuestUnreachable."""
+        """Read up to an offset that the guest has. Raise GuestUnreachable."""
         self._wanted = max(self._wanted, end)
         self._changed.set()
         try:
@@ -96,7 +98,7 @@ class SharedTerminal:
             raise GuestUnreachable("The machine's terminal does not answer.") from error
 
     def attach(self, reader: Reader, offset: int, *, ack: bool) -> int:
-        """Send it what follows `offset`, or the oldest byte after it; returns how many bytes are gone."""
+        """Send it what follows `offset`, or the oldest byte after it; return how many bytes are gone."""
         place = Place(offset, ack=ack, now=self._now())
         skipped = place.skip_gap(self.output)
         self.places[reader] = place
@@ -105,9 +107,9 @@ class SharedTerminal:
         return skipped
 
     async def state(self, reader: Reader, lines: int, *, ack: bool) -> tuple[bytes, int]:
-        """What brings a fresh terminal to an offset, and that offset: `reader` is attached there.
+        """Return the bytes that bring a fresh terminal to an offset, and that offset; `reader` is attached there.
 
-        It gets no output until `resume`.
+        The reader gets no output until `resume`.
         """
         offset, make = self.output.end, self.output.state(lines)
         self.attach(reader, offset, ack=ack)
@@ -130,14 +132,14 @@ class SharedTerminal:
         self._changed.set()
 
     def next_piece(self, reader: Reader) -> bytes:
-        """The next piece for a socket; b"" if there is none."""
+        """Return the next piece for a socket; b"" if there is none."""
         data = self.places[reader].next_piece(self.output, self._now())
         if data:
             self._changed.set()
         return data
 
     def write(self, data: bytes, failed: Callable[[BackendError], None]) -> None:
-        """Queue input; `failed` is called with what prevents its writing. Raises InputFull."""
+        """Queue input; `failed` is called with what prevents its writing. Raise InputFull."""
         if self._input_bytes + len(data) > MAX_INPUT:
             raise InputFull("The program does not read its input, of which 1 MiB waits.")
         self._inputs.append(_Writing(data, failed))
@@ -159,7 +161,9 @@ class SharedTerminal:
         await self.release(detach=False)
 
     def end_replaced(self) -> None:
-        """Its id is another terminal's from now on: sockets get the rest of its output, and learn that it is gone."""
+        """End this terminal; its id is another terminal's from now on: sockets get the rest of its output, and learn
+        that it is gone.
+        """
         self.gone = True
         for task in self._tasks():
             task.cancel()
@@ -209,7 +213,8 @@ class SharedTerminal:
                 place.moved_at = now  # it had everything
 
     async def _learn_modes(self) -> None:
-        """Attached again, here: the guest has followed the modes in what this process has not read.
+        """Read the modes from the guest when it is attached again here: the guest has followed the modes in what this
+        process has not read.
 
         A machine that was started with an older kit does not know them: the terminal then counts as a fresh one.
         """

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SocketWatches:
-    """Belongs to one event loop. `wake` is called when there is something to be sent."""
+    """The watches of a socket. Belongs to one event loop. `wake` is called when there is something to be sent."""
 
     def __init__(self, sandbox: SandboxTerminals, wake: Callable[[], None]) -> None:
         self._sandbox = sandbox
@@ -39,7 +39,7 @@ class SocketWatches:
         self._sent = asyncio.Event()
 
     def start(self, given: Watch, request_id: RequestId) -> None:
-        """Begin a watch; `watch_started` or `watch_error` follows. Raises MessageInvalid at the sandbox's limit."""
+        """Begin a watch; `watch_started` or `watch_error` follows. Raise MessageInvalid at the sandbox's limit."""
         self._sandbox.reserve_watch()
         self._last += 1
         id, task = self._last, asyncio.ensure_future(self._run(self._last, given, request_id))
@@ -47,7 +47,7 @@ class SocketWatches:
         task.add_done_callback(lambda _: self._forget(id))  # also of one that was cancelled before it ran
 
     async def stop(self, given: StopWatch, request_id: RequestId) -> None:
-        """End one watch, or all of this socket. Raises MessageInvalid where there is no such watch."""
+        """End one watch, or all of this socket. Raise MessageInvalid if there is no such watch."""
         if given.id is not None and given.id not in self._running:
             raise MessageInvalid("watch_not_found", "There is no such watch.", about="watch_error")
         ids = list(self._running) if given.id is None else [given.id]
@@ -57,11 +57,11 @@ class SocketWatches:
 
     @property
     def is_full(self) -> bool:
-        """The client has asked for more than it reads."""
+        """Return whether the client has asked for more than it reads."""
         return len(self._queue) > 2 * MAX_QUEUED
 
     def next_message(self) -> dict[str, Any] | None:
-        """The next message to be sent; None if there is none."""
+        """Return the next message to be sent; None if there is none."""
         if not self._queue:
             return None
         self._sent.set()
@@ -98,7 +98,7 @@ class SocketWatches:
                         await held.close()
 
     async def _follow(self, id: int, folder: str, held: HeldWatch) -> None:
-        """Until the folder is gone."""
+        """Follow the watch until the folder is gone."""
         while True:
             while len(self._queue) >= MAX_QUEUED:
                 self._sent.clear()
@@ -120,7 +120,7 @@ class SocketWatches:
 
 
 async def _with_patience(call: Callable[[], Awaitable[T]]) -> T:
-    """Call again while the guest has as many watches as it may. Raises TerminalLimit after some time."""
+    """Call again while the guest has as many watches as it may. Raise TerminalLimit after some time."""
     until = asyncio.get_running_loop().time() + LIMIT_SECONDS
     while True:
         try:
@@ -132,7 +132,7 @@ async def _with_patience(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def event_messages(folder: str, event: WatchEvent) -> list[tuple[str, dict[str, Any]]]:
-    """Types and fields of the messages for one event; paths are absolute.
+    """Return types and fields of the messages for one event; paths are absolute.
 
     A rename is the end of the former path, which names the new one, and then the new one, which names the former.
     """

@@ -136,7 +136,7 @@ def test_a_machine_that_does_not_run_is_refused_and_neither_woken_nor_started(
     Workspace.objects.update(status=status)
     assert not button(staff, workspace)
     [message] = shown(confirm(staff, PAGE, "terminal", workspace.pk, reason=WHY))
-    assert f"The workspace is {status}. A terminal of staff wakes and starts no workspace" in message
+    assert f"The workspace is {status}. A terminal of staff does not wake or start a workspace" in message
     assert StaffToken.objects.count() == 1
     # The token of when it ran.
     code, _, body = refusal(workspace.pk, token)

@@ -10,14 +10,14 @@ from sandboxes.level.files.errors import EditNotApplicable
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace `old`, which the file has exactly once, by `new`."""
+    """An edit: `old`, which the file has exactly once, is replaced by `new`."""
 
     old: str
     new: str
 
 
 def apply_edits(content: bytes, edits: Sequence[Edit], limit: int) -> bytes:
-    """The content after all edits, each made to what the one before left. Raises EditNotApplicable, ValueError.
+    """Return the content after all edits, each made to what the one before left. Raise EditNotApplicable, ValueError.
 
     Texts are compared by their bytes in UTF-8, so the file itself may be of any kind. ValueError: it would get longer
     than `limit` bytes.

@@ -6,10 +6,10 @@ from common.errors import Conflict
 
 
 class FileChanged(Conflict):
-    """Others changed the file again and again while it was edited; nothing was written."""
+    """The error that others changed the file again and again while it was edited; nothing was written."""
 
     code = "file_changed"
-    message = "The file is being changed by others; nothing was changed. Try once more."
+    message = "Other programs keep changing the file; nothing was edited. Try again."
 
 
 class EditNotApplicable(Conflict):

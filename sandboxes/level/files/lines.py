@@ -8,7 +8,7 @@ LAST = 1 << 62
 
 
 class LineCollector:
-    """Collects lines `first` to `last` of a file, counted from 1, of at most `limit` bytes; counts all lines."""
+    """A collector of lines `first` to `last` of a file, counted from 1, of at most `limit` bytes; counts all lines."""
 
     def __init__(self, first: int, last: int, limit: int) -> None:
         self.content = bytearray()
@@ -19,16 +19,16 @@ class LineCollector:
 
     @property
     def lines(self) -> int:
-        """Lines so far; the last one counts also without a newline at its end."""
+        """Return the number of lines so far; the last one counts also without a newline at its end."""
         return self._line - 1 if self._ends_whole else self._line
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that follows is wanted."""
+        """Return whether nothing that follows is wanted."""
         return self._line > self._last
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the file. Raises PayloadTooLarge where the wanted lines have more bytes than the limit."""
+        """Take the next bytes of the file. Raise PayloadTooLarge if the wanted lines have more bytes than the limit."""
         newlines = chunk.count(b"\n")
         start = _after_lines(chunk, self._first - self._line, newlines)
         end = _after_lines(chunk, self._last - self._line + 1, newlines)
@@ -43,7 +43,7 @@ class LineCollector:
 
 
 def _after_lines(chunk: bytes, count: int, newlines: int) -> int:
-    """Where the chunk goes on after so many newlines; its length if it has fewer."""
+    """Return the position in the chunk after so many newlines; its length if it has fewer."""
     if count > newlines:
         return len(chunk)
     position = 0
@@ -53,10 +53,10 @@ def _after_lines(chunk: bytes, count: int, newlines: int) -> int:
 
 
 def numbered(text: str, first: int, limit: int) -> str:
-    """Each line with its number and a tab before it. Raises PayloadTooLarge above `limit` characters."""
+    """Return each line with its number and a tab before it. Raise PayloadTooLarge above `limit` characters."""
     width = len(str(first + text.count("\n")))
     if len(text) + (text.count("\n") + 1) * (max(width, 6) + 1) > limit:
-        raise PayloadTooLarge("The numbers make the text too long; request fewer lines by `range`.")
+        raise PayloadTooLarge("The line numbers make the text too long; request fewer lines by `range`.")
     lines = text.split("\n")
     ends_whole = lines[-1] == ""
     shown = lines[:-1] if ends_whole else lines

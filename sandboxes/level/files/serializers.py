@@ -19,10 +19,10 @@ class SandboxListRequest(serializers.Serializer[Any]):
     dirPath = PathField()
     recursive = StrictBoolean(default=False)
     maxDepth = StrictInteger(min_value=1, max_value=MAX_DEPTH, default=MAX_DEPTH, help_text="With `recursive`.")
-    ignorePatterns = PatternsField(help_text="In the syntax of gitignore; what they match is not entered either.")
+    ignorePatterns = PatternsField(help_text="In the syntax of gitignore; directories that match are not entered.")
     useGitignore = StrictBoolean(
         default=False,
-        help_text="Only files that git does not ignore, and the directories that have some; nothing of `.git`.",
+        help_text="Only files that git does not ignore, and directories that have such files; nothing of `.git`.",
     )
     includeHash = StrictBoolean(default=False, help_text="SHA-256 of regular files.")
 
@@ -33,12 +33,12 @@ class SandboxFileEntry(serializers.Serializer[Any]):
     name = serializers.CharField()
     path = serializers.CharField()
     type = serializers.CharField(
-        help_text="`directory`, or `file` for anything else; of a symbolic link: what it leads to."
+        help_text="`directory`, or `file` for anything else; for a symbolic link, the type of its target."
     )
     size = serializers.IntegerField()
     modified = serializers.DateTimeField()
     hash = serializers.CharField(required=False)
-    target = serializers.CharField(required=False, help_text="Of a symbolic link, as it is written there.")
+    target = serializers.CharField(required=False, help_text="The target of a symbolic link, as the link has it.")
     encodedPath = serializers.CharField(required=False, help_text=ENCODED)
 
 
@@ -57,7 +57,7 @@ class LineRange(serializers.Serializer[Any]):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs.get("end", attrs["start"]) < attrs["start"]:
-            raise serializers.ValidationError({"end": "This is before the start."})
+            raise serializers.ValidationError({"end": "The end is before the start."})
         return attrs
 
 
@@ -72,7 +72,7 @@ class SandboxReadResponse(Success):
     content = serializers.CharField()
     size = serializers.IntegerField(help_text="Bytes of the whole file.")
     lines = serializers.IntegerField(
-        required=False, help_text="Of the whole file; left out of one above 64 MiB that was not read to its end."
+        required=False, help_text="Of the whole file; absent if the file is above 64 MiB and was not read to its end."
     )
     encoding = serializers.CharField(required=False, help_text="`base64`, only if the bytes are not UTF-8.")
     encodedPath = serializers.CharField(required=False, help_text=ENCODED)
@@ -132,7 +132,7 @@ class SandboxUploadRequest(serializers.Serializer[Any]):
 
 class SandboxWrittenResponse(Success):
     path = serializers.CharField()
-    size = serializers.IntegerField(help_text="Bytes; 0 of a directory.")
+    size = serializers.IntegerField(help_text="Bytes; 0 for a directory.")
     encodedPath = serializers.CharField(required=False, help_text=ENCODED)
 
 
@@ -143,4 +143,4 @@ class SandboxPathResponse(Success):
 
 class SandboxExistsResponse(Success):
     exists = serializers.BooleanField()
-    type = serializers.CharField(allow_null=True, help_text="As in a listing; null where nothing exists.")
+    type = serializers.CharField(allow_null=True, help_text="As in a listing; null if nothing exists at the path.")

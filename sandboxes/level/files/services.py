@@ -32,8 +32,8 @@ TEXT_LIMIT = 16 << 20  # bytes of the text of one response, and of a file that i
 # A larger file is not read to its end only to count its lines.
 COUNTED_LIMIT = 64 << 20
 BLOCK = 240 * 1024
-# Of an edit: each that fails is one that another process, or a program, has made. Some processes that edit one file at
-# once come one after another by pauses that differ, and grow.
+# Attempts of an edit: each that fails means that another process, or a program, has edited the file. Some processes
+# that edit one file at once come one after another by pauses that differ, and grow.
 ATTEMPTS = 20
 PAUSE_SECONDS = 0.02
 
@@ -50,7 +50,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Lines of a file from line `first` on. `lines`: how many the file has, None where it was not read to its end."""
+    """Lines of a file from line `first` on. `lines`: how many the file has, None if it was not read to its end."""
 
     path: str
     content: bytes
@@ -68,9 +68,10 @@ async def files_list(
     with_hashes: bool = False,
     gitignore: bool = False,
 ) -> Listing:
-    """The entries below a directory; with `gitignore` files that git does not ignore, and the directories of these.
+    """Return the entries below a directory; with `gitignore` files that git does not ignore, and the directories of
+    these.
 
-    Raises GuestPathNotFound, GuestPathInvalid, DeadlineExceeded; with `gitignore` also as `search.services`.
+    Raise GuestPathNotFound, GuestPathInvalid, DeadlineExceeded; with `gitignore` also as `search.services`.
     """
     if gitignore:
         entries, more = await _not_ignored(session, path, Selection(exclude=ignore, gitignore=True, depth=depth))
@@ -91,7 +92,7 @@ async def _not_ignored(session: GuestSession, path: str, selection: Selection) -
 
 
 def _with_folders(files: Sequence[str]) -> tuple[list[str], bool]:
-    """The files and their folders, each before what is in it, by name, and whether some are left out.
+    """Return the files and their folders, each before what is in it, by name, and whether some are left out.
 
     A few deep files have more folders than fit into memory, so no more names are made than are listed.
     """
@@ -108,7 +109,7 @@ def _with_folders(files: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _new_names(file: str, before: str) -> Iterator[str]:
-    """A file, and before it those of its folders in which the file `before` is not."""
+    """Yield a file, and before it those of its folders in which the file `before` is not."""
     start, shared = 0, True
     while (end := file.find("/", start)) >= 0:
         shared = shared and before[start : end + 1] == file[start : end + 1]
@@ -119,7 +120,7 @@ def _new_names(file: str, before: str) -> Iterator[str]:
 
 
 async def file_read(session: GuestSession, *, path: str, first: int = 1, last: int = LAST) -> FilePart:
-    """Lines of a file. Raises PathInvalid, PayloadTooLarge, GuestPathNotFound, GuestPathInvalid."""
+    """Return lines of a file. Raise PathInvalid, PayloadTooLarge, GuestPathNotFound, GuestPathInvalid."""
     entry = await regular_file(session, path)
     whole = (first, last) == (1, LAST)
     if whole and not entry.is_virtual and entry.size > TEXT_LIMIT:
@@ -141,7 +142,7 @@ async def file_read(session: GuestSession, *, path: str, first: int = 1, last: i
 
 
 async def regular_file(session: GuestSession, path: str) -> Entry:
-    """The entry of a file that can be read. Raises PathInvalid, GuestPathNotFound."""
+    """Return the entry of a file that can be read. Raise PathInvalid, GuestPathNotFound."""
     entry = await session.stat(path)
     if entry.type != "file":
         what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
@@ -150,27 +151,27 @@ async def regular_file(session: GuestSession, path: str) -> Entry:
 
 
 async def file_create(session: GuestSession, *, path: str, content: str) -> int:
-    """Create a file; returns its bytes. Raises GuestPathExists, GuestPathInvalid, GuestDiskFull."""
+    """Create a file; return its bytes. Raise GuestPathExists, GuestPathInvalid, GuestDiskFull."""
     return await session.write(path, _blocks(content.encode()), replace=False)
 
 
 async def folder_create(session: GuestSession, *, path: str) -> None:
-    """Create a directory. Raises GuestPathExists, GuestPathInvalid, GuestDiskFull."""
+    """Create a directory. Raise GuestPathExists, GuestPathInvalid, GuestDiskFull."""
     await session.make_directory(path)
 
 
 async def file_replace(session: GuestSession, *, path: str, content: str) -> int:
-    """Replace the content of an existing file; returns its bytes. Raises as `file_edit`."""
+    """Replace the content of an existing file; return its bytes. Raise what `file_edit` raises."""
     async with _edited(session, path):
         await regular_file(session, path)
         return await session.write(path, _blocks(content.encode()), expected=ANY_CONTENT)
 
 
 async def file_edit(session: GuestSession, *, path: str, edits: Sequence[Edit]) -> int:
-    """Apply all edits, or none; returns the file's bytes. Where another process or a program of the machine has changed
+    """Apply all edits, or none; return the file's bytes. If another process or a program of the machine has changed
     the file since it was read, they are applied to what it has now.
 
-    Raises EditNotApplicable, FileChanged, PayloadTooLarge, PathInvalid, GuestPathNotFound, GuestPathInvalid,
+    Raise EditNotApplicable, FileChanged, PayloadTooLarge, PathInvalid, GuestPathNotFound, GuestPathInvalid,
     GuestDiskFull; the file is unchanged then.
     """
     async with _edited(session, path):
@@ -182,7 +183,7 @@ async def file_edit(session: GuestSession, *, path: str, edits: Sequence[Edit]) 
 
 
 async def _edit_once(session: GuestSession, path: str, edits: Sequence[Edit]) -> int:
-    """Raises GuestFileChanged beside the errors of `file_edit`."""
+    """Raise GuestFileChanged beside the errors of `file_edit`."""
     content = await _content(session, path)
     try:
         changed = await asyncio.to_thread(apply_edits, content, edits, TEXT_LIMIT)
@@ -192,12 +193,12 @@ async def _edit_once(session: GuestSession, path: str, edits: Sequence[Edit]) ->
 
 
 async def path_remove(session: GuestSession, *, path: str) -> None:
-    """Remove a file, a link, or a directory with its content. Raises as GuestSession.remove."""
+    """Remove a file, a link, or a directory with its content. Raise what GuestSession.remove raises."""
     await session.remove(path)
 
 
 async def path_rename(session: GuestSession, *, source: str, destination: str) -> None:
-    """Raises as GuestSession.rename."""
+    """Rename a path, as GuestSession.rename does."""
     await session.rename(source, destination)
 
 
@@ -221,7 +222,7 @@ async def _blocks(content: bytes) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def _edited(session: GuestSession, path: str) -> AsyncIterator[None]:
-    """One edit of a file at a time in this process: those of others make an attempt fail, each for one of theirs."""
+    """Allow one edit of a file at a time in this process. Each edit by another process makes one attempt fail."""
     lock = _locks.setdefault((id(session), path), asyncio.Lock())
     async with lock:
         yield

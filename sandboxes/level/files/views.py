@@ -33,7 +33,7 @@ from workspaces.files.content import CALL_SECONDS, FILES_IN_JSON, JSON, READ_SEC
 from workspaces.files.paths import displayed_path, encoded_path
 
 TREE_SECONDS = 300.0  # the guest itself gives up earlier
-PATHS = "`validation_error`: NUL characters or 4,096 bytes in a path; `path_invalid`: what is there is of another kind"
+PATHS = "`validation_error`: a path has NUL characters or 4,096 bytes; `path_invalid`: it leads to another kind of file"
 NOT_THERE = "`path_not_found`: also a loop of symbolic links"
 RUNNING = "`vm_not_running`"
 
@@ -50,7 +50,7 @@ class SandboxFilesViewSet(SandboxLevelViewSet):
     async def list(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """The entries below a directory, each before those inside it, by name: at most 10,000 of them.
 
-        Fewer where their paths have more than 8 MiB together; `truncated` says whether there are more. Symbolic links
+        Fewer if their paths have more than 8 MiB together; `truncated` says whether there are more. Symbolic links
         and other file systems are shown and not entered. Names that are not UTF-8 have replacement characters, and
         `encodedPath`. What could not be read within two minutes has no hash.
         """
@@ -77,7 +77,7 @@ class SandboxFilesViewSet(SandboxLevelViewSet):
         },
     )
     async def read(self, request: SandboxRequest, sandbox_id: str) -> Response:
-        """The text of a file, or some of its lines; base64 of their bytes where these are not UTF-8.
+        """The text of a file, or some of its lines; base64 of their bytes if these are not UTF-8.
 
         Lines end with `\\n`. A range beyond the end of the file is empty.
         """
@@ -102,7 +102,7 @@ class SandboxFilesViewSet(SandboxLevelViewSet):
     async def make(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """Create a file with this text, or a directory; missing parents are created.
 
-        Answered when it is on the disk. Of two at once one is 409, as where anything exists at the path.
+        Answered when it is on the disk. If two come at once, one gets 409, as if anything exists at the path.
         """
         data = await self.body(s.SandboxCreateRequest)
         path, size = data["fullPath"], 0
@@ -124,7 +124,7 @@ class SandboxFilesViewSet(SandboxLevelViewSet):
                     400: PATHS,
                     404: NOT_THERE,
                     409: f"`edit_not_applicable`: details name the edit, and whether its text was `not_found` or "
-                    f"`found_more_than_once`; `file_changed`: by others, again and again; {RUNNING}",
+                    f"`found_more_than_once`; `file_changed`: other programs kept changing the file; {RUNNING}",
                     413: "`payload_too_large`: edits of a file above 16 MiB",
                 }
             ),
@@ -239,7 +239,7 @@ class SandboxTransfersViewSet(SandboxLevelViewSet):
 
 
 def listed(listing: services.Listing) -> dict[str, Any]:
-    """The body of a listing. Ten thousand entries: made without a serializer's call for each field."""
+    """Return the body of a listing. Ten thousand entries: made without a serializer's call for each field."""
     root = listing.path.rstrip("/")
     return {
         "path": displayed_path(listing.path),

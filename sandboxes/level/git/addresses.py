@@ -1,4 +1,4 @@
-"""Where a remote is, as git names it: in a URL, in `user@host:path`, in the question for a password."""
+"""Places of remotes, as git names them: in a URL, in `user@host:path`, in the question for a password."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Remote:
     user: str | None = None
 
     def is_place_of(self, other: Remote) -> bool:
-        """Whether what is meant for `other` may go here: the same place, or https where it was plain http."""
+        """Return whether what is meant for `other` may go here: the same place, or https if it was plain http."""
         if self.host != other.host:
             return False
         upgraded = (other.scheme, other.port, self.scheme, self.port) == ("http", 80, "https", 443)
@@ -28,7 +28,7 @@ class Remote:
 
 
 def read_remote(address: str) -> Remote | None:
-    """The place of an address; None for a path, and for what has no host."""
+    """Return the place of an address; None for a path, and for what has no host."""
     if "://" not in address:
         short = _SHORT.match(address)
         return Remote("ssh", short[2].strip("[]").lower(), 22, short[1]) if short else None

@@ -30,7 +30,7 @@ class NotAKey(ValueError):
 
 
 def read_key(text: str) -> Key:
-    """A private key without a passphrase, in any usual format. Raises NotAKey."""
+    """Return a private key without a passphrase, in any usual format. Raise NotAKey."""
     try:
         key = asyncssh.import_private_key(text if text.endswith("\n") else f"{text}\n")
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError, TypeError, OverflowError) as exc:
@@ -51,15 +51,15 @@ class Key:
 
     @property
     def schemes(self) -> frozenset[str]:
-        """Of the addresses that it is for."""
+        """Return the schemes of the addresses that the key is for."""
         return frozenset({"ssh"})
 
     def secrets(self) -> list[str]:
-        """None: it does not leave the host."""
+        """Return no secrets: the key does not leave the host."""
         return []
 
     async def answer(self, question: bytes, remote: Remote) -> bytes:
-        """As an agent with this key alone."""
+        """Answer as an agent with this key alone."""
         if question == bytes([_REQUEST_IDENTITIES]):
             return _IDENTITIES + struct.pack(">I", 1) + _text(self.key.public_data) + _text(b"")
         try:
@@ -69,7 +69,7 @@ class Key:
         return _SIGNATURE + _text(await asyncio.to_thread(self.key.sign, data, algorithm))
 
     def _checked(self, question: bytes, remote: Remote) -> tuple[bytes, bytes]:
-        """The algorithm, and what is to be signed. Raises ValueError, IndexError or struct.error for anything
+        """Return the algorithm, and what is to be signed. Raise ValueError, IndexError or struct.error for anything
         but a login.
         """
         kind, rest = question[0], question[1:]
@@ -86,7 +86,7 @@ class Key:
 
 
 def _require_login(data: bytes, algorithm: bytes, blob: bytes, remote: Remote) -> None:
-    """What a client signs to log in (RFC 4252, section 7). Raises as `_checked`."""
+    """Require that data is what a client signs to log in (RFC 4252, section 7). Raise what `_checked` raises."""
     _, rest = _read_string(data)  # of the connection
     kind, rest = rest[0], rest[1:]
     user, rest = _read_string(rest)
@@ -109,7 +109,7 @@ def _text(data: bytes) -> bytes:
 
 
 def _read_string(data: bytes) -> tuple[bytes, bytes]:
-    """A text, and what follows. Raises ValueError, struct.error."""
+    """Return a text, and what follows. Raise ValueError, struct.error."""
     (size,) = struct.unpack_from(">I", data)
     if len(data) < 4 + size:
         raise ValueError

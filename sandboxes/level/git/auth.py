@@ -21,7 +21,7 @@ _FIELDS = {TOKEN: {"type", "username", "password", "token"}, SSH: {"type", "sshK
 
 
 class GitAuth(serializers.Serializer[Any]):
-    """For this call and the host of the remote alone; written nowhere."""
+    """Credentials for this call and the host of the remote alone; written nowhere."""
 
     type = StrictChar(help_text="`token`: for http and https. `ssh`: for ssh and user@host:path.")
     username = SecretField(max_bytes=MAX_USERNAME, help_text=f"Default with a token: `{TOKEN_USER}`.")
@@ -37,9 +37,9 @@ class GitAuth(serializers.Serializer[Any]):
         return value
 
     def validate(self, attrs: dict[str, Any]) -> Credentials:
-        """The credentials themselves. Raises DRF's ValidationError."""
+        """Return the credentials themselves. Raise DRF's ValidationError."""
         for name in attrs.keys() - _FIELDS[attrs["type"]]:
-            raise serializers.ValidationError({name: "Not with this `type`."})
+            raise serializers.ValidationError({name: "This field is not allowed with this `type`."})
         return _key(attrs) if attrs["type"] == SSH else _login(attrs)
 
 

@@ -54,7 +54,7 @@ async def run_git(
 ) -> ExecResult:
     """Run `git` in a directory. `seconds`: its deadline; `max_output` in bytes; `remote`: it contacts one.
 
-    Raises GitNotAvailable, GuestPathNotFound, PathInvalid, and for another exit code than 0 the errors of `git_error`.
+    Raise GitNotAvailable, GuestPathNotFound, PathInvalid, and for another exit code than 0 the errors of `git_error`.
     """
     try:
         result = await session.execute(
@@ -75,6 +75,6 @@ async def run_git(
 
 
 async def require_directory(session: GuestSession, path: str) -> None:
-    """Of a git that could not be started. Raises GuestPathNotFound, PathInvalid."""
+    """Require the directory of a git that could not be started. Raise GuestPathNotFound, PathInvalid."""
     if (await session.stat(path)).type != "directory":
         raise PathInvalid("The repository's path is not a directory.")

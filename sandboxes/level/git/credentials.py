@@ -20,17 +20,17 @@ _QUESTION = re.compile(r"(Username|Password) for '([^'\s]{1,4000})': ?")
 
 
 class Credentials(Protocol):
-    """Of one call."""
+    """The credentials of one call."""
 
     @property
     def schemes(self) -> frozenset[str]:
-        """Those of the addresses that they are for."""
+        """Return the schemes of the addresses that the credentials are for."""
 
     def secrets(self) -> list[str]:
-        """What no output may have, in each of its spellings."""
+        """Return the strings that must never appear in output, in every encoding."""
 
     async def answer(self, question: bytes, remote: Remote) -> bytes:
-        """What a program of the call gets that is for this remote; b"" for a refusal."""
+        """Return the answer to a program of the call that is for this remote; b"" is a refusal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class GitNotFound(NotFound):
     """No such repository, branch, commit or file."""
 
     code = "git_not_found"
-    message = "Git found no such thing."
+    message = "Git did not find the repository, branch, commit or file."
 
 
 class GitConflict(Conflict):
@@ -50,22 +50,22 @@ class GitConflict(Conflict):
 
 class GitNotFastForward(Conflict):
     code = "git_not_fast_forward"
-    message = "The remote has commits that this branch has not."
+    message = "The remote has commits that this branch does not have."
 
 
 class GitNetworkError(DomainError):
-    """The remote was not reached."""
+    """The remote could not be reached."""
 
     code = "git_network_error"
     status = 502
-    message = "The remote was not reached."
+    message = "The remote could not be reached."
 
 
 class GitTimedOut(Conflict):
-    """It was ended at its deadline, without a remote that could be the reason."""
+    """The error that git was ended at its deadline, without a remote that could be the reason."""
 
     code = "git_timed_out"
-    message = "Git did not end in time."
+    message = "Git did not finish in time."
 
 
 class GitNothingToCommit(Conflict):
@@ -100,12 +100,12 @@ _SORTED: tuple[tuple[str, type[DomainError]], ...] = (
 )  # fmt: skip
 MESSAGE_LIMIT = 1000
 MAX_SAID = 16_384
-# Of standard error, in bytes, and of the end of standard output.
+# Bytes of standard error, and of the end of standard output.
 MAX_STDERR, MAX_STDOUT = 64 << 10, 4096
 
 
 def git_error(result: ExecResult, secrets: Sequence[str] = (), *, remote: bool = True) -> DomainError:
-    """The error of a git that failed. Its sentence has none of the secrets, which a remote may repeat.
+    """Return the error of a git that failed. Its sentence has none of the secrets, which a remote may repeat.
 
     `remote`: it contacts one.
     """
@@ -124,14 +124,14 @@ def git_error(result: ExecResult, secrets: Sequence[str] = (), *, remote: bool =
 
 
 def _whole_lines(stderr: bytes) -> str:
-    """Its beginning, without a line that is cut: what is cut may be a part of a secret."""
+    """Return the text's beginning, without a line that is cut: the rest of such a line may be part of a secret."""
     if len(stderr) >= MAX_STDERR:
         stderr = stderr[:MAX_STDERR].rpartition(b"\n")[0]
     return stderr.decode("utf-8", "replace")
 
 
 def _sentence(said: str) -> str:
-    """Git's own line: that of its error where there is one, without user information of a URL."""
+    """Return git's own line: that of its error if there is one, without user information of a URL."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
     marked = [line for line in lines if re.match(r"(fatal|error|CONFLICT|! \[|remote)\b|!", line)]
     line = " ".join((marked or lines)[:3])
@@ -140,5 +140,5 @@ def _sentence(said: str) -> str:
 
 
 def without_user(text: str) -> str:
-    """A text whose URLs have no user information, which may be a password."""
+    """Return a text whose URLs have no user information, which may be a password."""
     return re.sub(r"://[^/@\s]*@", "://", text)

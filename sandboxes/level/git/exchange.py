@@ -1,8 +1,8 @@
 """Git with the credentials of a call: for the remote's own host, whatever the repository's configuration says.
 
-What git runs beside its own programs could ask for the credentials as well, so nothing that a repository names runs
-at that time: no hooks, helpers, signers, maintenance. What its configuration could send elsewhere,
-or past the check of certificates, is refused.
+Programs that git runs beside its own could ask for the credentials as well, so nothing that a repository names runs
+at that time: no hooks, helpers, signers, maintenance. A configuration that could send credentials elsewhere, or past
+the check of certificates, is refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Exchange:
     credentials: Credentials = field(repr=False)
 
     def environment(self, session: GuestSession) -> Mapping[str, str]:
-        """Of git."""
+        """Return git's environment variables."""
         return {
             "GIT_ASKPASS": session.askpass_program if "https" in self.credentials.schemes else "",
             "GIT_SSH_COMMAND": SSH_COMMAND,
@@ -71,14 +71,14 @@ class Exchange:
         }
 
     async def answer(self, question: bytes) -> bytes:
-        """What a program of git gets; b"" is a refusal."""
+        """Return the answer to a program of git; b"" is a refusal."""
         return await self.credentials.answer(question, self.remote)
 
 
 async def run_remote_git(
     session: GuestSession, words: Sequence[str], exchange: Exchange | None, *, path: str = "/"
 ) -> None:
-    """Run what contacts a remote, with the credentials of an exchange if there is one. Raises as `run_git`."""
+    """Run what contacts a remote, with the credentials of an exchange if there is one. Raise what `run_git` raises."""
     if exchange is None:
         await run_git(session, words, path=path, seconds=REMOTE_SECONDS, remote=True)
         return
@@ -102,13 +102,15 @@ async def run_remote_git(
 
 
 async def exchange_for_url(session: GuestSession, url: str, credentials: Credentials) -> Exchange:
-    """For the host of a URL. Raises GitCredentialsRefused where git would go elsewhere."""
+    """Return the exchange for the host of a URL. Raise GitCredentialsRefused if git would go elsewhere."""
     printed = (await run_git(session, ["ls-remote", "--get-url", "--", url])).stdout
     return _checked(url, [_line(printed)], credentials)
 
 
 async def exchange_for_origin(session: GuestSession, path: str, credentials: Credentials, *, push: bool) -> Exchange:
-    """For the host of the repository's remote as configured. Raises GitCredentialsRefused, GitNotFound."""
+    """Return the exchange for the host of the repository's remote as configured. Raise GitCredentialsRefused,
+    GitNotFound.
+    """
     listed = await run_git(session, ["config", "--list", "--show-scope", "-z"], path=path, max_output=CONFIG_LIMIT)
     if listed.truncated:  # what is not read cannot be checked
         raise GitCredentialsRefused("The configuration of git is too large.")
@@ -140,7 +142,7 @@ def _checked(url: str, contacted: Sequence[str], credentials: Credentials) -> Ex
 
 
 def _settings(listed: bytes) -> list[tuple[str, str, str]]:
-    """Scope, name and value, in git's order: the last of a name is in force."""
+    """Return scope, name and value of the settings, in git's order: the last of a name is in force."""
     parts = listed.decode("utf-8", "replace").split("\0")
     pairs = zip(parts[::2], parts[1::2], strict=False)
     return [(scope, *_divided(setting)) for scope, setting in pairs]

@@ -19,7 +19,7 @@ _NO_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/.]|/\.|[/.]$|\.l
 
 
 class AddressField(ArgumentField):
-    """Where a repository is: a URL, `user@host:path`, or an absolute path in the sandbox."""
+    """The place of a repository: a URL, `user@host:path`, or an absolute path in the sandbox."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_bytes=MAX_PATH - 1, allow_empty=False, **kwargs)

@@ -65,7 +65,9 @@ CLONE_EXAMPLES = [
 
 
 class ExchangeRequest(RepositoryRequest):
-    branch = BranchField(required=False, help_text="Of the remote `origin`; default: what the current branch follows.")
+    branch = BranchField(
+        required=False, help_text="A branch of the remote `origin`; default: the branch that the current one follows."
+    )
     force = StrictBoolean(default=False)
     auth = GitAuth(required=False)
 
@@ -80,7 +82,7 @@ class FileNamesField(BoundedList):
 
 class AddRequest(RepositoryRequest):
     files = FileNamesField(
-        required=False, min_length=1, max_length=MAX_FILES, help_text="Default: all that changed. Names, no patterns."
+        required=False, min_length=1, max_length=MAX_FILES, help_text="Default: all changed files. Names, not patterns."
     )
 
 
@@ -91,7 +93,7 @@ class Person(serializers.Serializer[Any]):
 
 class CommitRequest(RepositoryRequest):
     message = TextField(max_bytes=MAX_MESSAGE)
-    author = Person(required=False, help_text="Also the committer. Default: as configured.")
+    author = Person(required=False, help_text="Also the committer. Default: the configured user.")
 
     def validate_message(self, value: str) -> str:
         if not value.strip() or "\0" in value:
@@ -119,13 +121,13 @@ class BranchRequest(RepositoryRequest):
 
 
 class NewBranchRequest(BranchRequest):
-    checkout = StrictBoolean(default=False, help_text="Change to it.")
+    checkout = StrictBoolean(default=False, help_text="Also check the new branch out.")
 
 
 class GitHeadResponse(Success):
     message = serializers.CharField()
-    branch = serializers.CharField(allow_null=True, help_text="Null where HEAD is detached.")
-    commit = serializers.CharField(allow_null=True, help_text="Null where there is none yet.")
+    branch = serializers.CharField(allow_null=True, help_text="Null if HEAD is detached.")
+    commit = serializers.CharField(allow_null=True, help_text="Null if there is no commit yet.")
 
 
 class GitCheckResponse(Success):
@@ -140,16 +142,20 @@ class GitStatusResponse(Success):
     ahead = serializers.IntegerField()
     behind = serializers.IntegerField()
     staged = serializers.ListField(child=serializers.CharField())
-    modified = serializers.ListField(child=serializers.CharField(), help_text="Not staged; removed ones included.")
+    modified = serializers.ListField(
+        child=serializers.CharField(), help_text="Changes that are not staged; removed files included."
+    )
     untracked = serializers.ListField(child=serializers.CharField())
     conflicted = serializers.ListField(child=serializers.CharField())
     encodedPaths = serializers.DictField(
         child=serializers.ListField(child=serializers.CharField()),
         required=False,
-        help_text="If some of these paths are not UTF-8: for each as it is shown above the percent-encoded bytes of "
-        "those shown so, which `git/add` takes as `encoded`.",
+        help_text="Only if some of these paths are not UTF-8: each path as shown above -> percent-encoded bytes of the "
+        "paths that are shown so, which `git/add` takes as `encoded`.",
     )
-    truncated = serializers.BooleanField(required=False, help_text="Only true: there are more files than are shown.")
+    truncated = serializers.BooleanField(
+        required=False, help_text="Present, and true, only if there are more files than are shown."
+    )
 
 
 class GitMessageResponse(Success):
@@ -179,5 +185,5 @@ class GitBranchesResponse(Success):
     branches = serializers.ListField(child=serializers.CharField())
     current = serializers.CharField(allow_null=True)
     truncated = serializers.BooleanField(
-        required=False, help_text="Only true: there are more branches than the 10,000 that are shown."
+        required=False, help_text="Present, and true, only if there are more branches than the 10,000 that are shown."
     )

@@ -30,7 +30,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """Local branches by name. `current`: None where HEAD is detached; `truncated`: there are more."""
+    """Local branches by name. `current`: None if HEAD is detached; `truncated`: there are more."""
 
     names: Sequence[str]
     current: str | None
@@ -40,9 +40,9 @@ class Branches:
 async def repository_clone(
     session: GuestSession, *, url: str, target: str, branch: str | None, auth: Credentials | None = None
 ) -> Status:
-    """Clone; returns the state of the new repository. What a failed clone made is removed by git.
+    """Clone; return the state of the new repository. Git removes what a failed clone made.
 
-    `auth` is for the URL's own host and is not kept. Raises GitCredentialsRefused too.
+    `auth` is for the URL's own host and is not kept. Raise GitCredentialsRefused too.
     """
     exchange = await exchange_for_url(session, url, auth) if auth else None
     chosen = [f"--branch={branch}"] if branch else []
@@ -61,7 +61,7 @@ async def repository_pull(
 ) -> Status:
     """Fetch and merge; with `force` local commits and changes are dropped. A conflict leaves the merge unfinished.
 
-    `auth` is for the remote's own host and is not kept. Raises GitCredentialsRefused too.
+    `auth` is for the remote's own host and is not kept. Raise GitCredentialsRefused too.
     """
     wanted = [REMOTE, branch] if branch else []
     if auth is None and not force:
@@ -90,7 +90,7 @@ async def repository_push(
 
 
 async def repository_root(session: GuestSession, *, path: str) -> str | None:
-    """The top of the working tree that a directory is in, None if it is in none."""
+    """Return the top of the working tree that a directory is in, None if it is in none."""
     try:
         result = await run_git(session, ["rev-parse", "--show-toplevel"], path=path)
     except (GitNotFound, GitFailed):
@@ -99,7 +99,7 @@ async def repository_root(session: GuestSession, *, path: str) -> str | None:
 
 
 async def status_read(session: GuestSession, *, path: str) -> Status:
-    """What differs from the last commit, and from the branch that is followed as it was last seen."""
+    """Return the differences from the last commit, and from the followed branch as it was last seen."""
     return await _status(session, path, "all", LISTING_LIMIT)
 
 
@@ -111,7 +111,7 @@ async def files_add(session: GuestSession, *, path: str, files: Sequence[str]) -
 async def commit_create(
     session: GuestSession, *, path: str, message: str, author: Mapping[str, str] | None
 ) -> Committed:
-    """Commit what is staged. `author` (name, email) is the committer, too. Raises GitNothingToCommit."""
+    """Commit what is staged. `author` (name, email) is the committer, too. Raise GitNothingToCommit."""
     env: dict[str, str] = {}
     for role in ("AUTHOR", "COMMITTER") if author else ():
         env |= {f"GIT_{role}_NAME": (author or {})["name"], f"GIT_{role}_EMAIL": (author or {})["email"]}
@@ -123,7 +123,7 @@ async def commit_create(
 
 
 async def history_read(session: GuestSession, *, path: str, limit: int) -> list[Commit]:
-    """The newest commits of the current branch; none where it has none."""
+    """Return the newest commits of the current branch; none if it has none."""
     if (await _head(session, path)).commit is None:
         return []
     words = ["log", "--no-show-signature", f"--max-count={limit}", f"--format={LOG_FORMAT}"]
@@ -132,7 +132,7 @@ async def history_read(session: GuestSession, *, path: str, limit: int) -> list[
 
 
 async def user_configure(session: GuestSession, *, path: str | None, name: str | None, email: str | None) -> None:
-    """Name and email of commits: of one repository, or without a path of all that have none of their own."""
+    """Set the name and email of commits: of one repository, or without a path of all that have none of their own."""
     where = "--global" if path is None else "--local"
     for key, value in (("user.name", name), ("user.email", email)):
         if value is not None:
@@ -140,7 +140,7 @@ async def user_configure(session: GuestSession, *, path: str | None, name: str |
 
 
 async def branches_list(session: GuestSession, *, path: str) -> Branches:
-    """The local branches."""
+    """Return the local branches."""
     words = ["for-each-ref", f"--count={MAX_BRANCHES + 1}", "--format=%(refname:lstrip=2)", "refs/heads"]
     result = await run_git(session, words, path=path, max_output=BRANCHES_LIMIT)
     names = result.stdout.decode("utf-8", "replace").splitlines()
@@ -149,7 +149,7 @@ async def branches_list(session: GuestSession, *, path: str) -> Branches:
 
 
 async def branch_create(session: GuestSession, *, path: str, name: str, checkout: bool) -> Branches:
-    """A branch at the last commit. Raises GitConflict if it exists."""
+    """Create a branch at the last commit. Raise GitConflict if it exists."""
     await run_git(session, ["checkout", "-b", name, "--"] if checkout else ["branch", "--", name], path=path)
     return await branches_list(session, path=path)
 
@@ -161,7 +161,7 @@ async def branch_checkout(session: GuestSession, *, path: str, name: str) -> Bra
 
 
 async def _head(session: GuestSession, path: str) -> Status:
-    """Branch and commit, which git prints first."""
+    """Return branch and commit, which git prints first."""
     return await _status(session, path, "no", OUTPUT_LIMIT)
 
 

@@ -1,4 +1,6 @@
-"""What git prints for programs: `status --porcelain=v2 -z`, `log -z`, `--shortstat`. A hostile guest's words."""
+"""Parsers of git's output for programs: `status --porcelain=v2 -z`, `log -z`, `--shortstat`. The guest may be
+hostile.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from itertools import islice
 from common.times import iso, moment
 
 MAX_PATH = 4096
-# Of all lists of a status. Git prints these outputs, and so anything may: none is taken apart as a whole.
+# The most files of all lists of a status. Git prints these outputs, and so anything may: none is taken apart as a
+# whole.
 MAX_FILES = 100_000
 LOG_FORMAT = "%H%x00%an%x00%ae%x00%at%x00%B%x00"
 LOG_FIELDS = 5
@@ -20,7 +23,7 @@ _STAT = re.compile(r"(\d{1,9}) files? changed(?:, (\d{1,9}) insertions?\(\+\))?(
 
 @dataclass(slots=True)
 class Status:
-    """Of a working tree. `branch`: None where HEAD is detached. A file may be staged and modified."""
+    """The status of a working tree. `branch`: None if HEAD is detached. A file may be staged and modified."""
 
     branch: str | None = None
     commit: str | None = None
@@ -36,7 +39,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Of a history."""
+    """A commit of a history."""
 
     hash: str
     author: str
@@ -46,7 +49,8 @@ class Commit:
 
 
 def read_status(output: bytes, *, cut: bool = False) -> Status:
-    """Of `git status --porcelain=v2 --branch -z`. Records of an unknown kind are passed over.
+    """Return the status that `git status --porcelain=v2 --branch -z` printed. Records of an unknown kind are passed
+    over.
 
     `cut`: the end of the output is missing. Runs in a thread: takes a second for the longest outputs.
     """
@@ -66,7 +70,7 @@ def read_status(output: bytes, *, cut: bool = False) -> Status:
 
 
 def _records(output: bytes) -> Iterator[bytes]:
-    """What ends with NUL; the last one is left out if it is incomplete."""
+    """Yield the records, which end with NUL; the last one is left out if it is incomplete."""
     start = 0
     while (end := output.find(b"\0", start)) >= 0:
         yield output[start:end]
@@ -107,12 +111,12 @@ def _read_change(status: Status, text: str, before: int) -> None:
 
 
 def _path(text: str, before: int) -> str:
-    """The path of a record, after so many fields."""
+    """Return the path of a record, after so many fields."""
     return text.split(" ", before)[-1][:MAX_PATH]
 
 
 def read_log(output: bytes, limit: int) -> list[Commit]:
-    """At most `limit` of `git log --format=LOG_FORMAT`; an incomplete commit at the end is left out."""
+    """Return at most `limit` of `git log --format=LOG_FORMAT`; an incomplete commit at the end is left out."""
     fields = (field.decode("utf-8", "replace") for field in _records(output))
     commits = zip(*[fields] * LOG_FIELDS, strict=False)
     return [
@@ -122,11 +126,11 @@ def read_log(output: bytes, limit: int) -> list[Commit]:
 
 
 def _date(seconds: str) -> str:
-    """In UTC, as all times. Of what git could not read it prints nothing."""
+    """Return the time in UTC, as all times. Git prints nothing for a time that it could not read."""
     return iso(moment(int(seconds) if re.fullmatch(r"-?[0-9]{1,20}", seconds, re.ASCII) else 0))
 
 
 def read_stat(output: bytes) -> tuple[int, int, int]:
-    """Files, insertions and deletions of `--shortstat`."""
+    """Return files, insertions and deletions of `--shortstat`."""
     match = _STAT.search(output.decode("utf-8", "replace")[-1000:])
     return (int(match[1]), int(match[2] or 0), int(match[3] or 0)) if match else (0, 0, 0)

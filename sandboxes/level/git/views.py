@@ -35,9 +35,9 @@ LOCAL = {
 REMOTE = {
     **LOCAL,
     400: f"{LOCAL[400]}; `git_authentication_failed`",
-    409: f"{LOCAL[409]}; `git_not_fast_forward`; `git_credentials_refused`: with `auth`, where git is configured to go "
-    "elsewhere; `git_ssh_not_available`: the image has no ssh",
-    502: "`git_network_error`: also where it takes more than five minutes",
+    409: f"{LOCAL[409]}; `git_not_fast_forward`; `git_credentials_refused`: with `auth`, if git contacts "
+    "another host; `git_ssh_not_available`: the image has no ssh",
+    502: "`git_network_error`: also if the call takes more than five minutes",
 }
 
 
@@ -94,12 +94,12 @@ class SandboxRepositoriesViewSet(_GitViewSet):
 
     @extend_schema(request=s.InitRequest, responses={200: s.GitHeadResponse, **refused(LOCAL)})
     async def init(self, request: SandboxRequest, sandbox_id: str) -> Response:
-        """Make a repository, and its directory where that is missing. One that exists is left as it is."""
+        """Make a repository, and its directory if that is missing. One that exists is left as it is."""
         data = await self.body(s.InitRequest)
         head = await self._run(
             lambda session: services.repository_init(session, path=data["repoPath"], branch=data.get("branch"))
         )
-        return _headed("The repository is there.", head)
+        return _headed("The repository exists.", head)
 
     @extend_schema(request=s.RepositoryRequest, responses={200: s.GitCheckResponse, **refused(LOCAL)})
     async def check(self, request: SandboxRequest, sandbox_id: str) -> Response:
@@ -111,11 +111,11 @@ class SandboxRepositoriesViewSet(_GitViewSet):
 
 
 class SandboxCommitsViewSet(_GitViewSet):
-    """What is committed, and what is not."""
+    """Commits of a repository, and changes that are not committed."""
 
     @extend_schema(request=s.RepositoryRequest, responses={200: s.GitStatusResponse, **refused(LOCAL)})
     async def status(self, request: SandboxRequest, sandbox_id: str) -> Response:
-        """What differs from the last commit; `ahead` and `behind` count from what was last fetched.
+        """The differences from the last commit; `ahead` and `behind` count from the last fetch.
 
         Paths are relative to the repository's top. At most 100,000 files are shown, of 8 MiB together; `truncated` is
         there if there are more.
@@ -126,7 +126,7 @@ class SandboxCommitsViewSet(_GitViewSet):
 
     @extend_schema(request=s.AddRequest, responses={200: s.GitMessageResponse, **refused(LOCAL)})
     async def add(self, request: SandboxRequest, sandbox_id: str) -> Response:
-        """Stage files and directories, removed ones included: all of them, or none where one does not exist."""
+        """Stage files and directories, removed ones included: all of them, or none if one does not exist."""
         data = await self.body(s.AddRequest)
         files = data.get("files", ["."])
         await self._run(lambda session: services.files_add(session, path=data["repoPath"], files=files))
@@ -136,7 +136,7 @@ class SandboxCommitsViewSet(_GitViewSet):
         request=s.CommitRequest,
         responses={
             200: s.GitCommitResponse,
-            **refused({**LOCAL, 409: f"`git_nothing_to_commit`; {LOCAL[409]}: also where no author is known"}),
+            **refused({**LOCAL, 409: f"`git_nothing_to_commit`; {LOCAL[409]}: also if no author is known"}),
         },
     )
     async def commit(self, request: SandboxRequest, sandbox_id: str) -> Response:
@@ -182,7 +182,7 @@ class SandboxBranchesViewSet(_GitViewSet):
 
     @extend_schema(request=s.RepositoryRequest, responses={200: s.GitBranchesResponse, **refused(LOCAL)})
     async def current(self, request: SandboxRequest, sandbox_id: str) -> Response:
-        """The current branch, with the others; null where HEAD is detached."""
+        """The current branch, with the others; null if HEAD is detached."""
         return await self._branches()
 
     async def _branches(self) -> Response:

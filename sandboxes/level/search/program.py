@@ -14,12 +14,12 @@ from vmbackend.guest.own_names import OWN_PATTERNS
 from vmbackend.guest.session import ExecResult
 
 LINE_LIMIT = 500  # characters of a line that are shown
-# Of a folder's files the program has whole lines in memory, in a buffer that is doubled. It may have so much, or half
+# The program has whole lines of a folder's files in memory, in a buffer that is doubled. It may have so much, or half
 # of what the machine has left: beyond that the kernel would kill it, or a program of the user's. This limit costs
 # nothing; one of file sizes asks for the size of each file, which is 40 % of a search in small ones.
 MEMORY_KIB = 192 * 1024
 LEAST_MEMORY_KIB = 32 * 1024
-# Where the memory was not enough, files above this part of it are left out.
+# If the memory was not enough, files above this part of it are left out.
 LARGEST_PART = 3
 _LIMIT = f"""ulimit -c 0; limit={MEMORY_KIB}
 while read -r name size unit; do
@@ -41,7 +41,7 @@ ERROR_TAIL = 300
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which files are looked at. The patterns are globs in the syntax of gitignore."""
+    """The selection of files that are looked at. The patterns are globs in the syntax of gitignore."""
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -49,7 +49,7 @@ class Selection:
     depth: int | None = None
 
     def words(self) -> list[str]:
-        """The options of the search program."""
+        """Return the options of the search program."""
         ignored = ["--no-require-git", "--no-ignore-dot", "--glob=!.git"] if self.gitignore else ["--no-ignore"]
         depth = [] if self.depth is None else [f"--max-depth={self.depth}"]
         globs = [f"--glob={pattern}" for pattern in self.include]
@@ -61,7 +61,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A line with a match; `column` counts bytes from 1, `file` is relative, with surrogates where it is not UTF-8."""
+    """A line with a match; `column` counts bytes from 1, `file` is relative, with surrogates if it is not UTF-8."""
 
     file: str
     line: int
@@ -70,7 +70,7 @@ class Match:
 
 
 def text_words(query: str, *, case_sensitive: bool, regex: bool, selection: Selection, target: str) -> list[str]:
-    """The options that search texts of files."""
+    """Return the options that search texts of files."""
     # Line by line: what was found before the time is over is not in a buffer of the program.
     words = ["--no-heading", "--with-filename", "--line-number", "--column", "--null", "--line-buffered"]
     words += [f"--max-columns={LINE_LIMIT}", "--max-columns-preview", *selection.words()]
@@ -78,18 +78,18 @@ def text_words(query: str, *, case_sensitive: bool, regex: bool, selection: Sele
 
 
 def with_memory_limit(shell: Sequence[str], program: Sequence[str], options: Sequence[str]) -> list[str]:
-    """A command line that ends with one of OUT_OF_MEMORY where the program asks for more than it may have."""
+    """Return a command line that ends with one of OUT_OF_MEMORY if the program asks for more than it may have."""
     return [*shell, "-c", f'{_LIMIT}{shlex.join(program)} "$@"', "sh", *options]
 
 
 def without_large_files(shell: Sequence[str], program: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The same for a search of files whose longest line fits into that memory."""
+    """Return the same for a search of files whose longest line fits into that memory."""
     largest = f"--max-filesize=$((limit / {LARGEST_PART}))K"
     return [*shell, "-c", f'{_LIMIT}{shlex.join(program)} {largest} "$@"', "sh", *options]
 
 
 def name_words(query: str, *, case_sensitive: bool, regex: bool) -> list[str]:
-    """The options that choose from NUL-terminated paths. A text is looked for in the last name only."""
+    """Return the options that choose from NUL-terminated paths. A text is looked for in the last name only."""
     if not regex and "/" not in query:
         # The rest of the name may be no UTF-8.
         query, regex = _META.sub(r"\\\g<0>", query) + "(?-u:[^/])*$", True
@@ -103,7 +103,9 @@ def _query_words(query: str, *, case_sensitive: bool, regex: bool) -> list[str]:
 
 
 def read_matches(output: bytes) -> Iterator[Match]:
-    """The matches, up to the first that is incomplete. What else the program says of a file is passed over."""
+    """Yield the matches, up to the first that is incomplete. Other messages of the program about a file are passed
+    over.
+    """
     position = 0
     while (end := output.find(b"\0", position)) >= 0:
         # A message on a file before this one, which ends with a newline, may stand before the path.
@@ -120,13 +122,13 @@ def read_matches(output: bytes) -> Iterator[Match]:
 
 
 def shown_line(line: bytes) -> str:
-    """A line, or its beginning."""
+    """Return a line, or its beginning."""
     text = line.decode("utf-8", "replace")
     return _CUT.sub("", text)[:LINE_LIMIT] if len(line) > LINE_LIMIT else text
 
 
 def read_paths(output: bytes) -> list[str]:
-    """NUL-terminated paths; the last one is left out if it is incomplete."""
+    """Return the NUL-terminated paths; the last one is left out if it is incomplete."""
     return [_text(path.removeprefix(b"./")[:MAX_PATH]) for path in output.split(b"\0")[:-1] if path]
 
 
@@ -135,11 +137,11 @@ def _text(path: bytes) -> str:
 
 
 def require_success(result: ExecResult) -> None:
-    """Raises ValidationError for an expression or pattern that the program does not accept, SearchMemoryExceeded, and
+    """Raise ValidationError for an expression or pattern that the program does not accept, SearchMemoryExceeded, and
     SearchFailed for the rest.
 
-    The program ends with 2 also if a file could not be read. What it says of files is suppressed, so it says nothing
-    then.
+    The program ends with 2 also if a file could not be read. Its messages about files are suppressed, so it says
+    nothing then.
     """
     if result.exit_code in OUT_OF_MEMORY and not result.timed_out:
         raise SearchMemoryExceeded

@@ -20,7 +20,7 @@ class GlobField(PatternField):
     def to_internal_value(self, data: Any) -> str:
         pattern = super().to_internal_value(data)
         if pattern.startswith("!"):
-            raise serializers.ValidationError("A pattern does not begin with `!` here: use `include` or `exclude`.")
+            raise serializers.ValidationError("A pattern must not begin with `!`: use `include` or `exclude`.")
         return pattern
 
 
@@ -32,7 +32,9 @@ class SearchOptions(serializers.Serializer[Any]):
     caseSensitive = StrictBoolean(default=False)
     maxResults = StrictInteger(min_value=1, max_value=MAX_RESULTS, default=DEFAULT_RESULTS)
     include = GlobsField(help_text="Globs in the syntax of gitignore: only files that match one of them.")
-    exclude = GlobsField(help_text="Likewise: no files and directories that match one of them.")
+    exclude = GlobsField(
+        help_text="Globs in the same syntax: files and directories that match one of them are left out."
+    )
     regex = StrictBoolean(default=False, help_text="The query is a regular expression of Rust's `regex`.")
 
 
@@ -52,13 +54,13 @@ class SandboxMatch(serializers.Serializer[Any]):
 
     file = serializers.CharField(help_text="Absolute path.")
     line = serializers.IntegerField(help_text="From 1.")
-    column = serializers.IntegerField(help_text="Of the line's first match, in bytes, from 1.")
+    column = serializers.IntegerField(help_text="The place of the line's first match, in bytes, from 1.")
     text = serializers.CharField(help_text="The line, or its first 500 characters.")
-    encodedFile = serializers.CharField(required=False, help_text="Of a path that is not UTF-8: its bytes, encoded.")
+    encodedFile = serializers.CharField(required=False, help_text="If the path is not UTF-8: its bytes, encoded.")
 
 
 class Found(Success):
-    total = serializers.IntegerField(help_text="How many are shown.")
+    total = serializers.IntegerField(help_text="The number of matches that are shown.")
     duration = serializers.IntegerField(help_text="Milliseconds.")
     truncated = serializers.BooleanField(
         help_text="Whether there may be more: matches beyond the limits, or in large files that need too much memory."

@@ -19,7 +19,7 @@ DEFAULT_RESULTS = 1000
 MAX_RESULTS = 10_000
 SEARCH_SECONDS = 30.0
 LEAST_SECONDS = 1.0  # of a search that is repeated
-# Of the loader and of shells: there is no such program. The search program itself never ends with it.
+# The exit code of the loader and of shells if there is no such program. The search program itself never ends with it.
 NO_PROGRAM = 127
 
 # The command line by which a target in the working directory is searched.
@@ -58,9 +58,9 @@ async def text_search(
     max_results: int,
     selection: Selection,
 ) -> TextFound:
-    """Lines with a match, by file and line; at most `max_results` of them, and what was found in SEARCH_SECONDS.
+    """Return lines with a match, by file and line: at most `max_results`, and those found within SEARCH_SECONDS.
 
-    Where the program's memory is not enough for a line, large files are left out. Raises GuestPathNotFound,
+    If the program's memory is not enough for a line, large files are left out. Raise GuestPathNotFound,
     ValidationError (an expression or a pattern), SearchFailed, and as GuestSession.search_tools.
     """
 
@@ -96,7 +96,9 @@ async def name_search(
     max_results: int,
     selection: Selection,
 ) -> NamesFound:
-    """Files whose name has the text, or whose path below `path` the expression; limits and errors as `text_search`."""
+    """Return files whose name has the text, or whose path below `path` the expression; limits and errors as
+    `text_search`.
+    """
     words = program.name_words(query, case_sensitive=case_sensitive, regex=regex)
 
     def command(tools: SearchTools, target: str) -> list[str]:
@@ -111,9 +113,10 @@ async def name_search(
 async def files_not_ignored(
     session: GuestSession, *, path: str, selection: Selection, limit: int
 ) -> tuple[list[str], bool]:
-    """Relative paths of the files of a directory that the selection has, and whether there are more than `limit`.
+    """Return relative paths of the files of a directory that the selection has, and whether there are more than
+    `limit`.
 
-    Raises as `text_search`; DeadlineExceeded becomes an incomplete listing.
+    Raise what `text_search` raises; DeadlineExceeded becomes an incomplete listing.
     """
 
     def command(tools: SearchTools, target: str) -> list[str]:
@@ -125,7 +128,7 @@ async def files_not_ignored(
 
 
 async def _place(session: GuestSession, path: str) -> tuple[str, str]:
-    """The directory to search in, and what of it: all, or one file."""
+    """Return the directory to search in, and what of it: all, or one file."""
     entry = await session.stat(path)
     if entry.type == "directory":
         return path, "./"
@@ -150,8 +153,8 @@ async def _run_below(
     *,
     seconds: float | None = None,
 ) -> tuple[str, ExecResult]:
-    """The directory that was searched in, and the result. A path is taken for a directory until it turns out to be
-    none: each question costs as much as a small search.
+    """Return the directory that was searched in, and the result. A path is taken for a directory until it turns out to
+    be none: each question costs as much as a small search.
     """
     try:
         return path, await _run(session, command, path, "./", stop_after, seconds=seconds)
@@ -171,7 +174,7 @@ async def _run(
     *,
     seconds: float | None = None,
 ) -> ExecResult:
-    """Where the session is wrong about the program, as the machine has started again, it is brought again."""
+    """Run a search program of the kit. If the machine has started again and lost the program, copy it again."""
     for again in (False, True):
         tools = await session.search_tools(again=again)
         result = await session.execute(

@@ -22,9 +22,9 @@ from workspaces.files.paths import displayed_path
 CALL_SECONDS = services.SEARCH_SECONDS + 60
 REFUSED = refused(
     {
-        400: "`validation_error`: a path, an expression or a pattern that cannot be",
+        400: "`validation_error`: an invalid path, expression or pattern",
         404: "`path_not_found`",
-        409: "`vm_not_running`; `search_failed`: the sandbox has not enough memory for it",
+        409: "`vm_not_running`; `search_failed`: the sandbox does not have enough memory for the search",
     }
 )
 
@@ -38,7 +38,7 @@ class SandboxSearchViewSet(SandboxLevelViewSet):
     async def search(self, request: SandboxRequest, sandbox_id: str) -> Response:
         """Lines with a match in the files below a path, hidden and ignored ones included; one match for each line.
 
-        Left out are binary files, those that cannot be read, other file systems, and, where a line is longer than the
+        Left out are binary files, those that cannot be read, other file systems, and, if a line is longer than the
         search's memory (some 100 MB), files above 64 MiB; symbolic links are not followed. The search ends at
         `maxResults`, or after 30 seconds with what was found.
         """
@@ -75,7 +75,7 @@ def _arguments(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def matched(found: services.TextFound) -> dict[str, Any]:
-    """The body of a search. Ten thousand matches: made without a serializer's call for each field."""
+    """Return the body of a search. Ten thousand matches: made without a serializer's call for each field."""
     root = found.root.rstrip("/")
     matches = [
         {

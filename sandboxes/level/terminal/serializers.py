@@ -23,17 +23,17 @@ class SandboxCommandRequest(serializers.Serializer[Any]):
 
 
 class SandboxCommandResponse(Success):
-    """Of an `EncodedResult`."""
+    """The response body of an `EncodedResult`."""
 
     output = serializers.CharField(source="stdout")
     error = serializers.CharField(source="stderr")
-    encoding = serializers.ChoiceField(ENCODINGS, help_text="Of `output` and `error`, as it was asked for.")
+    encoding = serializers.ChoiceField(ENCODINGS, help_text="The encoding of `output` and `error`, as requested.")
     lossy = serializers.BooleanField(help_text=LOSSY)
     exitCode = serializers.IntegerField(
-        source="result.exit_code", help_text="124 after the timeout, 128 + N where signal N ended the command."
+        source="result.exit_code", help_text="124 after the timeout, 128 + N if signal N ended the command."
     )
     duration = serializers.IntegerField(source="result.duration_ms", help_text="Milliseconds.")
     truncated = serializers.BooleanField(
-        source="result.truncated", help_text="Whether there was more output than 1 MiB of a kind."
+        source="result.truncated", help_text="Whether `output` or `error` had more than 1 MiB and was cut."
     )
     timedOut = serializers.BooleanField(source="result.timed_out")

@@ -17,7 +17,7 @@ async def command_run(
 ) -> ExecResult:
     """Run a command by `sh -c`. At the timeout all that it began is killed, in whatever session, with code 124.
 
-    The one place that says how a command of the sandbox level is contained. Raises GuestCommandInvalid (no such
+    The one place that says how a command of the sandbox level is contained. Raise GuestCommandInvalid (no such
     directory), GuestUnreachable.
     """
     return await session.execute_held(

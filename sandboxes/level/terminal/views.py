@@ -53,7 +53,7 @@ class SandboxCommandsViewSet(SandboxLevelViewSet):
         """A page with terminals, for a browser: `{sandbox.url}/terminal#token=<token>`.
 
         The token in the fragment never reaches the server; the page removes it from the address at once, keeps it in
-        memory only, and asks for it where there is none. The page is the same for every id, existing or not, and wakes
+        memory only, and asks for it if there is none. The page is the same for every id, existing or not, and wakes
         nothing.
         """
         return page_response()

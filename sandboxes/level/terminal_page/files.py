@@ -14,7 +14,7 @@ from common.errors import DomainError
 OWN = Path(__file__).parent / "files"
 PAGE = "page.html"
 NPM = Path(sys.prefix) / "share" / "npm"
-# Of npm packages, with the package's folder.
+# Files of npm packages, with the package's folder.
 BROUGHT = ("xterm/xterm.mjs", "xterm/xterm.css", "addon-fit/addon-fit.mjs", "addon-unicode11/addon-unicode11.mjs")
 TYPES = {
     ".js": "text/javascript; charset=utf-8",
@@ -42,7 +42,7 @@ class PageFiles:
 
 @cache
 def page_files() -> PageFiles:
-    """Read once; tried again where that failed. Raises PageNotInstalled."""
+    """Read once; tried again if that failed. Raise PageNotInstalled."""
     try:
         files = {Path(name).name: (NPM / name).read_bytes() for name in BROUGHT}
     except FileNotFoundError as error:

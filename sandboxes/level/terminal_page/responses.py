@@ -21,7 +21,7 @@ HEADERS = {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"
 
 
 def page_response() -> HttpResponse:
-    """The page, with a nonce of its own. Raises PageNotInstalled."""
+    """Return the page, with a nonce of its own. Raise PageNotInstalled."""
     found, nonce = page_files(), secrets.token_urlsafe(16)
     headers = {**HEADERS, "Content-Security-Policy": POLICY.format(nonce=nonce), "Cache-Control": "no-store"}
     text = found.page.substitute(nonce=nonce, version=found.version)
@@ -29,7 +29,7 @@ def page_response() -> HttpResponse:
 
 
 def file_response(version: str, name: str) -> HttpResponse:
-    """One of the page's files. Raises NotFound (no such file, or of another version), PageNotInstalled."""
+    """Return one of the page's files. Raise NotFound (no such file, or of another version), PageNotInstalled."""
     found = page_files()
     data = found.files.get(name)
     if data is None or version != found.version:

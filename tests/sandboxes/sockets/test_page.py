@@ -240,7 +240,7 @@ def test_staff_use_a_token_of_their_own_until_it_ends(opened: Opened, box: Box) 
     page.shows("staff")
     user.is_active = False
     user.save()
-    page.status("the time of this terminal is over")
+    page.status("the access to this terminal has expired")
     page.wait("document.querySelector('#ask:not([hidden])')")
     assert token not in box.streams.log.read_text()
 

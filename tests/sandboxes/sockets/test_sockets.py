@@ -104,7 +104,7 @@ def test_staff_are_refused_by_a_close_code_which_their_page_can_read(box: Box, a
         for each in (box.sandbox, stopped)
     ]
     cases = [
-        ("sbs_unknown", "", 4401, "The token is missing or unknown, or its time is over."),
+        ("sbs_unknown", "", 4401, "The token is missing or unknown, or has expired."),
         (tokens[0], stopped.pk, 4401, "This token is that of another sandbox."),
         (tokens[1], stopped.pk, 1001, "The workspace is stopped; it must be running."),
     ]

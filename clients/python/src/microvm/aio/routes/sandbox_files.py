@@ -37,7 +37,7 @@ class AsyncSandboxFileRoutes(AsyncGroup):
         return answer
 
     async def get(self, **body: Unpack[SandboxReadRequest]) -> SandboxReadResponse:
-        """The text of a file, or some of its lines; base64 of their bytes where these are not UTF-8."""
+        """The text of a file, or some of its lines; base64 of their bytes if these are not UTF-8."""
         answer: SandboxReadResponse = await self._call("POST", "/files/get", body=body, again=True)
         return answer
 

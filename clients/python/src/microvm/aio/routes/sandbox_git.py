@@ -54,17 +54,17 @@ class AsyncSandboxGitRoutes(AsyncGroup):
         return answer
 
     async def init(self, **body: Unpack[InitRequest]) -> GitHeadResponse:
-        """Make a repository, and its directory where that is missing. One that exists is left as it is."""
+        """Make a repository, and its directory if that is missing. One that exists is left as it is."""
         answer: GitHeadResponse = await self._call("POST", "/git/init", body=body, again=True)
         return answer
 
     async def status(self, **body: Unpack[RepositoryRequest]) -> GitStatusResponse:
-        """What differs from the last commit; `ahead` and `behind` count from what was last fetched."""
+        """The differences from the last commit; `ahead` and `behind` count from the last fetch."""
         answer: GitStatusResponse = await self._call("POST", "/git/status", body=body, again=True)
         return answer
 
     async def add(self, **body: Unpack[AddRequest]) -> None:
-        """Stage files and directories, removed ones included: all of them, or none where one does not exist."""
+        """Stage files and directories, removed ones included: all of them, or none if one does not exist."""
         await self._call("POST", "/git/add", body=body, again=True)
 
     async def commit(self, **body: Unpack[CommitRequest]) -> GitCommitResponse:
@@ -87,7 +87,7 @@ class AsyncSandboxGitRoutes(AsyncGroup):
         return answer
 
     async def current_branch(self, **body: Unpack[RepositoryRequest]) -> GitBranchesResponse:
-        """The current branch, with the others; null where HEAD is detached."""
+        """The current branch, with the others; null if HEAD is detached."""
         answer: GitBranchesResponse = await self._call("POST", "/git/branch/current", body=body, again=True)
         return answer
 
