@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def image_store() -> ImageStore:
-    """The host's image cache. Only vmhost and the image commands open it."""
+    """Return the host's image cache. Only vmhost and the image commands open it."""
     env = settings.ENV
     if env.vm_backend == "fake":
         from vmbackend.fake.images import FakeImageStore
@@ -53,7 +53,7 @@ def image_store() -> ImageStore:
 
 
 def build_driver() -> Driver:
-    """The configured driver, not yet open. Only vmhost calls this. Raises BackendUnavailable."""
+    """Return the configured driver, not yet open. Only vmhost calls this. Raise BackendUnavailable."""
     env = settings.ENV
     if env.vm_backend == "fake":
         from vmbackend.fake.driver import FakeDriver
@@ -91,7 +91,7 @@ def machines_dir() -> Path:
 
 
 def control_key() -> Path:
-    """The private key with which the platform logs in to its guests; created on first use, mode 0600.
+    """Return the private key with which the platform logs in to its guests; created on first use, mode 0600.
 
     Safe if two processes start at once: both use the key of the first.
     """
@@ -125,7 +125,7 @@ def _write_once(path: Path, content: bytes, mode: int) -> None:
 
 @lru_cache(maxsize=1)
 def guest_pool() -> GuestPool:
-    """This process's sessions to guests.
+    """Return this process's sessions to guests.
 
     In streams, which runs the commands of users, these take at most half of the machines, so that files and logs, which
     are short, always find a place.
@@ -135,7 +135,7 @@ def guest_pool() -> GuestPool:
 
 
 def open_session(address: GuestAddress) -> GuestSession:
-    """A session to one guest, of the configured backend."""
+    """Return a session to one guest, of the configured backend."""
     if settings.ENV.vm_backend == "fake":
         from vmbackend.fake.guest import FakeGuestSession
 
@@ -147,12 +147,12 @@ def open_session(address: GuestAddress) -> GuestSession:
 
 
 def _search_folder() -> Path:
-    """Raises BackendUnavailable where no kit is built."""
+    """Raise BackendUnavailable if no kit is built."""
     return find_kit(settings.ENV.kit_dir).search
 
 
 def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
-    """A client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
+    """Return a client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
     if settings.ENV.vm_backend == "fake":
         from vmbackend.guest.hold import HoldClient
 

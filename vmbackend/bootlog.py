@@ -17,24 +17,24 @@ _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
 
 
 def timestamp_prefix(moment: datetime | None = None) -> bytes:
-    """`2026-01-31T12:00:00.000Z ` of now, or of a moment."""
+    """Return `2026-01-31T12:00:00.000Z ` for now, or for a moment."""
     moment = (moment or datetime.now(UTC)).astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.").encode() + b"%03dZ " % (moment.microsecond // 1000)
 
 
 def split_timestamp(line: bytes) -> tuple[str | None, bytes]:
-    """A line's time and what was written; None where the line has none (its beginning was dropped)."""
+    """Return a line's time and what was written; None if the line has none (its beginning was dropped)."""
     found = _STAMP.match(line)
     return (found[1].decode(), line[found.end() :]) if found else (None, line)
 
 
 def rotated_path(path: Path) -> Path:
-    """Where the older half of a log is; it need not exist."""
+    """Return the path of the older half of a log; it need not exist."""
     return path.with_name(f"{path.name}.1")
 
 
 def begin_boot_log(path: Path, lines: Sequence[str]) -> None:
-    """Write the first lines of a log that does not exist; one that does is left as it is. Raises OSError."""
+    """Write the first lines of a log that does not exist; one that does is left as it is. Raise OSError."""
     if not lines or path.exists():
         return
     aside = path.with_name(f"{path.name}.new")

@@ -42,7 +42,7 @@ class MachineState(StrEnum):
 
 
 class EventKind(StrEnum):
-    """What a driver reports by events."""
+    """The kinds of events that a driver reports."""
 
     READY = "ready"  # the guest has booted and its services answer
     MAIN_EXITED = "main_exited"  # its main process ended; `exit_code` is set; the machine powers off next
@@ -50,7 +50,7 @@ class EventKind(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a machine's process ended."""
+    """The reason why a machine's process ended."""
 
     SHUTDOWN = "shutdown"  # the guest powered off, on request or by itself
     DESTROYED = "destroyed"  # ended by this driver
@@ -62,7 +62,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Delivered at least once, in order per machine. `exit_code`: of MAIN_EXITED; `reason`: of STOPPED."""
+    """An event, delivered at least once, in order per machine. `exit_code`: of MAIN_EXITED; `reason`: of STOPPED."""
 
     machine_id: str
     kind: EventKind
@@ -72,7 +72,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MachineEnd:
-    """How a machine's last process ended. `exit_code`: of its main process, if the guest reported it before.
+    """The end of a machine's last process. `exit_code`: of its main process, if the guest reported it before.
 
     `is_final` False: reports about the end are not processed yet. `reason` is what the hypervisor says until then; the
     STOPPED event that follows may have another one.
@@ -84,7 +84,7 @@ class MachineEnd:
 
 
 class WorkloadRestart(StrEnum):
-    """When a workload is started again after its end."""
+    """The condition for starting a workload again after its end."""
 
     NEVER = "never"
     ON_FAILURE = "on-failure"  # after an exit code other than 0, or a signal
@@ -112,7 +112,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What the guest starts. Passed in a file that only root of the host can read, never on a kernel command line.
+    """The programs that the guest starts. Passed in a file that only root of the host can read, never on a kernel
+    command line.
 
     `cmd`: the main process; its exit stops the machine. Without `cmd`, `entrypoint` (from the image) runs as a
     supervised service and the machine stays up regardless of it; both None: nothing is started. `workloads` start
@@ -158,7 +159,7 @@ class MachineSpec:
 
 @dataclass(frozen=True, slots=True)
 class MachineIdentity:
-    """What is needed to connect to the machine's guest."""
+    """The data needed to connect to the machine's guest."""
 
     ip: str
     ssh_host_key: str  # OpenSSH public key line of the guest's control port
@@ -192,7 +193,7 @@ class Inventory:
     read_at: float = field(default_factory=time.monotonic, compare=False)  # monotonic clock; not before it was read
 
     def ids(self) -> frozenset[str]:
-        """All machine ids that occur."""
+        """Return all machine ids that occur."""
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
@@ -205,7 +206,7 @@ class Driver(Networking, Powered, Metered, ABC):
 
         Blocks until `state` and `inventory` are correct for machines that ran before, including those whose process
         died while no driver was open. `on_event` is called on a driver thread and must return quickly.
-        Raises BackendUnavailable. Leaves nothing open on failure.
+        Raise BackendUnavailable. Leaves nothing open on failure.
         """
 
     @abstractmethod
@@ -214,7 +215,7 @@ class Driver(Networking, Powered, Metered, ABC):
 
     @abstractmethod
     def capacity(self) -> Capacity:
-        """The host's size and free resources; never blocked by a long call of another thread."""
+        """Return the host's size and free resources; never blocked by a long call of another thread."""
 
     @abstractmethod
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
@@ -223,7 +224,7 @@ class Driver(Networking, Powered, Metered, ABC):
         An existing machine is changed to `spec`: definition, configuration and firewall are replaced, the disk's
         contents and the host key are kept (the disk grows to `disk_mb`, it never shrinks). A machine whose files
         exist but which the hypervisor does not know is defined again.
-        Raises CapacityExceeded (before anything is written), ImageNotFound (the digest is not in the store),
+        Raise CapacityExceeded (before anything is written), ImageNotFound (the digest is not in the store),
         InvalidMachineState (it runs or sleeps). If the first `prepare` of a machine fails, nothing remains.
         """
 
@@ -239,42 +240,43 @@ class Driver(Networking, Powered, Metered, ABC):
     def reset_disk(self, machine_id: str) -> None:
         """Replace the writable disk by an empty one of the same size; definition, address and host key stay.
 
-        Atomic. Raises InvalidMachineState (not off), MachineNotFound, CapacityExceeded, BackendUnavailable.
+        Atomic. Raise InvalidMachineState (not off), MachineNotFound, CapacityExceeded, BackendUnavailable.
         """
 
     @abstractmethod
     def agent_responds(self, machine_id: str, timeout: float) -> bool:
-        """Whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
+        """Return whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
 
-        False for a guest without an agent, and if it is paused or off. Raises MachineNotFound, BackendUnavailable.
+        False for a guest without an agent, and if it is paused or off. Raise MachineNotFound, BackendUnavailable.
         """
 
     @abstractmethod
     def state(self, machine_id: str) -> MachineState:
-        """The machine's present state. Raises BackendUnavailable only."""
+        """Return the machine's present state. Raise BackendUnavailable only."""
 
     @abstractmethod
     def last_end(self, machine_id: str) -> MachineEnd:
-        """How the last process of a machine that is off or absent ended.
-
-        With everything that its guest had reported by then, also where those events are not delivered yet. Final when
-        the STOPPED event of that process is delivered, or before. Raises BackendUnavailable.
+        """Return how the last process of a machine that is off or absent ended, with everything that its guest had
+        reported by then, also if those events are not delivered yet. Final when the STOPPED event of that process is
+        delivered, or before. Raise BackendUnavailable.
         """
 
     @abstractmethod
     def inventory(self) -> Inventory:
-        """All objects of this instance on the host. May take a second; not for hot paths. Raises BackendUnavailable."""
+        """Return all objects of this instance on the host. May take a second; not for hot paths. Raises
+        BackendUnavailable.
+        """
 
     @abstractmethod
     def disk_allocations(self) -> dict[str, int]:
-        """Bytes that the disk of each machine of this instance occupies on the host, by machine id. Takes a file's
-        status each, no call of the hypervisor.
+        """Return bytes that the disk of each machine of this instance occupies on the host, by machine id. Takes a
+        file's status each, no call of the hypervisor.
         """
 
     @abstractmethod
     def boot_log(self, machine_id: str) -> Path:
-        """The path of the console log, in the format of `vmbackend.bootlog`. The file may not exist."""
+        """Return the path of the console log, in the format of `vmbackend.bootlog`. The file may not exist."""
 
     @abstractmethod
     def definition(self, machine_id: str) -> dict[str, object]:
-        """The machine's raw definition without secrets. Raises MachineNotFound."""
+        """Return the machine's raw definition without secrets. Raise MachineNotFound."""

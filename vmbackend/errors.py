@@ -178,7 +178,7 @@ class GuestDiskFull(BackendError):
 class GuestCommandInvalid(BackendError):
     """The command cannot be started (no such program, no such user or working directory).
 
-    `exit_code`: that of a shell for it, 127 where there is no such program, else 126; None where it was not tried.
+    `exit_code`: that of a shell for it, 127 if there is no such program, else 126; None if it was not tried.
     """
 
     code = "command_invalid"

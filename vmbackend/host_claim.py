@@ -1,5 +1,5 @@
-"""What tells this machine from another one that is given the same host name: a number in its state folder, which no
-other machine has, and the boot, which a copy of the folder does not share.
+"""Marks that tell this machine from another one with the same host name: a number in its state folder, which no other
+machine has, and the boot, which a copy of the folder does not share.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_claim(state: Path) -> str:
-    """The claim of the machine whose state is in this folder. Its number is made at the first call."""
+    """Return the claim of the machine whose state is in this folder. Its number is made at the first call."""
     return f"{_number(state / FILE)} {BOOT_ID.read_text().strip()}"
 
 

@@ -91,7 +91,7 @@ def _packages(target: CheckTarget) -> Finding:
 
 
 def _packages_to_run(listed: str) -> list[str]:
-    """The group `run` of packages.debian; the others are for tests and for builds."""
+    """Return the group `run` of packages.debian; the others are for tests and for builds."""
     group = listed.partition("[run]\n")[2].partition("\n[")[0]
     rows = [row.partition("#")[0].strip() for row in group.splitlines()]
     return [row for row in rows if row]
@@ -145,7 +145,7 @@ def _tun(_: CheckTarget) -> Finding:
 
 
 def _tool_confinement(_: CheckTarget) -> Finding:
-    """Runs a tool as those run that read images and disks of users."""
+    """Run a tool as those run that read images and disks of users."""
     from vmbackend.tool_confinement import ToolConfinement, confined_command
 
     fix = "apt-get install bubblewrap util-linux; sysctl user.max_user_namespaces (must not be 0)"
@@ -183,7 +183,7 @@ def _kit(target: CheckTarget) -> Finding:
 
 
 def _kernel(target: CheckTarget) -> Finding:
-    """Whether the custom kernel is built; Debian's works, too, with a boot that takes a second longer."""
+    """Return whether the custom kernel is built; Debian's works, too, with a boot that takes a second longer."""
     from vmbackend.guest.kernel import custom_kernel
 
     custom = custom_kernel(target.kit_dir)
@@ -194,7 +194,7 @@ def _kernel(target: CheckTarget) -> Finding:
 
 
 def _kvm(target: CheckTarget) -> Finding:
-    """Boots a kernel to find out: with some nested variants the device opens and no kernel boots."""
+    """Boot a kernel to find out: with some nested variants the device opens and no kernel boots."""
     from vmbackend.guest.kit import find_kit
     from vmbackend.libvirt.probe import probe_kvm
 
@@ -205,7 +205,7 @@ def _kvm(target: CheckTarget) -> Finding:
 
 
 def _confinement(target: CheckTarget) -> Iterator[Finding]:
-    """The table of what confines machines: what this host offers, then what holds for those that run."""
+    """Yield the table of what confines machines: what this host offers, then what holds for those that run."""
     from vmbackend.libvirt.confinement_report import host_lines, machine_lines
 
     for line in host_lines(target.uids):
@@ -215,7 +215,7 @@ def _confinement(target: CheckTarget) -> Iterator[Finding]:
 
 
 def check_caddy(program: Path) -> Finding:
-    """Whether the edge's Caddy is one that is safe to use; Debian 12's is not."""
+    """Return whether the edge's Caddy is one that is safe to use; Debian 12's is not."""
     try:
         done = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=20)
     except (OSError, subprocess.SubprocessError) as error:
@@ -229,7 +229,7 @@ def check_caddy(program: Path) -> Finding:
 
 
 def check_port(port: int, ours: bool) -> Finding:
-    """Whether the instance's port is free or used by the instance itself."""
+    """Return whether the instance's port is free or used by the instance itself."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -13,7 +13,7 @@ POLL_SECONDS = 0.1
 
 
 def _try_lock(path: Path, operation: int) -> int | None:
-    """The locked descriptor, or None if it is locked elsewhere (or the file was just removed)."""
+    """Return the locked descriptor, or None if it is locked elsewhere (or the file was just removed)."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(descriptor).st_mode & 0o077:

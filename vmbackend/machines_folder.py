@@ -1,4 +1,4 @@
-"""Whose the folder of machines is, where it lies outside the state folder.
+"""The owner of the folder of machines, if the folder lies outside the state folder.
 
 Every directory in it that belongs to no workspace is an orphan and is removed, so it must hold nothing else: neither
 other files, nor the machines of another instance.
@@ -20,7 +20,7 @@ _WORKSPACE = re.compile(r"ws_[2-7a-z]{16}")
 def claim_folder(folder: Path, instance: str) -> None:
     """Note in the folder that it is this instance's. Idempotent; of two instances at once one gets it.
 
-    Raises BackendUnavailable, with nothing changed, where it holds anything but machines, or is another instance's.
+    Raise BackendUnavailable, with nothing changed, if it holds anything but machines, or is another instance's.
     """
     try:
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def claim_folder(folder: Path, instance: str) -> None:
         raise BackendUnavailable(f"{folder} holds {foreign[0]!r}: machines need a folder of their own.")
     if owner != instance:
         raise BackendUnavailable(
-            f"{folder} is the folder of the machines of instance {owner}; each needs its own. Where that instance is "
+            f"{folder} is the folder of the machines of instance {owner}; each needs its own. If that instance is "
             f"gone, remove {folder / OWNER}."
         )
 

@@ -29,7 +29,7 @@ class Host(models.Model):
     disk_mb = models.PositiveBigIntegerField(default=0)
     disk_free_mb = models.PositiveBigIntegerField(default=0)
     snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
-    # Of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
+    # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
@@ -48,10 +48,10 @@ class Host(models.Model):
 
     @property
     def queue(self) -> str:
-        """The Celery queue that only this host's vmhost consumes."""
+        """Return the Celery queue that only this host's vmhost consumes."""
         return f"host.{self.name}"
 
     @property
     def is_alive(self) -> bool:
-        """Whether its vmhost reported within ALIVE_FOR and its hypervisor answers."""
+        """Return whether its vmhost reported within ALIVE_FOR and its hypervisor answers."""
         return bool(self.last_seen_at and timezone.now() - self.last_seen_at < ALIVE_FOR and not self.problem)

@@ -1,4 +1,4 @@
-"""Modes of files and folders that are their owner's alone, 0600 and 0700, also where an earlier version made them."""
+"""Modes of files and folders that are their owner's alone, 0600 and 0700, also if an earlier version made them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def restrict_modes(path: Path) -> None:
 
 
 def restrict_files(folder: Path) -> None:
-    """The same for the files directly in a folder."""
+    """Restrict the files directly in a folder."""
     for entry in folder.iterdir():
         if not entry.is_dir():
             restrict_mode(entry, 0o600)
 
 
 def restrict_mode(path: Path, mode: int) -> None:
-    """Give one file or folder this mode where others have rights that the mode does not give. Idempotent."""
+    """Give one file or folder this mode if others have rights that the mode does not give. Idempotent."""
     with suppress(FileNotFoundError):
         found = path.lstat().st_mode
         if (stat.S_ISREG(found) or stat.S_ISDIR(found)) and found & 0o077 & ~mode:

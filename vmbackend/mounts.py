@@ -1,4 +1,4 @@
-"""What is mounted on this host, and how it is unmounted."""
+"""Mounts of this host: reading and unmounting them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def mount_points() -> list[Path]:
-    """Those of this process's mount namespace, in the order in which they were mounted. Raises OSError."""
+    """Return the mount points of this process's mount namespace, in the order of mounting. Raise OSError."""
     rows = _MOUNTINFO.read_bytes().split(b"\n")
     return [Path(os.fsdecode(_ESCAPED.sub(_byte, row.split(b" ")[4]))) for row in rows if row]
 
 
 def mounted_below(folder: Path) -> list[Path]:
-    """The mount points at the folder and below it, as `mount_points`. Raises OSError."""
+    """Return the mount points at the folder and below it, as `mount_points`. Raise OSError."""
     return [point for point in mount_points() if point.is_relative_to(folder)]
 
 
 def unmount(points: Sequence[Path]) -> None:
-    """Unmount these, given in the order in which they were mounted, and no others. What cannot be unmounted within
-    UNMOUNT_SECONDS stays, and is logged.
+    """Unmount these, given in the order in which they were mounted, and no others. Mounts that cannot be unmounted
+    within UNMOUNT_SECONDS stay, and are logged.
 
-    Where the host's mounts are shared, what is mounted below a bind is mounted below its source as well, and would be
-    unmounted there, too: each is made private first. Raises BackendUnavailable where the host lacks the programs.
+    If the host's mounts are shared, what is mounted below a bind is mounted below its source as well, and would be
+    unmounted there, too: each is made private first. Raise BackendUnavailable if the host lacks the programs.
     """
     deadline = time.monotonic() + UNMOUNT_SECONDS
     for point in points:

@@ -1,7 +1,7 @@
 """Confined tools that outlived the process for which they ran.
 
 bwrap's process in the new pid namespace asks the kernel to end with its parent only after that parent has let it go
-on. Where the parent is killed in this moment, as with everything above it when vmhost is killed, it waits for ever.
+on. If the parent is killed in this moment, as with everything above it when vmhost is killed, it waits for ever.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _WORDS = [word.encode() for word in CONFINED]
 
 
 def kill_orphaned_tools() -> list[int]:
-    """Kill those of this host, of whichever instance: none of them ever goes on. Those of a container are left to it.
-    Returns their pids.
+    """Kill those of this host, of whichever instance: none of them ever goes on. Processes of a container are left to
+    it. Return their pids.
     """
     depth = len(_pids(_PROC / "self")) + 1
     found = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit() and _is_orphan(entry, depth)]
@@ -30,7 +30,9 @@ def kill_orphaned_tools() -> list[int]:
 
 
 def _is_orphan(process: Path, depth: int) -> bool:
-    """`depth`: how many pids a process has whose namespace is directly below this process's own."""
+    """Return whether the process is an orphan. `depth`: how many pids a process has whose namespace is directly below
+    this process's own.
+    """
     try:
         if not _is_confined(process):
             return False
@@ -46,7 +48,7 @@ def _is_confined(process: Path) -> bool:
 
 
 def _pids(process: Path) -> list[str]:
-    """In each pid namespace that it is in, from this process's own on."""
+    """Return its pid in each pid namespace that it is in, from this process's own on."""
     return _fields(process, "NSpid")
 
 

@@ -45,27 +45,27 @@ class NetworkPolicy:
 
     @property
     def networks(self) -> tuple[IPv4Network, ...]:
-        """The IPv4 networks of `egress`."""
+        """Return the IPv4 networks of `egress`."""
         found = (ip_network(entry) for entry in self.egress if "/" in entry)
         return tuple(network for network in found if isinstance(network, IPv4Network))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of `egress`; none with `allow_internet`, which includes all."""
+        """Return the names of `egress`; none with `allow_internet`, which includes all."""
         return () if self.allow_internet else tuple(entry for entry in self.egress if "/" not in entry)
 
     @property
     def reaches_out(self) -> bool:
-        """Whether any outgoing connection is allowed."""
+        """Return whether any outgoing connection is allowed."""
         return self.allow_internet or bool(self.egress)
 
     def as_json(self) -> dict[str, Any]:
-        """The form that `from_json` reads."""
+        """Return the form that `from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Raises TypeError for unknown fields."""
+        """Raise TypeError for unknown fields."""
         fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in raw.items()}
         return cls(**fields)
 
@@ -80,17 +80,17 @@ class Networking(ABC):
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
         """Replace a machine's network policy, in any state, at once and also for open connections.
 
-        On failure either the former policy still applies or no traffic is allowed. Raises MachineNotFound,
+        On failure either the former policy still applies or no traffic is allowed. Raise MachineNotFound,
         BackendUnavailable.
         """
 
     @abstractmethod
     def count_connections(self, machine_id: str) -> int:
-        """How many TCP connections from this host to the machine are open, except to SSH and the control port.
+        """Return how many TCP connections from this host to the machine are open, except to SSH and the control port.
 
-        Requests and WebSockets of the edge are among them. 0 for an unknown machine. Raises BackendUnavailable.
+        Requests and WebSockets of the edge are among them. 0 for an unknown machine. Raise BackendUnavailable.
         """
 
     @abstractmethod
     def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
-        """Close this host's connections to these ports of the machine. Idempotent. Raises BackendUnavailable."""
+        """Close this host's connections to these ports of the machine. Idempotent. Raise BackendUnavailable."""

@@ -13,14 +13,14 @@ GUEST_END_SECONDS = 10
 
 
 class Powered(ABC):
-    """What a driver does with the process of a machine that `prepare` has made."""
+    """The part of a driver that handles the process of a machine that `prepare` has made."""
 
     @abstractmethod
     def start(self, machine_id: str) -> None:
-        """Start a prepared machine; returns when its process runs, not when the guest is ready.
+        """Start a prepared machine; return when its process runs, not when the guest is ready.
 
         Asleep: its memory is loaded and it continues as it was, ready included. Paused: resumed. Running: no effect.
-        Raises MachineNotFound, CapacityExceeded (memory; unchanged then), BackendUnavailable, SavedMemoryUnusable (its
+        Raise MachineNotFound, CapacityExceeded (memory; unchanged then), BackendUnavailable, SavedMemoryUnusable (its
         memory cannot be loaded and is dropped; the machine is off, the disk intact, the next start is a cold one). On
         any other failure the machine is off, or still asleep if it was.
         """
@@ -30,15 +30,15 @@ class Powered(ABC):
         """Wait until the guest has reported `ready` since its last start: its control port listens then.
 
         For a machine that an earlier driver started, whose report may be lost, the port is probed. Changes nothing.
-        Raises MachineExited (it stopped first), DeadlineExceeded, MachineNotFound.
+        Raise MachineExited (it stopped first), DeadlineExceeded, MachineNotFound.
         """
 
     @abstractmethod
     def shutdown(self, machine_id: str, grace: float) -> bool:
         """Press the power button and wait at most `grace` seconds; then destroy.
 
-        Returns True if the guest powered off by itself. Off or absent: True at once. Paused: resumed first. Asleep: its
-        memory is dropped, True. Afterwards the machine is off. Raises BackendUnavailable.
+        Return True if the guest powered off by itself. Off or absent: True at once. Paused: resumed first. Asleep: its
+        memory is dropped, True. Afterwards the machine is off. Raise BackendUnavailable.
         """
 
     @abstractmethod
@@ -47,11 +47,11 @@ class Powered(ABC):
 
     @abstractmethod
     def pause(self, machine_id: str) -> None:
-        """Stop the CPUs; memory stays. Idempotent. Raises MachineNotFound, InvalidMachineState."""
+        """Stop the CPUs; memory stays. Idempotent. Raise MachineNotFound, InvalidMachineState."""
 
     @abstractmethod
     def resume(self, machine_id: str) -> None:
-        """Let the CPUs continue. Idempotent. Raises MachineNotFound, InvalidMachineState, BackendUnavailable.
+        """Let the CPUs continue. Idempotent. Raise MachineNotFound, InvalidMachineState, BackendUnavailable.
 
         A machine whose start did not come to its end (its driver died) is confined and attached to its network first.
         """
@@ -60,7 +60,7 @@ class Powered(ABC):
     def sleep(self, machine_id: str) -> None:
         """Write the machine's memory to the host's disk and end its process; `start` loads it again.
 
-        From running or paused. Idempotent. Raises CapacityExceeded (disk; before anything is written), MachineNotFound,
+        From running or paused. Idempotent. Raise CapacityExceeded (disk; before anything is written), MachineNotFound,
         InvalidMachineState (it is off), BackendUnavailable. On failure the machine continues as it was, without partial
         memory. If the process dies during the call, the machine either runs, and the next `open` removes its partial
         memory, or it is asleep.
@@ -70,5 +70,5 @@ class Powered(ABC):
     def resync_guest(self, machine_id: str) -> None:
         """Resync after a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
 
-        Returns when both are done. Raises MachineNotFound, InvalidMachineState (not running), GuestUnreachable.
+        Return when both are done. Raise MachineNotFound, InvalidMachineState (not running), GuestUnreachable.
         """

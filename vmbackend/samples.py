@@ -38,21 +38,23 @@ class GuestDisk:
 
 
 class Metered(ABC):
-    """What a driver measures. Neither method changes anything or waits for an operation of another machine."""
+    """The part of a driver that measures. Neither method changes anything or waits for an operation of another
+    machine.
+    """
 
     @abstractmethod
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
-        """Samples of those machines that have a process, running or paused; others are omitted.
+        """Return samples of those machines that have a process, running or paused; others are omitted.
 
         Cheap enough to be called every second: one call to the hypervisor. A machine that is being started, saved or
-        stopped may delay the call by seconds, so callers ask for it by a call of its own; it is omitted where its
-        counters cannot be read completely. May be called concurrently. Raises BackendUnavailable.
+        stopped may delay the call by seconds, so callers ask for it by a call of its own; it is omitted if its counters
+        cannot be read completely. May be called concurrently. Raise BackendUnavailable.
         """
 
     @abstractmethod
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
-        """Usage of the guest's writable disk. Reported by the guest, so it is not trustworthy.
+        """Return usage of the guest's writable disk. Reported by the guest, so it is not trustworthy.
 
-        Returns within about twice `timeout` seconds (rounded up to whole ones). Raises MachineNotFound,
+        Return within about twice `timeout` seconds (rounded up to whole ones). Raise MachineNotFound,
         InvalidMachineState (not running), GuestUnreachable (no answer, or an invalid one), BackendUnavailable.
         """

@@ -20,7 +20,7 @@ from vmbackend.models import ALIVE_FOR, Host
 def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) -> None:
     """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host.
 
-    Raises HostNameHeld where another machine has reported under the name within ALIVE_FOR; nothing is stored then.
+    Raise HostNameHeld if another machine has reported under the name within ALIVE_FOR; nothing is stored then.
     """
     seen: dict[str, Any] = {
         "claim": claim,
@@ -45,44 +45,46 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
 def record_host_problem(*, name: str, claim: str, problem: str) -> None:
     """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason.
 
-    Raises HostNameHeld as `record_host_seen`. A host that has no row yet gets none.
+    Raise HostNameHeld as `record_host_seen`. A host that has no row yet gets none.
     """
     if not _store(name, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem}):
         require_host_name(name=name, claim=claim)
 
 
 def _store(name: str, claim: str, columns: dict[str, Any]) -> bool:
-    """In one statement, so that of two machines one has the name. False where another one has it, or it has no row."""
+    """Store the row in one statement, so that of two machines one has the name. False if another one has it, or it has
+    no row.
+    """
     return bool(Host.objects.exclude(_held_by_another(claim)).filter(name=name).update(**columns))
 
 
 def _held_by_another(claim: str) -> Q:
-    """By the database's clock, which wrote the times: by their own, two machines whose clocks differ would both have
-    the name. A time to come is one of a clock that was ahead until a boot, and holds nothing.
+    """Return the condition by the database's clock, which wrote the times: by their own, two machines whose clocks
+    differ would both have the name. A time to come is one of a clock that was ahead until a boot, and holds nothing.
     """
     seen_lately = Q(last_seen_at__gt=Now() - ALIVE_FOR, last_seen_at__lt=Now() + ALIVE_FOR)
     return ~Q(claim__in=["", claim]) & seen_lately
 
 
 def require_host_name(*, name: str, claim: str) -> None:
-    """Raises HostNameHeld while another machine reports under the name."""
+    """Raise HostNameHeld while another machine reports under the name."""
     seen_at = host_held_since(name=name, claim=claim)
     if seen_at is not None:
         raise HostNameHeld(
             f"Another machine runs the platform as the host {name!r}, and reported "
-            f"{max(0, int((timezone.now() - seen_at).total_seconds()))} s ago. Give this one a name of its own by "
+            f"{max(0, int((timezone.now() - seen_at).total_seconds()))} s ago. Give this one a name of its own with "
             f"PLATFORM_HOST_NAME; if it is to replace the other one, stop that one first."
         )
 
 
 def host_held_since(*, name: str, claim: str) -> datetime | None:
-    """When another machine last reported under the name; None: the name is free, or this machine's."""
+    """Return when another machine last reported under the name; None: the name is free, or this machine's."""
     held = Host.objects.filter(_held_by_another(claim), name=name)
     return held.values_list("last_seen_at", flat=True).first()
 
 
 def record_host_boot(*, name: str, boot_id: str) -> bool:
-    """Store the host's boot id; returns whether the host was booted since the stored one."""
+    """Store the host's boot id; return whether the host was booted since the stored one."""
     known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)
     rebooted = bool(known.update(boot_id=boot_id))
     Host.objects.filter(name=name, boot_id="").update(boot_id=boot_id)
@@ -90,7 +92,7 @@ def record_host_boot(*, name: str, boot_id: str) -> bool:
 
 
 def host_update(*, name: str, accepts_new: bool) -> None:
-    """Whether the host takes new machines. What its vmhost stores is left alone."""
+    """Set whether the host takes new machines. Columns that its vmhost stores are left alone."""
     Host.objects.filter(name=name).update(accepts_new=accepts_new)
 
 
@@ -98,7 +100,7 @@ def host_update(*, name: str, accepts_new: bool) -> None:
 def host_delete(*, name: str) -> None:
     """Delete a host that is gone; one that is alive makes its row again.
 
-    Raises ProtectedError while it has workspaces, also one that is being placed there: placement locks the row, too.
+    Raise ProtectedError while it has workspaces, also one that is being placed there: placement locks the row, too.
     """
     for host in Host.objects.select_for_update().filter(name=name):
         host.delete()

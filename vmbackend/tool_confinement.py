@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class ToolConfinement:
-    """What a tool may reach. Paths are those of the host, each with its path inside."""
+    """The reach of a tool. Paths are those of the host, each with its path inside."""
 
     readable: tuple[tuple[Path, str], ...] = ()
     readable_if_present: tuple[Path, ...] = ()  # at the same path inside
@@ -56,7 +56,7 @@ class ToolConfinement:
 def confined_command(
     argv: Sequence[str | Path], confinement: ToolConfinement, *, max_file_bytes: int | None = None
 ) -> Iterator[tuple[list[str], list[int]]]:
-    """The command that runs `argv` confined, and the descriptors that it must inherit; valid within the block.
+    """Yield the command that runs `argv` confined, and the descriptors that it must inherit; valid within the block.
 
     The process that it starts ends with its parent's thread, and everything inside with that process. Raises
     BackendUnavailable if the host cannot confine.
@@ -85,7 +85,8 @@ def confined_command(
 
 
 def confined_service(argv: Sequence[str], folder: Path, capabilities: Sequence[str], *, memory_bytes: int) -> list[str]:
-    """The command that starts a daemon of the host's network, which outlives this process and drops root by itself.
+    """Return the command that starts a daemon of the host's network, which outlives this process and drops root by
+    itself.
 
     It sees /usr, the names of users, and `folder` at its own path. It starts as root with these capabilities only.
     """
@@ -145,7 +146,9 @@ def _memory_file(content: bytes) -> Iterator[int]:
 
 
 def _namespace(kind: str) -> int:
-    """A descriptor of the user namespace, or of a network namespace without even loopback; made once a process."""
+    """Return a descriptor of the user namespace, or of a network namespace without even loopback; made once a
+    process.
+    """
     with _lock:
         try:
             return _make_namespace(kind)
@@ -155,7 +158,7 @@ def _namespace(kind: str) -> int:
 
 @cache
 def _make_namespace(kind: str) -> int:
-    """The descriptor keeps the namespace; the process that was started in it ends before this returns."""
+    """Return a descriptor that keeps the namespace; the process that was started in it ends before this returns."""
     with subprocess.Popen(
         ["unshare", f"--{kind}", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

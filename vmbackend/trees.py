@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def remove_tree(path: Path) -> bool:
-    """Remove a file or a folder with all below it, except other file systems; returns whether nothing is left.
+    """Remove a file or a folder with all below it, except other file systems; return whether nothing is left.
 
     Never raises because of what is there; what cannot be removed is left and logged. If this process dies, the removal
     ends with it, as a lock of the caller does. `rm` and not shutil.rmtree, which recurses and holds a descriptor for

@@ -18,7 +18,7 @@ _LOWEST = 0x70000000
 
 
 def default_first_uid(subnet: IPv4Network) -> int:
-    """The first uid of an instance with this subnet. Differs for all networks of 10.0.0.0/8.
+    """Return the first uid of an instance with this subnet. Differs for all networks of 10.0.0.0/8.
 
     Instances on one host have different subnets, as they are routed.
     """
@@ -33,10 +33,10 @@ class UidRange:
     subnet: IPv4Network
 
     def machine(self, ip: str) -> int:
-        """The uid of the machine with this address."""
+        """Return the uid of the machine with this address."""
         return self.first + int(IPv4Address(ip)) - int(self.subnet.network_address)
 
     @property
     def machines(self) -> range:
-        """The uids that machines may have."""
+        """Return the uids that machines may have."""
         return range(self.first + 2, self.first + self.subnet.num_addresses - 1)

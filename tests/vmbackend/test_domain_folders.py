@@ -139,7 +139,7 @@ def test_a_machine_whose_process_has_another_user_does_not_run() -> None:
         images_dir=None, embed_root=folder,
     )  # fmt: skip
     try:
-        with pytest.raises(BackendUnavailable, match="has not the user"):
+        with pytest.raises(BackendUnavailable, match="does not run as its user"):
             Confiner(settings).limit(SimpleNamespace(ip="10.9.0.5", id="one"), None)  # type: ignore[arg-type]
     finally:
         shutil.rmtree(folder)

@@ -195,7 +195,7 @@ def test_named_pipes_and_special_modes_are_kept(store: ImageStore, tmp_path: Pat
 def test_an_entry_that_cannot_be_unpacked_is_named(
     store: ImageStore, tmp_path: Path, name: str, fields: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ImageBroken, match=r"could not be unpacked\. Of the entry ") as caught:
+    with pytest.raises(ImageBroken, match=r"could not be unpacked\. This entry failed: ") as caught:
         converted(store, tmp_path, lambda tar: add_file(tar, name, b"", **fields))
     assert reason in caught.value.message
     assert len(caught.value.message) < 400

@@ -109,7 +109,7 @@ def test_what_is_no_image_is_passed_over_in_an_index_and_named_alone(made: Regis
     chart = made.image("chart", mediaType="application/vnd.cncf.helm.config.v1+json")
     ours = made.image("a", mediaType="application/vnd.oci.image.config.v1+json")
     assert made.find(made.index(entry(chart, None), entry(ours, None))) == ours
-    with pytest.raises(ImageBroken, match="is an artifact of another kind, and no image"):
+    with pytest.raises(ImageBroken, match="is an artifact of another kind, not an image"):
         made.find(chart)
 
 

@@ -35,7 +35,7 @@ async def finish_command(
     max_output: int,
     stop_after: tuple[bytes, int] | None,
 ) -> ExecResult:
-    """As `GuestSession.execute`, of a process that leads a session of its own; times in seconds."""
+    """Do what `GuestSession.execute` does, with a process that leads a session of its own; times in seconds."""
     started = time.monotonic()
     out, err = BoundedBuffer(max_output, stop_after), BoundedBuffer(max_output)
     timed_out = stopped = False
@@ -52,7 +52,7 @@ async def finish_command(
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # Closes the pipes: `wait` returns at their end, which is not noticed where much output was left unread.
+        # Closes the pipes: `wait` returns at their end, which is not noticed if much output was left unread.
         process._transport.close()  # type: ignore[attr-defined]
     code = await process.wait()
     return ExecResult(
@@ -68,7 +68,7 @@ async def finish_command(
 async def stream_command(
     process: asyncio.subprocess.Process, options: StreamOptions
 ) -> AsyncGenerator[OutputPart | CommandExit, None]:
-    """As `GuestSession.execute_streamed`, of a process that leads a session of its own."""
+    """Do what `GuestSession.execute_streamed` does, with a process that leads a session of its own."""
     timeout, grace = options.get("timeout", 30.0), options.get("grace", 0.0)
     if process.stdout is None or process.stderr is None:
         return
@@ -117,7 +117,7 @@ async def run_asking(
     grace: float,
     max_output: int,
 ) -> ExecResult:
-    """As `GuestSession.execute_answering`; times in seconds. Raises GuestCommandInvalid."""
+    """Do what `GuestSession.execute_answering` does; times in seconds. Raise GuestCommandInvalid."""
     variables = [word for pair in env.items() for word in ("--env", "=".join(pair))]
     limits = ["--timeout", str(timeout), "--grace", str(grace), "--ask", _FOLDER, "--cwd", str(cwd)]
     pipe = asyncio.subprocess.PIPE
@@ -141,7 +141,9 @@ async def run_asking(
 
 
 async def archive_directory(place: Path, said: bytearray) -> AsyncGenerator[bytes, None]:
-    """The output of this host's `tar` for a directory, which is ended when no more is read; `said` gets its errors."""
+    """Yield the output of this host's `tar` for a directory, which is ended when no more is read; `said` gets its
+    errors.
+    """
     process = await asyncio.create_subprocess_exec(
         *("tar", "-cf", "-", "--sort=name", "."),
         cwd=place,
@@ -161,7 +163,9 @@ async def archive_directory(place: Path, said: bytearray) -> AsyncGenerator[byte
 
 
 async def archive_file(place: Path) -> AsyncGenerator[bytes, None]:
-    """What a test gives in its place; of a named pipe what is in it, else empty blocks until its writer sends."""
+    """Yield what a test gives in an archive's place: the blocks of a file or named pipe; empty blocks until a pipe's
+    writer sends.
+    """
     fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
     try:
         has_begun = not stat.S_ISFIFO(os.fstat(fd).st_mode)
@@ -175,7 +179,7 @@ async def archive_file(place: Path) -> AsyncGenerator[bytes, None]:
 
 
 def _read_now(fd: int) -> bytes | None:
-    """None where nothing is there yet."""
+    """Return the bytes that are there; None if nothing is there yet."""
     try:
         return os.read(fd, _CHUNK)
     except BlockingIOError:

@@ -40,7 +40,7 @@ CONTROL_PORT = 10022
 
 
 class FakeDriver(FakeMeters, Driver):
-    """See the module.
+    """The fake driver: see the module.
 
     `images`: the digests that exist (None: all). `run_commands`: the machine's `cmd` is executed as a process of this
     host in the machine's directory, and its exit is the machine's. `delays`: seconds by method name; `boot` is the

@@ -46,14 +46,14 @@ ARCHIVE_FILE = "archive.tar"
 
 
 def fake_sessions(root: Path) -> Callable[[GuestAddress], GuestSession]:
-    """A session factory for the guests of `FakeDriver(root)`."""
+    """Return a session factory for the guests of `FakeDriver(root)`."""
     return lambda address: FakeGuestSession(root, address.machine_id)
 
 
 class FakeGuestSession(GuestSession):
     """One fake machine's directory. GuestUnreachable unless the machine runs.
 
-    `helper`: the compiled guest program, beside a link `askpass` to it, where a test has one.
+    `helper`: the compiled guest program, beside a link `askpass` to it, if a test has one.
     """
 
     helper: Path | None = None
@@ -276,7 +276,7 @@ class FakeGuestSession(GuestSession):
         return domain
 
     def _find(self, path: str) -> Path:
-        """The path on the host of an existing file. Raises GuestPathNotFound."""
+        """Return the path on the host of an existing file. Raise GuestPathNotFound."""
         self._require_ready()
         check_path(path)
         place = trees.resolve_path(self._disk, path)
@@ -285,7 +285,7 @@ class FakeGuestSession(GuestSession):
         return place
 
     def _named(self, path: str) -> Path:
-        """The path on the host of a name, which may be a link. Raises GuestPathInvalid where it ends in none."""
+        """Return the path on the host of a name, which may be a link. Raise GuestPathInvalid if it ends in none."""
         check_path(path)
         folder, name = posixpath.split(path.rstrip("/"))
         if name in ("", ".", ".."):
@@ -321,7 +321,7 @@ def _base_env(domain: Domain) -> dict[str, str]:
 
 
 def _check_user(user: str | None) -> None:
-    """Commands run as this process's user; another user only has to exist."""
+    """Check that the user exists; commands run as this process's user."""
     try:
         if user:
             pwd.getpwnam(user)

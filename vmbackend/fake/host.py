@@ -25,11 +25,11 @@ class FakeHost(FakeMachines):
             self._store.save_faults([])
 
     def kill(self, machine_id: str) -> None:
-        """The machine's process dies."""
+        """Kill the machine's process."""
         self._stop_machine(machine_id, StopReason.CRASHED)
 
     def panic(self, machine_id: str) -> None:
-        """The guest's kernel panics."""
+        """Let the guest's kernel panic."""
         self._stop_machine(machine_id, StopReason.PANICKED)
 
     def exit(self, machine_id: str, code: int) -> None:
@@ -37,7 +37,7 @@ class FakeHost(FakeMachines):
         self._exit_main(machine_id, code)
 
     def lose_machine(self, machine_id: str) -> None:
-        """The hypervisor loses the machine's definition; its files stay."""
+        """Lose the machine's definition, as a hypervisor would; its files stay."""
         with self._store.locked():
             domain = self._known(machine_id)
             self._stop(domain, StopReason.LOST)
@@ -54,7 +54,7 @@ class FakeHost(FakeMachines):
         self._store.write(self._store.saved_memory(machine_id), "spoilt")
 
     def resync_count(self, machine_id: str) -> int:
-        """How often `resync_guest` was called since the machine was last started, woken or resumed."""
+        """Return how often `resync_guest` was called since the machine was last started, woken or resumed."""
         return self._known(machine_id).resync_count
 
     def set_boot_id(self, boot_id: str) -> None:
@@ -76,5 +76,5 @@ class FakeHost(FakeMachines):
         self._store.set_capacity(size)
 
     def policy_of(self, machine_id: str) -> NetworkPolicy:
-        """The network policy that applies to the machine."""
+        """Return the network policy that applies to the machine."""
         return NetworkPolicy.from_json(json.loads((self._store.root / "firewall" / machine_id).read_text()))

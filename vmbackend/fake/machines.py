@@ -145,7 +145,7 @@ class FakeMachines:
                 self._store.save(domain, state=wanted, resync_count=0)
 
     def _save_and_stop(self, domain: Domain) -> None:
-        """Its memory was saved: end the process, keep the rest of its state."""
+        """End the process of a machine whose memory was saved, and keep the rest of its state."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGSTOP)
         left = 0.0 if domain.ready_at is None else max(0.0, domain.ready_at - time.time())
@@ -154,7 +154,7 @@ class FakeMachines:
         self._store.post(Event(machine_id, EventKind.STOPPED, StopReason.SAVED))
 
     def _restore(self, domain: Domain) -> None:
-        """Load its memory. Raises SavedMemoryUnusable; it is off then."""
+        """Load its memory. Raise SavedMemoryUnusable; it is off then."""
         saved = self._store.saved_memory(domain.spec.id)
         whole = saved.exists() and saved.read_text() == "whole"
         if not whole:

@@ -83,7 +83,7 @@ class FakeStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclusive among threads and processes; reentrant within a thread."""
+        """Lock the store among threads and processes; reentrant within a thread."""
         if getattr(self._held, "depth", 0):
             yield
             return
@@ -96,7 +96,7 @@ class FakeStore:
                 self._held.depth = 0
 
     def domain(self, machine_id: str) -> Domain | None:
-        """The machine's definition, or None."""
+        """Return the machine's definition, or None."""
         raw = self._load(self.root / "domains" / f"{machine_id}.json")
         if raw is None:
             return None
@@ -108,23 +108,23 @@ class FakeStore:
         return Domain(**{name: value for name, value in raw.items() if name in _FIELDS})
 
     def domains(self) -> dict[str, Domain]:
-        """All machines by id."""
+        """Return all machines by id."""
         names = [path.stem for path in (self.root / "domains").glob("*.json")]
         found = {name: self.domain(name) for name in names}
         return {name: domain for name, domain in found.items() if domain is not None}
 
     def save(self, domain: Domain, **changes: Any) -> Domain:
-        """Write a definition with `changes`; returns it."""
+        """Write a definition with `changes`; return it."""
         changed = replace(domain, **changes)
         self.write(self.root / "domains" / f"{domain.spec.id}.json", json.dumps(asdict(changed)))
         return changed
 
     def directory(self, machine_id: str) -> Path:
-        """The folder of the machine's disk and log."""
+        """Return the folder of the machine's disk and log."""
         return self.root / "directories" / machine_id
 
     def names(self, kind: str) -> frozenset[str]:
-        """Ids in one of the folders."""
+        """Return ids in one of the folders."""
         return frozenset(p.name for p in (self.root / kind).iterdir() if not p.name.startswith("."))
 
     def write(self, path: Path, text: str) -> None:
@@ -134,7 +134,7 @@ class FakeStore:
         beside.replace(path)
 
     def capacity(self) -> Capacity:
-        """The configured size; free resources follow from the machines."""
+        """Return the configured size; free resources follow from the machines."""
         raw = self._load(self.root / "capacity.json")
         size = _DEFAULT_CAPACITY if raw is None else Capacity(**raw)
         machines = self.domains().values()
@@ -149,11 +149,11 @@ class FakeStore:
         )
 
     def saved_memory(self, machine_id: str) -> Path:
-        """The file that represents the machine's saved memory."""
+        """Return the file that represents the machine's saved memory."""
         return self.root / "saved" / machine_id
 
     def set_capacity(self, size: Capacity) -> None:
-        """Its free figures are ignored."""
+        """Set the host's capacity; its free figures are ignored."""
         self.write(self.root / "capacity.json", json.dumps(asdict(size)))
 
     def post(self, event: Event, *, due: float = 0.0) -> None:
@@ -170,7 +170,7 @@ class FakeStore:
         self.posted.set()
 
     def due_events(self) -> list[tuple[Path, Event]]:
-        """Due events, oldest first; one that is not due delays the later ones of its machine."""
+        """Return due events, oldest first; one that is not due delays the later ones of its machine."""
         due: list[tuple[Path, Event]] = []
         held: set[str] = set()
         for path in self._event_files():
@@ -186,7 +186,7 @@ class FakeStore:
         return due
 
     def has_events(self) -> bool:
-        """Whether there are undelivered events, due or not."""
+        """Return whether there are undelivered events, due or not."""
         return bool(self._event_files())
 
     def drop_events(self, machine_id: str | None = None, *, only_future: bool = False) -> None:
@@ -199,7 +199,7 @@ class FakeStore:
                 path.unlink(missing_ok=True)
 
     def faults(self) -> list[dict[str, Any]]:
-        """Injected failures, oldest first."""
+        """Return injected failures, oldest first."""
         raw = self._load(self.root / "faults.json")
         return [] if raw is None else list(raw["faults"])
 

@@ -47,7 +47,7 @@ def _below(root: Path, before: str, depth: int, ignore: Sequence[str]) -> Iterat
 
 
 def names_after(folder: Path, after: str) -> list[str]:
-    """The names in a directory after this one, in the order of their bytes."""
+    """Return the names in a directory after this one, in the order of their bytes."""
     names = (os.fsencode(found.name) for found in folder.iterdir() if not is_own_name(found.name))
     return [os.fsdecode(name) for name in sorted(names) if name > os.fsencode(after)]
 
@@ -59,7 +59,7 @@ def describe_files(root: Path, names: Sequence[str]) -> list[TreeEntry]:
 
 
 def tree_entry(place: Path, name: str) -> TreeEntry:
-    """The entry of a file of this host."""
+    """Return the entry of a file of this host."""
     found = place.lstat()
     return TreeEntry(
         path=name,
@@ -77,15 +77,15 @@ def hash_files(root: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def require_absent(place: Path, path: str) -> None:
-    """Raises GuestPathExists."""
+    """Raise GuestPathExists."""
     if os.path.lexists(place):
         raise GuestPathExists(f"{path!r} exists already.")
 
 
 async def move_file(source: Path, target: Path, path: str, *, replace: bool, expected: str | None) -> None:
-    """Rename a file. Without `replace` raises GuestPathExists where there is a target; `expected`: GuestFileChanged.
+    """Rename a file. Without `replace` raises GuestPathExists if there is a target; `expected`: GuestFileChanged.
 
-    With `expected` the folder's lock is waited for; raises GuestPathInvalid where a program keeps it.
+    With `expected` the folder's lock is waited for; raise GuestPathInvalid if a program keeps it.
     """
     if expected is not None:
         async with _locked(target.parent):
@@ -107,7 +107,7 @@ def _hash(place: Path) -> str:
 
 @asynccontextmanager
 async def _locked(folder: Path) -> AsyncIterator[None]:
-    """Of all processes."""
+    """Lock the folder against all processes."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         until = time.monotonic() + LOCK_SECONDS
@@ -161,7 +161,7 @@ def rename_path(place: Path, target: Path, source: str, destination: str) -> Non
 
 
 def resolve_path(root: Path, path: str) -> Path:
-    """Resolve `path` with `root` as the root, symbolic links included. Raises GuestPathNotFound for a loop of them."""
+    """Resolve `path` with `root` as the root, symbolic links included. Raise GuestPathNotFound for a loop of them."""
     todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     done: list[str] = []
     links = 0
@@ -184,7 +184,7 @@ def resolve_path(root: Path, path: str) -> Path:
 
 
 def entry_of(place: Path, path: str) -> Entry:
-    """The entry of a file of this host, as a listing shows it."""
+    """Return the entry of a file of this host, as a listing shows it."""
     found = place.lstat()
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
     kind = kinds.get(stat.S_IFMT(found.st_mode), "other")

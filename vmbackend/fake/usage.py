@@ -65,7 +65,7 @@ class FakeMeters(FakeHost):
         return Sample(at=time.time(), generation=_generation(domain), **(memory | self._used(domain)))
 
     def _used(self, domain: Domain) -> dict[str, Any]:
-        """Usage of the present process; that of an earlier one is dropped."""
+        """Return usage of the present process; that of an earlier one is dropped."""
         try:
             used: dict[str, Any] = json.loads(self._counters(domain.spec.id).read_text())
         except FileNotFoundError:

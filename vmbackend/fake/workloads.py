@@ -15,7 +15,7 @@ States = dict[str, dict[str, Any]]
 
 
 def run_helper(file: Path, booted: list[str], words: str, stdin: bytes) -> bytes:
-    """`workloads ...`. `booted`: the names that the machine started with."""
+    """Carry out `workloads ...`. `booted`: the names that the machine started with."""
     _, command, *names = words.split(" ")
     states = _read(file, booted)
     if command == "list":
@@ -54,6 +54,6 @@ def _line(name: str, state: dict[str, Any]) -> str:
 
 
 def _usage(name: str, state: dict[str, Any]) -> str:
-    """One that takes a quarter of a CPU and a MiB."""
+    """Return the usage of a workload that takes a quarter of a CPU and a MiB."""
     alive = int((time.time() - state["started"]) * 1000) if state["state"] == "running" else 0
     return f"{name} {state['pid']} {alive} {alive // 4} {(1 << 20) if state['pid'] else 0}\n"

@@ -2,7 +2,7 @@
 
 The command's output is a sequence of frames, a number of 4 bytes and as many bytes: 4 bytes with the question's number,
 then the question, as a client of an SSH agent says it. `askpass` asks by type 240. The answers are frames of the same
-kind on its input. What is asked is a hostile guest's word: it is bounded, and `Answer` alone decides what leaves.
+kind on its input. A question is a hostile guest's word: it is bounded, and `Answer` alone decides what leaves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vmbackend.errors import GuestUnreachable
 Answer = Callable[[bytes], Awaitable[bytes]]
 ASKPASS = 240
 MAX_BODY = 8192
-# Those of one command that are looked at. Git asks for name and password, each of its connections again.
+# The questions of one command that are looked at. Git asks for name and password, each of its connections again.
 MAX_QUESTIONS = 64
 # Further ones are refused, up to this number of all.
 MAX_REFUSED = 1024
@@ -29,7 +29,7 @@ class Reader(Protocol):
     """A command's output."""
 
     async def read(self, n: int, /) -> bytes:
-        """At most so many bytes, b"" at the end."""
+        """Return at most so many bytes, b"" at the end."""
 
 
 class Writer(Protocol):
@@ -43,7 +43,7 @@ class Writer(Protocol):
 
 
 async def answer_questions(questions: Reader, answers: Writer, answer: Answer) -> None:
-    """Answer one question after the other, until the command's end. Raises GuestUnreachable for what is no question."""
+    """Answer one question after the other, until the command's end. Raise GuestUnreachable if a question is invalid."""
     received = bytearray()
     asked = 0
     while block := await questions.read(_CHUNK):
@@ -51,19 +51,19 @@ async def answer_questions(questions: Reader, answers: Writer, answer: Answer) -
         while (question := _take_question(received)) is not None:
             asked += 1
             if asked > MAX_REFUSED:
-                raise GuestUnreachable("The machine's helper asks for ever.")
+                raise GuestUnreachable("The machine's helper does not stop asking.")
             said = await answer(question[_NUMBER:]) if asked <= MAX_QUESTIONS else b""
             answers.write(struct.pack(">I", _NUMBER + len(said)) + question[:_NUMBER] + said)
             await answers.drain()
 
 
 def _take_question(received: bytearray) -> bytes | None:
-    """The number and the bytes of the next question, taken off what was received; None: it is not complete."""
+    """Return the number and the bytes of the next question, taken off what was received; None: it is not complete."""
     if len(received) < _NUMBER:
         return None
     (size,) = struct.unpack_from(">I", received)
     if not _NUMBER < size <= _NUMBER + MAX_BODY:
-        raise GuestUnreachable("The machine's helper asks what is no question.")
+        raise GuestUnreachable("The machine's helper sent an invalid question.")
     if len(received) < _NUMBER + size:
         return None
     question = bytes(received[_NUMBER : _NUMBER + size])

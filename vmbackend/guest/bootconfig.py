@@ -40,9 +40,9 @@ class GuestConfig:
 
 
 def encode_config(config: GuestConfig) -> bytes:
-    """The records of `config`.
+    """Return the records of `config`.
 
-    Raises ValueError for a NUL byte, an invalid variable name, an empty program, an invalid or repeated workload name,
+    Raise ValueError for a NUL byte, an invalid variable name, an empty program, an invalid or repeated workload name,
     a number or path out of range, an invalid SSH key, and if the total exceeds `MAX_BYTES`.
     """
     encoded = b"".join(records.encode_record(key, value) for key, value in _pairs(config))
@@ -52,14 +52,14 @@ def encode_config(config: GuestConfig) -> bytes:
 
 
 def is_interactive_shell(command: tuple[str, ...]) -> bool:
-    """Whether it is a shell without arguments, which exits at once without a terminal, so it is not started."""
+    """Return whether it is a shell without arguments, which exits at once without a terminal, so it is not started."""
     return len(command) == 1 and PurePosixPath(command[0]).name in INTERACTIVE_SHELLS
 
 
 def generate_host_key(path: Path) -> str:
     """Write a new dropbear ed25519 private key (mode 0600) and return its OpenSSH public line.
 
-    Idempotent: an existing file is kept and its line returned. Raises BackendUnavailable.
+    Idempotent: an existing file is kept and its line returned. Raise BackendUnavailable.
     After a crash an incomplete `PATH.new` may remain, which the next call replaces.
     """
     try:
@@ -106,7 +106,9 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
 
 
 def _stop_signal(name: str) -> list[tuple[str, str]]:
-    """One that is not known is shown in the boot log, of which it must not make two lines."""
+    """Return the record of the stop signal. An unknown one is shown in the boot log, and must not make two lines
+    there.
+    """
     number = signal_number(name)
     if number is not None:
         return [("stop_signal", str(number))]

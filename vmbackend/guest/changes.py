@@ -1,6 +1,6 @@
 """Creating, removing and renaming in the guest: by its file server, whole trees by the kit's busybox.
 
-What was acknowledged is on the disk: the directories concerned are flushed before each function returns.
+Acknowledged changes are on the disk: the directories concerned are flushed before each function returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ MAX_MESSAGE = 4096
 
 
 class KitCommand(Protocol):
-    """Runs a program of the kit (`helper`, `busybox`) in the guest. Raises GuestUnreachable, GuestCommandInvalid."""
+    """A function that runs a program of the kit (`helper`, `busybox`) in the guest. Raises GuestUnreachable,
+    GuestCommandInvalid.
+    """
 
     def __call__(
         self, program: str, arguments: Sequence[str], working_dir: str, stdin: bytes, max_output: int
@@ -30,7 +32,7 @@ class KitCommand(Protocol):
 
 
 def require_end(result: ExecResult) -> ExecResult:
-    """The result of a command that ended by itself. Raises DeadlineExceeded."""
+    """Return the result of a command that ended by itself. Raise DeadlineExceeded."""
     if result.timed_out:
         raise DeadlineExceeded("The machine did not finish in time.")
     return result
@@ -95,7 +97,7 @@ async def rename_path(files: FileChannel, run: KitCommand, source: str, destinat
 
 
 async def _copy_and_remove(run: KitCommand, source: str, destination: str) -> None:
-    """Between two file systems, and for directories that are in a lower layer of the overlay."""
+    """Copy and remove between two file systems, and for directories in a lower layer of the overlay."""
     done = require_end(await run("busybox", ["mv", "-n", "-T", "--", source, destination], "/", b"", MAX_MESSAGE))
     if done.exit_code != 0:
         raise GuestPathInvalid(f"{source!r} cannot be moved to {destination!r}: {_sentence(done.stderr)}")
@@ -103,7 +105,9 @@ async def _copy_and_remove(run: KitCommand, source: str, destination: str) -> No
 
 
 def _named(path: str) -> str:
-    """The path without slashes at its end, which would resolve a link. Raises GuestPathInvalid without a name there."""
+    """Return the path without slashes at its end, which would resolve a link. Raise GuestPathInvalid without a name
+    there.
+    """
     check_path(path)
     path = path.rstrip("/")
     if basename(path) in ("", ".", ".."):
@@ -112,6 +116,6 @@ def _named(path: str) -> str:
 
 
 def _sentence(stderr: bytes) -> str:
-    """The first line of a program's message. A hostile guest's words, but printable."""
+    """Return the first line of a program's message. A hostile guest's words, but printable."""
     line = stderr.split(b"\n", 1)[0].decode("utf-8", "replace")[:200]
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason was given"

@@ -17,7 +17,7 @@ MAX_TOTAL = 1 << 20
 # Begins the helper's message on standard error if it cannot start the command; a command that itself exits with 126 or
 # 127 writes no such line.
 START_FAILURE_PREFIX = b"guest: "
-# Begins its message where its kit is too old to have such a command of its own.
+# Begins its message if its kit is too old to have such a command of its own.
 _NO_APPLET = "no such applet: "
 OUTDATED = "The machine's kit is older than the platform: restart the machine."
 _USAGE = START_FAILURE_PREFIX + b"usage: guest run "
@@ -56,9 +56,9 @@ def build_command(
     grace: float = 0.0,
     asks: bool = False,
 ) -> RemoteCommand:
-    """The helper's command line; times in seconds. `asks`: its programs ask the host (asking.py).
+    """Return the helper's command line; times in seconds. `asks`: its programs ask the host (asking.py).
 
-    Raises GuestCommandInvalid for arguments that the kernel would reject.
+    Raise GuestCommandInvalid for arguments that the kernel would reject.
     """
     words = ["sh", "-c", command] if isinstance(command, str) else list(command)
     options = ["--timeout", f"{max(timeout, 0.001):.3f}"]
@@ -89,7 +89,9 @@ def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str]) -> Remo
 
 
 def start_failure(exit_code: int, stderr: bytes) -> str | None:
-    """The helper's message if it could not start the command, else None. A hostile guest's words, but printable."""
+    """Return the helper's message if it could not start the command, else None. A hostile guest's words, but
+    printable.
+    """
     if exit_code not in (CANNOT_RUN, NOT_FOUND) or not stderr.startswith(START_FAILURE_PREFIX):
         return None
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
@@ -98,7 +100,9 @@ def start_failure(exit_code: int, stderr: bytes) -> str | None:
 
 
 def start_error(failure: str, exit_code: int = CANNOT_RUN) -> BackendError:
-    """The error for the helper's message. What the machine has too little of at present is no fault of the command."""
+    """Return the error for the helper's message. A present lack of the machine's resources is not a fault of the
+    command.
+    """
     if failure.startswith(_NO_APPLET):
         return GuestKitOutdated(OUTDATED)
     reason = failure.rpartition(": ")[2].lower()
@@ -110,14 +114,16 @@ def start_error(failure: str, exit_code: int = CANNOT_RUN) -> BackendError:
 
 
 def refusal_error(failure: str) -> BackendError:
-    """The error for the helper's message about a command of its own, or about a word of one that it does not know."""
+    """Return the error for the helper's message about a command of its own, or about a word of one that it does not
+    know.
+    """
     if failure.startswith((_NO_APPLET, "usage: guest ")):
         return GuestKitOutdated(OUTDATED)
     return GuestCommandInvalid(f"The machine refused: {failure}")
 
 
 def is_outdated(exit_code: int, stderr: bytes) -> bool:
-    """Whether the helper does not know an option: it says so, then how it is used."""
+    """Return whether the helper does not know an option: it says so, then how it is used."""
     return exit_code == CANNOT_RUN and _USAGE in stderr[:1000]
 
 

@@ -36,7 +36,7 @@ class BoundedBuffer:
         self._separator, self._left = stop_after or (b"", 0)
 
     def append(self, block: bytes) -> None:
-        """Append; data beyond the limit is dropped and sets `truncated`. Raises EnoughOutput."""
+        """Append; data beyond the limit is dropped and sets `truncated`. Raise EnoughOutput."""
         free = self._limit - len(self.data)
         self.data += block[:free]
         self.truncated = self.truncated or len(block) > free
@@ -48,9 +48,9 @@ class BoundedBuffer:
 
 
 async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: BoundedBuffer) -> int:
-    """Run the command to its end; returns its exit code.
+    """Run the command to its end; return its exit code.
 
-    Raises GuestUnreachable, EnoughOutput. Cancellation, such as the caller's timeout, stops the input only.
+    Raise GuestUnreachable, EnoughOutput. Cancellation, such as the caller's timeout, stops the input only.
     """
     process = channel.process
     feeding = asyncio.ensure_future(feed_input(process.stdin, stdin))
@@ -58,7 +58,7 @@ async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: B
 
 
 async def communicate_answering(channel: Channel, preamble: bytes, err: BoundedBuffer, answer: Answer) -> int:
-    """The same for a command whose programs ask (asking.py). Raises GuestUnreachable."""
+    """Return the same for a command whose programs ask (asking.py). Raise GuestUnreachable."""
     process = channel.process
     feeding = asyncio.ensure_future(_write(process.stdin, preamble))
     answering = answer_questions(process.stdout, process.stdin, answer)
@@ -66,10 +66,10 @@ async def communicate_answering(channel: Channel, preamble: bytes, err: BoundedB
 
 
 async def read_output(channel: Channel, preamble: bytes, err: BoundedBuffer) -> AsyncGenerator[bytes, None]:
-    """The output of a command as it comes; the guest waits while it is not read. Raises GuestUnreachable.
+    """Yield the output of a command as it comes; the guest waits while it is not read. Raise GuestUnreachable.
 
-    At its end without an exit code, as where the connection was lost, GuestUnreachable is raised, too, and
-    DeadlineExceeded where the guest's own deadline has ended the command.
+    At its end without an exit code, as if the connection was lost, GuestUnreachable is raised, too, and
+    DeadlineExceeded if the guest's own deadline has ended the command.
     """
     process = channel.process
     feeding, draining = feed_input(process.stdin, preamble), _drain(process.stderr, err)
@@ -97,7 +97,7 @@ async def _finish(
     feeding: asyncio.Future[None],
     reading: Iterable[Coroutine[Any, Any, None]],
 ) -> int:
-    """The exit code, once both outputs were read to their ends."""
+    """Return the exit code, once both outputs were read to their ends."""
     draining = [asyncio.ensure_future(each) for each in reading]
     try:
         with translate_errors():
@@ -111,7 +111,7 @@ async def _finish(
 
 
 async def feed_input(stdin: asyncssh.SSHWriter[bytes], data: bytes, parts: AsyncIterator[bytes] | None = None) -> None:
-    """Write the whole input of a command, and its end. Returns where the command does not read it any more."""
+    """Write the whole input of a command, and its end. Return if the command does not read it any more."""
     async with closing_source(parts or no_parts()) as source:
         await _write(stdin, data)
         async for part in source:
@@ -141,7 +141,7 @@ async def _drain(stream: asyncssh.SSHReader[bytes], buffer: BoundedBuffer) -> No
 
 
 def exit_code_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
-    """That of a process that has ended. Raises GuestUnreachable where the connection ended without one."""
+    """Return the exit code of a process that has ended. Raise GuestUnreachable if the connection ended without one."""
     killed = process.exit_signal
     if killed is not None:
         number = getattr(signal, f"SIG{killed[0]}", signal.SIGKILL)

@@ -44,7 +44,7 @@ class Channel:
     process: asyncssh.SSHClientProcess[bytes]
 
     def is_closing(self) -> bool:
-        """Whether either side has closed it, or the connection under it."""
+        """Return whether either side has closed it, or the connection under it."""
         return self.process.channel.is_closing() or self.connection.is_closed()
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Connection:
                 return Channel(connection, cast("asyncssh.SSHClientProcess[bytes]", process))
 
     async def _connected(self) -> tuple[asyncssh.SSHClientConnection, bool]:
-        """The open connection, and whether it was just opened."""
+        """Return the open connection, and whether it was just opened."""
         async with self._connecting:
             if self._connection is not None and not self._connection.is_closed():
                 return self._connection, False
@@ -169,7 +169,7 @@ class CommandConnections:
     async def channel(self, command: str, *, reserved: bool = False, once: bool = False) -> AsyncIterator[Channel]:
         """Run `command` on a free connection, with `reserved` also on a reserved one.
 
-        Raises GuestUnreachable, GuestBusy.
+        Raise GuestUnreachable, GuestBusy.
 
         A connection is reused only after the command ended, and never with `once`: the memory of its server in the
         guest ends with it. Otherwise it is closed, which ends the command.
@@ -190,7 +190,9 @@ class CommandConnections:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """One of the places of users' commands, for one that needs no connection of its own. Raises GuestBusy."""
+        """Hold one of the places of users' commands, for a command that needs no connection of its own. Raise
+        GuestBusy.
+        """
         async with _held(self._free):
             yield
 

@@ -41,7 +41,7 @@ def symlink(path: str, target: str) -> Node:
 
 
 def archive(nodes: Iterable[Node]) -> bytes:
-    """The archive of `nodes` and their parent directories, parents first."""
+    """Return the archive of `nodes` and their parent directories, parents first."""
     members = {node.path: node for node in nodes}
     for path in list(members):
         for parent in Path(path).parents:

@@ -16,7 +16,9 @@ _deadline: ContextVar[asyncio.Timeout | None] = ContextVar("deadline", default=N
 
 @asynccontextmanager
 async def call_deadline(timeout: float | None) -> AsyncIterator[None]:
-    """`timeout` in seconds. Raises DeadlineExceeded, and GuestUnreachable where a part of the call took too long."""
+    """Limit the block to `timeout` seconds. Raise DeadlineExceeded, or GuestUnreachable if a part of the call took too
+    long.
+    """
     try:
         async with asyncio.timeout(timeout) as scope:
             token = _deadline.set(scope)
@@ -31,7 +33,7 @@ async def call_deadline(timeout: float | None) -> AsyncIterator[None]:
 
 
 async def acquire_place(places: asyncio.Semaphore) -> None:
-    """Take a place; the caller releases it. Raises GuestBusy after PLACE_SECONDS."""
+    """Take a place; the caller releases it. Raise GuestBusy after PLACE_SECONDS."""
     if not places.locked():
         await places.acquire()
         return
@@ -44,7 +46,9 @@ async def acquire_place(places: asyncio.Semaphore) -> None:
 
 @asynccontextmanager
 async def _stopped_clock() -> AsyncIterator[None]:
-    """The call's deadline is as much later as the block takes. Of several blocks at once only the first one counts."""
+    """Move the call's deadline by the time that the block takes. If several blocks run at once, only the first
+    counts.
+    """
     loop, scope = asyncio.get_running_loop(), _deadline.get()
     until = None if scope is None or scope.expired() else scope.when()
     if scope is None or until is None:

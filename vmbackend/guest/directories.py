@@ -18,12 +18,12 @@ from .translate import UnnamedFailure
 
 # For one block: a disk that flushes its cache was observed to block other writes for half a minute.
 DATA_SECONDS = 120.0
-# ext4 reports a few free blocks where a large write has just failed.
+# ext4 reports a few free blocks if a large write has just failed.
 _FULL_BELOW = 1 << 20
 
 
 async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, directory: str) -> list[str]:
-    """Create a directory and its parents; returns those that did not exist. Raises GuestPathInvalid if a part is not a
+    """Create a directory and its parents; return those that did not exist. Raise GuestPathInvalid if a part is not a
     directory.
     """
     missing: list[str] = []
@@ -69,7 +69,7 @@ async def flush_directories(files: FileChannel, directories: Iterable[str]) -> N
 
 
 async def flush_handle(files: FileChannel, handle: asyncssh.SFTPClientFile, path: str) -> None:
-    """Write a file or directory to the disk. Raises UnnamedFailure where the disk fails or is full.
+    """Write a file or directory to the disk. Raise UnnamedFailure if the disk fails or is full.
 
     File systems that cannot (virtual ones) and servers without the extension are no error.
     """
@@ -82,7 +82,7 @@ async def flush_handle(files: FileChannel, handle: asyncssh.SFTPClientFile, path
 
 
 async def require_absent(files: FileChannel, path: str) -> None:
-    """Raises GuestPathExists, also for a link without a target."""
+    """Raise GuestPathExists, also for a link without a target."""
     client = await files.client()
     with suppress(GuestPathNotFound):
         await files.request(client.lstat(path), path)
@@ -90,7 +90,7 @@ async def require_absent(files: FileChannel, path: str) -> None:
 
 
 async def diagnose_failure(files: FileChannel, directory: str) -> BackendError | None:
-    """The state of the file system as an error, if the server gave no reason."""
+    """Return the state of the file system as an error, if the server gave no reason."""
     client = await files.client()
     while True:
         try:

@@ -18,7 +18,7 @@ SETTINGS = HoldSettings(timeout=10.0)
 
 
 class HeldRunner:
-    """Belongs to the event loop of its session."""
+    """A runner of commands by the kept process. Belongs to the event loop of its session."""
 
     def __init__(
         self, open_hold: Callable[[HoldSettings], HoldClient], place: Callable[[], AbstractAsyncContextManager[None]]
@@ -30,7 +30,7 @@ class HeldRunner:
     async def run(self, start: CommandStart, timeout: float, max_output: int) -> ExecResult:
         """Run a command to its end, in one of the session's places; times in seconds, `max_output` of each output.
 
-        Raises NotStarted, GuestUnreachable, GuestBusy.
+        Raise NotStarted, GuestUnreachable, GuestBusy.
         """
         out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
         async with self._place():

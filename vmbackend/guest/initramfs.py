@@ -49,7 +49,7 @@ C_FLAGS = ("-Os", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 
 def build_initramfs(sources: Path, root: Path, scratch: Path, modules: Iterable[Path]) -> bytes:
-    """The archive. `root` holds the unpacked packages; `scratch` receives what is compiled and patched."""
+    """Return the archive. `root` holds the unpacked packages; `scratch` receives what is compiled and patched."""
     guest, lookup = _compile(sources, scratch)
     programs = {name: _patched(root / path, scratch / name) for name, path in DYNAMIC_PROGRAMS.items()}
     run_tool("patchelf", "--add-needed", lookup.name, str(programs["sftp-server"]))
@@ -62,7 +62,7 @@ def build_initramfs(sources: Path, root: Path, scratch: Path, modules: Iterable[
 
 
 def search_files(root: Path) -> dict[str, Path]:
-    """The search program, and those libraries of it that the initramfs has not, by name."""
+    """Return the search program, and those libraries of it that the initramfs has not, by name."""
     program = root / "usr/bin/rg"
     inside = _closure(root, [root / path for path in DYNAMIC_PROGRAMS.values()])
     libraries = {name: path for name, path in _closure(root, [program]).items() if name not in inside}
@@ -78,7 +78,7 @@ def _compile(sources: Path, scratch: Path) -> tuple[Path, Path]:
 
 
 def _patched(source: Path, target: Path) -> Path:
-    """Sets RPATH instead of RUNPATH: it also applies to the libraries of the program's libraries."""
+    """Set RPATH instead of RUNPATH: RPATH also applies to the libraries of the program's libraries."""
     target.write_bytes(source.read_bytes())
     target.chmod(0o755)
     run_tool("patchelf", "--set-interpreter", f"/{KIT}/lib/{LOADER}", str(target))
@@ -87,7 +87,7 @@ def _patched(source: Path, target: Path) -> Path:
 
 
 def _closure(root: Path, programs: Iterable[Path]) -> dict[str, Path]:
-    """All libraries that `programs` need, directly or not, by name."""
+    """Return all libraries that `programs` need, directly or not, by name."""
     found = {LOADER: _library(root, LOADER)}
     pending = list(programs)
     while pending:
@@ -131,7 +131,7 @@ def _base_files() -> list[cpio.Node]:
 
 
 def _services() -> list[cpio.Node]:
-    """runit's service directories. `down`: the stage starts the main process, once the agent runs."""
+    """Return runit's service directories. `down`: the stage starts the main process, once the agent runs."""
     service = f"{KIT}/service"
     return [
         _script(f"{service}/agent/run", "agent"),
@@ -144,7 +144,7 @@ def _services() -> list[cpio.Node]:
 
 
 def _script(path: str, applet: str) -> cpio.Node:
-    """Without a shell: the kernel starts the applet directly, which is faster."""
+    """Return a script without a shell: the kernel starts the applet directly, which is faster."""
     return cpio.regular(path, f"#!/{KIT}/bin/guest {applet}\n".encode(), 0o755)
 
 

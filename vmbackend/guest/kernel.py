@@ -52,7 +52,7 @@ class Kernel:
 
 
 def custom_kernel(kit_dir: Path) -> Kernel | None:
-    """The kernel that `build_kernel` built from the present configuration, if any."""
+    """Return the kernel that `build_kernel` built from the present configuration, if any."""
     stamp, vmlinux = kit_dir / "kernel/stamp.json", kit_dir / "kernel/vmlinux"
     try:
         built = json.loads(stamp.read_text())
@@ -64,11 +64,11 @@ def custom_kernel(kit_dir: Path) -> Kernel | None:
 
 
 def build_kernel(kit_dir: Path, progress: Callable[[int, str], None], *, target: str = "vmlinux") -> Path:
-    """Build the custom kernel (takes minutes) unless it exists or is in the user's cache; returns its vmlinux.
+    """Build the custom kernel (takes minutes) unless it exists or is in the user's cache; return its vmlinux.
 
     `target`: the make target, for tests without a full build; only "vmlinux" is installed. The result is installed
-    atomically; a build that died leaves `kernel/build`, which the next one replaces. Of two calls at once the second
-    waits, BUILD_TIMEOUT at most. Raises BackendUnavailable (no source package, a tool fails, an option was not
+    atomically; a build that died leaves `kernel/build`, which the next one replaces. If two calls come at once, the
+    second waits, BUILD_TIMEOUT at most. Raise BackendUnavailable (no source package, a tool fails, an option was not
     accepted, another build does not end).
     """
     (kit_dir / "kernel").mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def install_kernel(kit_dir: Path, built: Path) -> None:
 def check_config(wanted: str, made: str) -> None:
     """Check that each option requested as `y` became `y`, unless this kernel does not know it.
 
-    Raises BackendUnavailable naming the dropped options (the configuration lacks a dependency).
+    Raise BackendUnavailable naming the dropped options (the configuration lacks a dependency).
     """
     options = re.findall(r"^(CONFIG_\w+)=y$", wanted, re.MULTILINE)
     refused = [name for name in options if f"# {name} is not set" in made.splitlines()]
@@ -138,7 +138,7 @@ def debian_kernel(package: Path, scratch: Path) -> Kernel:
 
 
 def extract_vmlinux(image: bytes) -> bytes:
-    """The ELF inside a compressed x86 kernel image. Raises BackendUnavailable if there is none."""
+    """Return the ELF inside a compressed x86 kernel image. Raise BackendUnavailable if there is none."""
     offset, length = struct.unpack_from("<II", image, BOOT_PAYLOAD)
     start = (image[SETUP_SECTORS] + 1) * 512 + offset
     payload = image[start : start + length - PAYLOAD_SIZE_FIELD]
@@ -151,7 +151,7 @@ def extract_vmlinux(image: bytes) -> bytes:
 
 
 def _load_order(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
-    """Modules in load order. modules.dep lists dependencies nearest first, so they are reversed."""
+    """Return modules in load order. modules.dep lists dependencies nearest first, so they are reversed."""
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (folder / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")

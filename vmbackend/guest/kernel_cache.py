@@ -15,12 +15,14 @@ from pathlib import Path
 
 
 def user_cache() -> Path:
-    """The platform's part of `XDG_CACHE_HOME`, which defaults to `~/.cache`. Not created."""
+    """Return the platform's part of `XDG_CACHE_HOME`, which defaults to `~/.cache`. Not created."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "microvm-workspaces"
 
 
 def cached_kernel(inputs: Iterable[Path]) -> Path:
-    """Where the vmlinux that is made from these files is, if it was built. Reads the files whole."""
+    """Return the path of the vmlinux that is made from these files; it exists if it was built. Reads the files
+    whole.
+    """
     digest = hashlib.sha256()
     for path in inputs:
         digest.update(hashlib.sha256(path.read_bytes()).digest())

@@ -15,13 +15,15 @@ MAX_VIRTUAL_FILE = 16 << 20
 
 
 class PlatformCommand(Protocol):
-    """Runs a short command of the platform's own."""
+    """A function that runs a short command of the platform's own."""
 
     async def __call__(self, command: list[str], max_output: int, *, working_dir: str | None = None) -> ExecResult: ...
 
 
 async def read_virtual(run: PlatformCommand, busybox: str, path: str) -> bytes:
-    """The content of a virtual file, some of which block for ever or never end. Raises GuestPathInvalid for those."""
+    """Return the content of a virtual file, some of which block for ever or never end. Raise GuestPathInvalid for
+    those.
+    """
     command = [busybox, "head", "-c", str(MAX_VIRTUAL_FILE + 1), path]
     result = await run(command, MAX_VIRTUAL_FILE)
     if result.timed_out:

@@ -40,12 +40,12 @@ class Kit:
 
     @property
     def search(self) -> Path:
-        """The folder of the search program and its libraries, which machines get with their first search."""
+        """Return the folder of the search program and its libraries, which machines get with their first search."""
         return self.initrd.with_name("search")
 
 
 def find_kit(kit_dir: Path) -> Kit:
-    """The current kit. Raises BackendUnavailable, with the command to run, if there is none."""
+    """Return the current kit. Raise BackendUnavailable, with the command to run, if there is none."""
     try:
         current = json.loads((kit_dir / "current.json").read_text())
         kit = _kit(kit_dir, current["version"])
@@ -61,7 +61,7 @@ def build_kit(kit_dir: Path, progress: Callable[[int, str], None], *, refresh: b
 
     Debian packages are downloaded once; `refresh` downloads their newest versions. The new kit becomes current
     atomically, the old one stays until then and on failure. Concurrent calls wait for each other.
-    Raises BackendUnavailable, also if another build takes longer than BUILD_SECONDS.
+    Raise BackendUnavailable, also if another build takes longer than BUILD_SECONDS.
     """
     kit_dir.mkdir(parents=True, exist_ok=True)
     with _locked(kit_dir):
@@ -114,7 +114,7 @@ def _is_current(kit_dir: Path, wanted: dict[str, str]) -> bool:
 
 
 def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
-    """One .deb per package, from the cache or from apt."""
+    """Return one .deb per package, from the cache or from apt."""
     cache.mkdir(exist_ok=True)
     missing = [name for name in packages if refresh or not list(cache.glob(f"{name}_*.deb"))]
     if missing:
@@ -131,7 +131,7 @@ def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
 
 
 def _image_package() -> str:
-    """The package that the cloud kernel's meta package depends on at present."""
+    """Return the package that the cloud kernel's meta package depends on at present."""
     for line in run_tool("apt-cache", "depends", KERNEL_PACKAGE).decode().splitlines():
         name = line.rpartition(" ")[2]
         if "Depends:" in line and name.startswith("linux-image-"):
@@ -140,7 +140,7 @@ def _image_package() -> str:
 
 
 def _install(kit_dir: Path, version: str, vmlinux: Path, initrd: bytes) -> None:
-    """Nothing refers to the version yet: an incomplete directory of an earlier run is overwritten."""
+    """Install a version that nothing refers to yet: an incomplete directory of an earlier run is overwritten."""
     folder = kit_dir / version
     folder.mkdir(exist_ok=True)
     # Read by every machine's process, and nothing in them is secret.
@@ -153,7 +153,7 @@ def _install(kit_dir: Path, version: str, vmlinux: Path, initrd: bytes) -> None:
 
 
 def _install_search(folder: Path, files: dict[str, Path]) -> None:
-    """Only the platform itself reads them."""
+    """Install the search program; only the platform itself reads these files."""
     (folder / "search").mkdir(mode=0o700, exist_ok=True)
     for name, path in files.items():
         aside = folder / "search" / f"{name}.new"

@@ -34,7 +34,7 @@ class Sessions:
 
     @asynccontextmanager
     async def lease(self, address: GuestAddress) -> AsyncIterator[GuestSession]:
-        """A session that stays open during the lease. Waits while the maximum number of machines is in use."""
+        """Yield a session that stays open during the lease. Waits while the maximum number of machines is in use."""
         lease = await self._acquire(address)
         try:
             yield lease.session

@@ -1,4 +1,4 @@
-"""What a guest's tar says that it leaves out of an archive."""
+"""Reports of a guest's tar about what it leaves out of an archive."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ _SOCKET = re.compile(rb"^(?:\S*tar|busybox): (\./.+): (?:unknown file type|socke
 
 
 def sockets_left_out(said: bytes) -> Iterator[str]:
-    """Paths of sockets, which no archive has; they begin with `./`. A guest may say anything."""
+    """Yield paths of sockets, which no archive has; they begin with `./`. A guest may say anything."""
     for path in _SOCKET.findall(said[:MOST_BYTES]):
         yield path.decode("utf-8", "surrogateescape")

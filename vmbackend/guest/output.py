@@ -11,7 +11,7 @@ StreamName = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """What a command wrote to one of its streams; `data` may be empty in the first part."""
+    """Output that a command wrote to one of its streams; `data` may be empty in the first part."""
 
     stream: StreamName
     data: bytes
@@ -30,7 +30,7 @@ StreamedOutput = AsyncIterator[OutputPart | CommandExit]
 
 
 class StreamOptions(TypedDict, total=False):
-    """How a command with streamed output runs: as the parameters of `GuestSession.execute`.
+    """The options of a command with streamed output: as the parameters of `GuestSession.execute`.
 
     `stdin_parts` follow `stdin`, each as it comes; the command's input ends with them.
     """

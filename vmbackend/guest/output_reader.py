@@ -20,12 +20,12 @@ class ByteReader(Protocol):
     """One of a command's streams."""
 
     async def read(self, n: int, /) -> bytes:
-        """At least one byte, at most `n`; none at the end."""
+        """Return at least one byte, at most `n`; none at the end."""
         ...
 
 
 class OutputReader:
-    """Reads both streams of a command: of each at most one part waits to be taken, so that the command waits too.
+    """A reader of both streams of a command: of each at most one part waits to be taken, so that the command waits too.
 
     For one taker at a time; belongs to the loop that made it.
     """
@@ -40,10 +40,10 @@ class OutputReader:
             self._begin_read(name)
 
     async def take_part(self, until: float | None = None) -> OutputPart | None:
-        """The next part, None once both streams have ended.
+        """Return the next part, None once both streams have ended.
 
-        Raises TimeoutError where nothing came by `until` (default: that of the reader), GuestOutputNotRead where the
-        reader's time is over and there was output to be taken, GuestUnreachable where the connection is lost.
+        Raise TimeoutError if nothing came by `until` (default: that of the reader), GuestOutputNotRead if the
+        reader's time is over and there was output to be taken, GuestUnreachable if the connection is lost.
         """
         if time.monotonic() >= self.until and (self._ready or any(read.done() for read in self._reading)):
             raise GuestOutputNotRead("The output was not read in time; the command has been ended.")

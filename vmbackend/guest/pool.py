@@ -36,7 +36,7 @@ class _Runtime:
         self.sessions: Sessions = self.submit(self._begin(open_session, idle_seconds, max_connections)).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Any:
-        """Run on the loop; returns a concurrent future."""
+        """Run on the loop; return a concurrent future."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class GuestPool:
         fn: Callable[[GuestSession], Awaitable[T]],
         timeout: float | None = None,
     ) -> T:
-        """Run `fn` with the guest's session and wait. Raises the errors of `fn`, and DeadlineExceeded."""
+        """Run `fn` with the guest's session and wait. Raise the errors of `fn`, and DeadlineExceeded."""
         result: T = self._start().submit(self._body(address, fn, timeout)).result()
         return result
 
@@ -92,7 +92,7 @@ class GuestPool:
         fn: Callable[[GuestSession], Awaitable[T]],
         timeout: float | None = None,
     ) -> T:
-        """The same for a caller on another loop; cancelling it cancels `fn`."""
+        """Return the same for a caller on another loop; cancelling it cancels `fn`."""
         result: T = await asyncio.wrap_future(self._start().submit(self._body(address, fn, timeout)))
         return result
 
@@ -103,7 +103,7 @@ class GuestPool:
         timeout: float | None = None,
         while_waiting: Callable[[], None] = lambda: None,
     ) -> Iterator[T]:
-        """Chunks of `fn`, bytes or anything but None, pulled one by one; `timeout` in seconds per chunk.
+        """Yield chunks of `fn`, bytes or anything but None, pulled one by one; `timeout` in seconds per chunk.
 
         Close the iterator to stop early.
 
@@ -120,7 +120,7 @@ class GuestPool:
     async def astream(
         self, address: GuestAddress, fn: Pull[T], timeout: float | None = None
     ) -> AsyncGenerator[T, None]:
-        """The same for a caller on another loop. Use it within `contextlib.aclosing`."""
+        """Yield the same for a caller on another loop. Use it within `contextlib.aclosing`."""
         runtime = self._start()
         chunks = _Pulled(self._chunks(address, fn))
         try:
@@ -160,7 +160,7 @@ class GuestPool:
         chunks: Iterator[bytes],
         timeout: float | None = None,
     ) -> T:
-        """The same for a synchronous iterator, which is advanced in another thread than the caller's."""
+        """Return the same for a synchronous iterator, which is advanced in another thread than the caller's."""
 
         async def pulled() -> AsyncIterator[bytes]:
             while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
@@ -185,7 +185,9 @@ class GuestPool:
             return self._runtime
 
     def _reset_after_fork(self) -> None:
-        """In a forked child the parent's thread does not exist, and its lock may never be released."""
+        """Reset the pool in a forked child: the parent's thread does not exist there, and its lock may never be
+        released.
+        """
         self._lock = threading.Lock()
         self._runtime = None
 
@@ -224,7 +226,7 @@ class _Pulled(Generic[T]):
         self._lock = asyncio.Lock()
 
     async def take_chunk(self, timeout: float | None) -> T | None:
-        """The next chunk within `timeout` seconds, None at the end."""
+        """Return the next chunk within `timeout` seconds, None at the end."""
         async with self._lock:
             return await _next(self._chunks, timeout)
 

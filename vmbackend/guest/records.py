@@ -27,19 +27,19 @@ Pair = tuple[str, str]
 
 
 def environment_entry(name: str, value: str) -> str:
-    """`NAME=VALUE`."""
+    """Return `NAME=VALUE`."""
     if not name or "=" in name:
         raise ValueError(f"not a name of an environment variable: {name!r}")
     return f"{name}={value}"
 
 
 def check_user(value: str) -> str:
-    """A `USER[:GROUP]` within the guest's length limit."""
+    """Return a `USER[:GROUP]` within the guest's length limit."""
     return _check_length(value, MAX_USER, "the user's name")
 
 
 def check_ssh_key(line: str) -> str:
-    """An OpenSSH public key line without options, stripped. Raises ValueError for anything else."""
+    """Return an OpenSSH public key line without options, stripped. Raise ValueError for anything else."""
     line = line.strip()
     if not _KEY.fullmatch(line):
         raise ValueError("not an OpenSSH public key line (a type, the key and a comment, without options)")
@@ -47,24 +47,24 @@ def check_ssh_key(line: str) -> str:
 
 
 def ssh_key_file(lines: Iterable[str]) -> bytes:
-    """The authorized_keys file with these lines."""
+    """Return the authorized_keys file with these lines."""
     return "".join(f"{check_ssh_key(line)}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def encode_record(key: str, value: str) -> bytes:
-    """As `src/config.c` reads it. Raises ValueError for a NUL byte."""
+    """Return the record as `src/config.c` reads it. Raise ValueError for a NUL byte."""
     if "\0" in value:
         raise ValueError(f"a NUL byte in {key}")
     return f"{key}={value}".encode("utf-8", "surrogateescape") + b"\0"
 
 
 def workload_records(workload: Workload) -> bytes:
-    """The records of one workload."""
+    """Return the records of one workload."""
     return b"".join(encode_record(key, value) for key, value in workload_pairs([workload]))
 
 
 def workload_pairs(workloads: Sequence[Workload]) -> list[Pair]:
-    """One `workload` record with the name, then `workload:NAME:FIELD` for each field that is set."""
+    """Return one `workload` record with the name, then `workload:NAME:FIELD` for each field that is set."""
     if len(workloads) > MAX_WORKLOADS:
         raise ValueError(f"more than {MAX_WORKLOADS} workloads")
     if len({workload.name for workload in workloads}) != len(workloads):

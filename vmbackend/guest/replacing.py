@@ -1,4 +1,4 @@
-"""Replacing a file by the kit's programs: only where it is what was read, and with all that it has beside its bytes."""
+"""Replacing a file by the kit's programs: only if it is what was read, and with all that it has beside its bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ exec "$0" mv -f "$2" "$3"
 async def keep_attributes(run: KitCommand, partial: str, target: str) -> None:
     """Give `partial` the owner, the extended attributes and the mode of `target`, in the same folder.
 
-    An older kit has no such program: the file server has given it owner and mode. Raises UnnamedFailure.
+    An older kit has no such program: the file server has given it owner and mode. Raise UnnamedFailure.
     """
     arguments = ["attributes", f"./{basename(target)}", f"./{basename(partial)}"]
     try:
@@ -42,7 +42,7 @@ async def keep_attributes(run: KitCommand, partial: str, target: str) -> None:
 async def move_expected(run: KitCommand, busybox: str, partial: str, target: str, expected: str) -> bool:
     """Rename `partial` to `target`, both in one folder, if that has the SHA-256 `expected`, or ANY_CONTENT.
 
-    False where the machine was started with a kit that has no such program; nothing was renamed then. Raises
+    False if the machine was started with a kit that has no such program; nothing was renamed then. Raises
     GuestFileChanged, GuestPathInvalid (a directory; a program of the machine has the folder's lock), UnnamedFailure
     (the reason is to be found), DeadlineExceeded, GuestBusy.
     """

@@ -25,11 +25,13 @@ async def run_remote(
     reserved: bool,
     stop_after: tuple[bytes, int] | None = None,
 ) -> ExecResult:
-    """Its result; `timeout` in seconds, after which the guest has ended it. Raises GuestUnreachable, GuestBusy."""
+    """Run a command; return its result. `timeout`: seconds, after which the guest has ended the command. Raise
+    GuestUnreachable, GuestBusy.
+    """
     started = time.monotonic()
     out, err = BoundedBuffer(max_output, stop_after), BoundedBuffer(max_output)
     try:
-        # What is raised in the block closes the connection, which ends the command; a channel whose input has
+        # An exception in the block closes the connection, which ends the command; a channel whose input has
         # ended counts as closing, so the connection would be reused under a command that runs.
         async with connections.channel(remote.line, reserved=reserved) as channel:
             started = time.monotonic()
@@ -45,7 +47,7 @@ async def run_remote(
 async def run_answering(
     connections: CommandConnections, remote: RemoteCommand, answer: Answer, timeout: float, max_output: int
 ) -> ExecResult:
-    """The same for a command whose programs ask. Raises GuestUnreachable, GuestBusy."""
+    """Return the same for a command whose programs ask. Raise GuestUnreachable, GuestBusy."""
     started = time.monotonic()
     err = BoundedBuffer(max_output)
     try:
@@ -59,7 +61,7 @@ async def run_answering(
 
 
 def make_result(code: int, out: BoundedBuffer, err: BoundedBuffer, elapsed: float, timeout: float) -> ExecResult:
-    """The result of a command that took `elapsed` of its `timeout` seconds."""
+    """Return the result of a command that took `elapsed` of its `timeout` seconds."""
     return ExecResult(
         exit_code=code,
         stdout=bytes(out.data),

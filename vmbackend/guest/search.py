@@ -22,7 +22,7 @@ BLOCK = 240 * 1024
 
 
 def no_folder() -> Path:
-    """Of a session that is opened without the platform's kit."""
+    """Raise BackendUnavailable: the session was opened without the platform's kit."""
     raise BackendUnavailable("There is no search program for this machine.")
 
 
@@ -53,7 +53,7 @@ def _digest(program: Path) -> str:
 
 
 def _files(source: Path) -> list[Path]:
-    """The program comes last."""
+    """Return the files; the program comes last."""
     return sorted((path for path in source.iterdir() if path.suffix != ".new"), key=lambda path: path.name == PROGRAM)
 
 

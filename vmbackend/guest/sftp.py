@@ -54,9 +54,9 @@ class FileChannel:
         self._starting = asyncio.Lock()
 
     async def client(self) -> asyncssh.SFTPClient:
-        """The open client, verified by one round trip: a dead connection is only detected by using it.
+        """Return the open client, verified by one round trip: a dead connection is only detected by using it.
 
-        Raises GuestUnreachable.
+        Raise GuestUnreachable.
         """
         async with self._starting:
             if self._client is not None:
@@ -98,7 +98,7 @@ class FileChannel:
     async def open_file(
         self, path: str, flags: int, attributes: asyncssh.SFTPAttrs | None = None
     ) -> AsyncIterator[asyncssh.SFTPClientFile]:
-        """A file handle, closed at the end.
+        """Yield a file handle, closed at the end.
 
         `block_size=None`: one call is one request; the callers pipeline.
         """

@@ -49,7 +49,7 @@ _SIZES = {flags: 4 + sum(layout.size for flag, layout, _ in _LAYOUT if flags & f
 
 
 class Attributes(NamedTuple):
-    """Of a file; 0 where the server left one out. `modified`: seconds since the epoch."""
+    """The attributes of a file; 0 for each that the server left out. `modified`: seconds since the epoch."""
 
     size: int
     uid: int
@@ -73,14 +73,14 @@ class LimitedSFTPHandler(SFTPClientHandler):
         self._max_packet = MAX_SHORT_PACKET
 
     async def start(self) -> None:
-        """Agree on the protocol's version. Raises asyncssh.SFTPError, also for another version than 3."""
+        """Agree on the protocol's version. Raise asyncssh.SFTPError, also for another version than 3."""
         await super().start()
         if self.version != VERSION:
             raise asyncssh.SFTPBadMessage(f"Unsupported version: {self.version}")
         self._max_packet = MAX_PACKET
 
     async def recv_packet(self) -> SSHPacket:
-        """The next answer."""
+        """Return the next answer."""
         if self._reader is None:
             raise asyncssh.SFTPNoConnection("Connection not open")
         size = int.from_bytes(await self._reader.readexactly(4), "big")
@@ -124,7 +124,7 @@ class LimitedSFTPHandler(SFTPClientHandler):
 async def start_sftp(
     connection: asyncssh.SSHClientConnection, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]
 ) -> asyncssh.SFTPClient:
-    """A client of the server at the other end of a channel's streams. Raises asyncssh.SFTPError."""
+    """Return a client of the server at the other end of a channel's streams. Raise asyncssh.SFTPError."""
     handler = LimitedSFTPHandler(asyncio.get_running_loop(), reader, writer)
     await handler.start()
     connection.create_task(handler.recv_packets(), handler.logger)
@@ -140,7 +140,7 @@ def _is_within_limits(asked: int | bytes | None, kind: int, payload: bytes) -> b
 
 
 def _only_name(payload: bytes) -> bytes:
-    """The path in the answer to READLINK or REALPATH. Directories are not listed by this protocol."""
+    """Return the path in the answer to READLINK or REALPATH. Directories are not listed by this protocol."""
     try:
         (size,) = _UINT32.unpack_from(payload, _HEADER + 4)
         name = payload[_HEADER + 8 : _HEADER + 8 + size]
@@ -155,7 +155,7 @@ def _only_name(payload: bytes) -> bytes:
 
 
 def _attributes_size(payload: bytes, place: int) -> int:
-    """Bytes of the attributes at a place, flags included.
+    """Return bytes of the attributes at a place, flags included.
 
     Extended ones are refused: any number of them fits into a packet, and OpenSSH's server sends none.
     """
@@ -167,7 +167,7 @@ def _attributes_size(payload: bytes, place: int) -> int:
 
 
 def decode_attributes(encoded: bytes) -> Attributes:
-    """Of one file, whose size was checked."""
+    """Return the attributes of one file; the size of `encoded` was checked."""
     (flags,) = _UINT32.unpack_from(encoded)
     place, values = 4, [0] * 6
     for flag, layout, first in _LAYOUT:

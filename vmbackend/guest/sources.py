@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def closing_source(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """As `contextlib.aclosing`, for iterators of which some have nothing to close.
+    """Do what `contextlib.aclosing` does, for iterators of which some have nothing to close.
 
     A generator that is only left keeps its file open until the garbage collector comes.
     """

@@ -137,7 +137,9 @@ class SSHGuestSession(GuestSession):
             return await self._execute(remote, b"", timeout, max_output, reserved=False)
 
     def open_hold(self, settings: HoldSettings | None = None) -> HoldClient:
-        """A client of the terminals that the guest keeps. It has a connection of its own and outlives the session."""
+        """Return a client of the terminals that the guest keeps. It has a connection of its own and outlives the
+        session.
+        """
         settings = settings or HoldSettings()
         opener = ssh_opener(Connection(*self._own), self._kit, self._terminal_buffer, settings.linger)
         return HoldClient(opener, settings)
@@ -281,7 +283,7 @@ class SSHGuestSession(GuestSession):
     async def _kit_command(
         self, program: str, arguments: Sequence[str], working_dir: str, stdin: bytes, max_output: int
     ) -> ExecResult:
-        """A program of the kit, for a request of a user; takes one of the places of users' commands."""
+        """Run a program of the kit, for a request of a user; takes one of the places of users' commands."""
         command = [str(getattr(self._kit, program)), *arguments]
         remote = commands.build_command(
             self._kit, command, env=None, working_dir=working_dir, user=None, timeout=TREE_SECONDS
@@ -291,7 +293,7 @@ class SSHGuestSession(GuestSession):
     async def _replacing_command(
         self, program: str, arguments: Sequence[str], working_dir: str, stdin: bytes, max_output: int
     ) -> ExecResult:
-        """A program of the kit at the end of a write, which does not wait for commands of users."""
+        """Run a program of the kit at the end of a write, which does not wait for commands of users."""
         command = [str(getattr(self._kit, program)), *arguments]
         return await self._platform_command(command, max_output, working_dir=working_dir, timeout=REPLACING_SECONDS)
 
@@ -303,7 +305,7 @@ class SSHGuestSession(GuestSession):
         working_dir: str | None = None,
         timeout: float = KERNEL_SECONDS,
     ) -> ExecResult:
-        """A short command of the platform itself, which does not wait for commands of users."""
+        """Run a short command of the platform itself, which does not wait for commands of users."""
         remote = commands.build_command(
             self._kit, command, env=None, working_dir=working_dir, user=None, timeout=timeout
         )
@@ -319,12 +321,12 @@ class SSHGuestSession(GuestSession):
         reserved: bool,
         stop_after: tuple[bytes, int] | None = None,
     ) -> ExecResult:
-        """Raises GuestCommandInvalid where the helper cannot start it."""
+        """Raise GuestCommandInvalid if the helper cannot start it."""
         return _started(await self._run(remote, stdin, timeout, max_output, reserved=reserved, stop_after=stop_after))
 
 
 def _started(result: ExecResult) -> ExecResult:
-    """The result. Raises the errors of `start_error` where the helper could not start it, GuestKitOutdated."""
+    """Return the result. Raise the errors of `start_error` if the helper could not start it, GuestKitOutdated."""
     if commands.is_outdated(result.exit_code, result.stderr):
         raise GuestKitOutdated(commands.OUTDATED)
     failure = commands.start_failure(result.exit_code, result.stderr)

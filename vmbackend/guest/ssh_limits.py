@@ -21,7 +21,7 @@ import asyncssh
 
 # A step ends between two packets; the most expensive single packet takes a few milliseconds.
 SLICE_SECONDS = 0.004
-# Of the loop's time, for the packets of one guest, and what it may have saved.
+# The share of the loop's time for the packets of one guest, and what the guest may have saved.
 CPU_SHARE = 0.2
 CPU_BURST_SECONDS = 0.25
 # The same for the packets of all guests together, and what each may have saved of its equal part of that.
@@ -33,8 +33,8 @@ ACTIVE_SECONDS = 1.0
 SECONDS_PER_BYTE = 100e-9
 # dropbear sends at most 35,000 bytes in a packet. A larger key exchange only costs time.
 MAX_PACKET = 36 * 1024
-# What a guest must accept in a packet: dropbear accepts 32 KiB. A block of a file is sent in one step, however many
-# packets it takes: in those of one byte that is seconds.
+# Bytes that a guest must accept in a packet: dropbear accepts 32 KiB. A block of a file is sent in one step, however
+# many packets it takes: in those of one byte that is seconds.
 MIN_SENT_PACKET = 16 * 1024
 # Unsent bytes: windows allow half a mebibyte for each channel; the rest are answers to requests of the guest.
 MAX_UNSENT = 4 << 20
@@ -57,14 +57,14 @@ class _Savings:
         self._saved, self._at, self._max_debt = limit, now, max_debt
 
     def spend_time(self, now: float, *, seconds: float, earned: float, share: float, limit: float) -> float:
-        """Returns how long the debt lasts; `earned` in seconds, besides the share."""
+        """Return how long the debt lasts; `earned` in seconds, besides the share."""
         saved = min(limit, self._saved + (now - self._at) * share + earned) - seconds
         self._saved, self._at = max(saved, -self._max_debt), now
         return max(0.0, -self._saved / share)
 
 
 class TotalBudget:
-    """What the packets of all guests of the process may cost together."""
+    """The CPU time that the packets of all guests of the process may cost together."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -72,7 +72,7 @@ class TotalBudget:
         self._active: dict[CpuBudget, float] = {}  # the time of its last packets; in the order of these times
 
     def spend_time(self, guest: CpuBudget, now: float, seconds: float, earned: float) -> tuple[float, float]:
-        """Charge one guest's packets; returns how long the total is spent, and a guest's equal part of the loop."""
+        """Charge one guest's packets; return how long the total is spent, and a guest's equal part of the loop."""
         self._active.pop(guest, None)
         self._active[guest] = now
         for other, at in list(self._active.items()):
@@ -89,17 +89,19 @@ _process_total = TotalBudget()
 
 
 class CpuBudget:
-    """What the packets of one guest may cost, over all its connections: a share of the time, and more for each byte."""
+    """The CPU time that one guest's packets may cost, over all its connections: a share of the time, and more for each
+    byte.
+    """
 
     def __init__(self, total: TotalBudget | None = None) -> None:
         self._total = total or _process_total
         now = self._total.clock()
         self._own = _Savings(now, CPU_BURST_SECONDS)
-        # More than the equal part is no debt for long where there was enough for all.
+        # More than the equal part is no debt for long if there was enough for all.
         self._equal = _Savings(now, EQUAL_BURST_SECONDS, max_debt=CPU_BURST_SECONDS)
 
     def spend_time(self, seconds: float, received: int) -> float:
-        """Charge `seconds` of CPU for `received` bytes; returns how long the guest's next packets must wait.
+        """Charge `seconds` of CPU for `received` bytes; return how long the guest's next packets must wait.
 
         A guest that takes less than its equal part never waits because of others.
         """
@@ -165,7 +167,7 @@ class LimitedConnection(asyncssh.SSHClientConnection):
 
 
 def require_long_packets(connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[Any]) -> None:
-    """Raises asyncssh.ProtocolError, and ends the connection, if the new channel takes short packets only."""
+    """Raise asyncssh.ProtocolError, and ends the connection, if the new channel takes short packets only."""
     channel: Any = process.channel
     if channel._send_pktsize < MIN_SENT_PACKET:
         connection.abort()
@@ -173,7 +175,9 @@ def require_long_packets(connection: asyncssh.SSHClientConnection, process: asyn
 
 
 async def connect_guest(host: str, port: int, budget: CpuBudget, **options: Any) -> asyncssh.SSHClientConnection:
-    """An open connection, logged in. `options` as for `asyncssh.connect`, whose errors it raises; cancellable."""
+    """Return an open connection, logged in. `options` as for `asyncssh.connect`, whose errors it raises;
+    cancellable.
+    """
     loop = asyncio.get_running_loop()
     settings = await asyncssh.SSHClientConnectionOptions.construct(host=host, port=port, **ALGORITHMS, **options)
     settings.waiter = loop.create_future()

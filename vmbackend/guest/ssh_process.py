@@ -53,7 +53,7 @@ class MergedBacklog(list[tuple[bytes, Any]]):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Return the size in bytes."""
         return sum(len(data) for data, _ in self)
 
 
@@ -71,7 +71,7 @@ class GuestProcess(asyncssh.SSHClientProcess[bytes]):
     """A command in a guest."""
 
     def connection_made(self, chan: Any) -> None:
-        """The channel is open; no data was received yet."""
+        """Note that the channel is open; no data was received yet."""
         super().connection_made(chan)
         chan._recv_buf = MergedBacklog(chan._recv_buf)
         chan._deliver_data = partial(deliver_data, chan)

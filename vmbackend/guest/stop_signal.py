@@ -19,7 +19,7 @@ _NUMBERS = {
 
 
 def signal_number(name: str) -> int | None:
-    """The number of `QUIT`, `SIGQUIT`, `RTMIN+3` or `3`, in any case; None where there is no such signal."""
+    """Return the number of `QUIT`, `SIGQUIT`, `RTMIN+3` or `3`, in any case; None if there is no such signal."""
     name = name.strip()
     if name.isascii() and name.isdecimal():
         number = int(name.lstrip("0")[:4] or "0")

@@ -20,14 +20,14 @@ from .translate import translate_errors
 
 # How long a command may write nothing before it counts as started.
 START_SECONDS = 2.0
-# Of standard error: what may be the helper's own message.
+# Bytes of standard error that may be the helper's own message.
 MESSAGE_BYTES = 4096
 
 
 async def stream_remote(
     connections: CommandConnections, kit: KitPaths, command: Sequence[str] | str, options: StreamOptions
 ) -> AsyncGenerator[OutputPart | CommandExit, None]:
-    """As `GuestSession.execute_streamed`."""
+    """Do what `GuestSession.execute_streamed` does."""
     timeout = options.get("timeout", 30.0)
     for grace in (options.get("grace", 0.0), 0.0):
         run = _StreamedRun(options.get("stdin", b""), options.get("stdin_parts"), timeout)
@@ -65,10 +65,10 @@ class _StreamedRun:
     async def parts(
         self, connections: CommandConnections, remote: RemoteCommand
     ) -> AsyncGenerator[OutputPart | CommandExit, None]:
-        """Raises GuestKitOutdated, the errors of `start_error`, GuestUnreachable, GuestBusy, GuestOutputNotRead."""
+        """Raise GuestKitOutdated, the errors of `start_error`, GuestUnreachable, GuestBusy, GuestOutputNotRead."""
         started = time.monotonic()
         try:
-            # What is raised in the block closes the connection, which ends the command.
+            # An exception in the block closes the connection, which ends the command.
             async with connections.channel(remote.line) as channel:
                 started = time.monotonic()
                 async with aclosing(self._output(channel, remote.preamble + self._stdin, started)) as output:
@@ -85,7 +85,7 @@ class _StreamedRun:
         yield CommandExit(code, int(elapsed * 1000), code == TIMED_OUT and elapsed >= self._timeout)
 
     async def _output(self, channel: Channel, data: bytes, started: float) -> AsyncGenerator[OutputPart, None]:
-        """Raises TimeoutError where the guest does not end the command in time."""
+        """Raise TimeoutError if the guest does not end the command in time."""
         process, until = channel.process, started + self._timeout + DEADLINE_SLACK
         feeding = asyncio.ensure_future(feed_input(process.stdin, data, self._stdin_parts))
         reader = OutputReader(process.stdout, process.stderr, until)
@@ -103,10 +103,10 @@ class _StreamedRun:
             await reader.close()
 
     async def _first_parts(self, reader: OutputReader) -> list[OutputPart]:
-        """What came until it is clear that the command runs, an empty part at least.
+        """Return the output until it is clear that the command runs, at least an empty part.
 
-        The helper's message that it cannot start a command looks like output until the exit code is there: what may be
-        one is held back for a while, and where the command ends, until its exit code is known.
+        The helper's message that it cannot start a command looks like output until the exit code is there. Output that
+        may be this message is held back for a while, and, if the command ends, until its exit code is known.
         """
         parts: list[OutputPart] = []
         until = time.monotonic() + START_SECONDS

@@ -15,7 +15,7 @@ ERROR_TAIL = 400  # characters of a program's error output that go into the mess
 
 
 def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
-    """Run a build tool and return its output. Raises BackendUnavailable with the end of its error output."""
+    """Run a build tool and return its output. Raise BackendUnavailable with the end of its error output."""
     try:
         # The modes of what is built must not depend on the caller's umask.
         done = subprocess.run(
@@ -33,7 +33,7 @@ def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, std
 
 @contextmanager
 def build_lock(folder: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock of builds in a folder. Raises BackendUnavailable if another holds it for that long.
+    """Hold the lock of builds in a folder. Raise BackendUnavailable if another holds it for that long.
 
     Every machine's process can read the folder, and what can open a file can lock it. So the lock's file is made
     with mode 0600 and has another name than `.lock`, which earlier versions made readable.

@@ -32,12 +32,12 @@ DEFAULT_MODE = 0o644
 PARTIAL = ".partial-"
 # Gives a partial file what its target has beside its content.
 Keep = Callable[[str, str], Awaitable[None]]
-# From a partial file to its target; False where it cannot, and nothing was renamed.
+# From a partial file to its target; False if it cannot, and nothing was renamed.
 Move = Callable[[str, str], Awaitable[bool]]
 
 
 async def read_file(files: FileChannel, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
-    """Chunks of a regular file on a disk. Raises GuestPathNotFound, GuestPathInvalid.
+    """Yield chunks of a regular file on a disk. Raise GuestPathNotFound, GuestPathInvalid.
 
     The caller has checked that it is one: opening a fifo blocks the guest's whole file server. Checked again here, as
     it may have been replaced in between.
@@ -61,7 +61,7 @@ async def read_file(files: FileChannel, path: str, offset: int, length: int | No
 
 
 async def _pipeline(fetch: Callable[[int, int], Awaitable[bytes]], offset: int, end: int | None) -> Any:
-    """Blocks in order, until an empty one. Sizes are not trusted: files of /proc report 0, and files grow.
+    """Yield blocks in order, until an empty one. Sizes are not trusted: files of /proc report 0, and files grow.
 
     The number of requests in flight doubles with each full block, so that a small file costs two requests. After a
     short block those in flight have wrong offsets and are dropped.
@@ -149,7 +149,7 @@ async def write_file(
 
 
 async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> str:
-    """The target of a symbolic link, so that writing does not replace the link."""
+    """Return the target of a symbolic link, so that writing does not replace the link."""
     if basename(path) in ("", ".", ".."):
         raise GuestPathInvalid(f"{path!r} names a directory.")
     try:
@@ -178,7 +178,7 @@ async def _existing(files: FileChannel, client: asyncssh.SFTPClient, path: str) 
 
 
 def _attributes(before: asyncssh.SFTPAttrs | None, mode: int | None) -> tuple[asyncssh.SFTPAttrs, ...]:
-    """Attributes for the partial file, in order: the owner first, since a change of owner clears setuid bits."""
+    """Return attributes for the partial file, in order: the owner first, since a change of owner clears setuid bits."""
     permissions = mode
     if permissions is None:
         permissions = DEFAULT_MODE if before is None else stat.S_IMODE(before.permissions or DEFAULT_MODE)
@@ -232,7 +232,9 @@ async def _send_chunks(
 
 
 async def _remove(files: FileChannel, partial: str) -> None:
-    """Best effort: if the guest is unreachable the file stays, with a name that marks it as partial."""
+    """Remove a partial file, as a best effort: if the guest is unreachable the file stays, with a name that marks it as
+    partial.
+    """
 
     async def remove() -> None:
         with suppress(BackendError):

@@ -20,7 +20,7 @@ MAX_NAME = 4096
 VIOLATION = "The machine's listing violates the protocol."
 HASH_SIZE = 64
 _RECORD = re.compile(rb"([df])([l-])([rs]) (\d{1,19}) (-?\d{1,15}) ", re.ASCII)
-# Of a page's paths and targets: either may have 4 KiB, of which a response has several forms.
+# Bytes of a page's paths and targets: either may have 4 KiB, of which a response has several forms.
 MAX_PAGE_BYTES = 4 << 20
 MAX_LISTED = 255  # bytes of a name: Linux's NAME_MAX
 _LISTED = re.compile(rb"([0-7]{1,6}) (\d{1,19}) (-?\d{1,15}) ", re.ASCII)
@@ -53,14 +53,16 @@ async def list_directory(
         done = require_end(await run([helper, "list", str(limit), after], MAX_RECORDS, working_dir=path))
     except GuestCommandInvalid as error:
         is_folder = (await look(path)).type == "directory"
-        raise GuestPathInvalid(f"{path!r} {'cannot be listed' if is_folder else 'is no directory'}.") from error
+        raise GuestPathInvalid(f"{path!r} {'cannot be listed' if is_folder else 'is not a directory'}.") from error
     if done.exit_code != 0:
         raise GuestPathInvalid(f"{path!r} cannot be listed.")
     return await asyncio.to_thread(read_listing, done.stdout, path, limit, done.truncated)
 
 
 def read_listing(data: bytes, path: str, limit: int, cut: bool) -> tuple[list[Entry], bool]:
-    """The entries of a directory as far as a page may have them, and whether there are more. As `read_records`."""
+    """Return the entries of a directory as far as a page may have them, and whether there are more. As
+    `read_records`.
+    """
     page, size = list[Entry](), 0
     entries, more = _read(data, _LISTED, limit, cut, lambda *found: _listed_entry(path, *found))
     for entry in entries:
@@ -72,7 +74,7 @@ def read_listing(data: bytes, path: str, limit: int, cut: bool) -> tuple[list[En
 
 
 def _listed_entry(folder: str, match: re.Match[bytes], name: bytes, target: bytes) -> Entry:
-    """Raises GuestUnreachable for a name that no directory has: a hostile machine may send any."""
+    """Raise GuestUnreachable for a name that no directory has: a hostile machine may send any."""
     if name in (b"", b".", b"..") or b"/" in name or len(name) > MAX_LISTED:
         raise GuestUnreachable(VIOLATION)
     mode, size, modified = (int(field, base) for field, base in zip(match.groups(), (8, 10, 10), strict=True))
@@ -88,9 +90,9 @@ async def describe_files(run: KitCommand, path: str, names: Sequence[str]) -> li
 
 
 def read_records(data: bytes, limit: int, cut: bool) -> tuple[list[TreeEntry], bool]:
-    """The entries, and whether there are more. `cut`: the end is missing, and with it a part of the last record.
+    """Return the entries, and whether there are more. `cut`: the end is missing, and with it a part of the last record.
 
-    Raises GuestUnreachable for anything else that is no record.
+    Raise GuestUnreachable for anything else that is no record.
     """
     return _read(data, _RECORD, limit, cut, _entry)
 
@@ -118,7 +120,7 @@ def _read(
 
 
 def _fields(data: bytes) -> Iterator[bytes]:
-    """The NUL-terminated fields one by one: a list would take twice the memory."""
+    """Yield the NUL-terminated fields one by one: a list would take twice the memory."""
     start = 0
     while (end := data.find(b"\0", start)) >= 0:
         yield data[start:end]
@@ -149,7 +151,7 @@ async def hash_files(run: KitCommand, busybox: str, path: str, names: Sequence[s
 
 
 def _hashes(output: bytes, names: Sequence[bytes]) -> Iterator[tuple[str, str]]:
-    """What was printed of each name, in their order; a file that could not be read has no line."""
+    """Yield each name with its printed hash, in the order of names; a file that could not be read has no line."""
     position = 0
     for name in names:
         line = output[position : position + HASH_SIZE + len(name) + 5]

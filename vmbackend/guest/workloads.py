@@ -44,7 +44,7 @@ class WorkloadState:
 
 
 async def list_workloads(session: GuestSession) -> list[WorkloadState]:
-    """Those that the guest has; what is no line of the kit's is left out."""
+    """Return the guest's workloads by name; lines that are not the kit's are left out."""
     output = await session.kit_helper("workloads list", b"", _MAX_OUTPUT)
     matches = map(_LINE.fullmatch, output.decode("ascii", "replace").splitlines()[:MAX_WORKLOADS])
     return sorted((_state(*match.groups()) for match in matches if match), key=lambda each: each.name)
@@ -57,8 +57,8 @@ def _state(name: str, state: str, pid: str, code: str, restarts: str, started: s
 
 @dataclass(frozen=True, slots=True)
 class WorkloadUsage:
-    """What the processes of a workload's session have and had, as the guest says. `pid`: None where none runs, with
-    zeros. Milliseconds: `alive_ms` since its process started, `cpu_ms` of all CPUs together.
+    """The usage of the processes of a workload's session, as the guest says. `pid`: None if no process runs; the
+    figures are 0 then. Milliseconds: `alive_ms` since its process started, `cpu_ms` of all CPUs together.
     """
 
     name: str
@@ -68,19 +68,19 @@ class WorkloadUsage:
     memory_bytes: int
 
     def cpu_percent(self, before: WorkloadUsage | None) -> float:
-        """Of one CPU, since another measurement of the same process; without one, since its start."""
+        """Return percent of one CPU, since another measurement of the same process; without one, since its start."""
         if before is None or before.pid != self.pid or before.alive_ms > self.alive_ms:
             return _percent(self.cpu_ms, self.alive_ms)
         return _percent(self.cpu_ms - before.cpu_ms, self.alive_ms - before.alive_ms)
 
 
 def _percent(cpu_ms: int, milliseconds: int) -> float:
-    """Never negative: the times of processes that no parent waited for are lost with them."""
+    """Return percent, never negative: the times of processes that no parent waited for are lost with them."""
     return round(max(cpu_ms, 0) * 100 / milliseconds, 1) if milliseconds > 0 else 0.0
 
 
 async def measure_workloads(session: GuestSession) -> dict[str, WorkloadUsage]:
-    """By name, those that the guest has. Raises GuestKitOutdated."""
+    """Return the usage of the guest's workloads by name. Raise GuestKitOutdated."""
     output = await session.kit_helper("workloads stats", b"", _MAX_OUTPUT)
     matches = map(_USAGE.fullmatch, output.decode("ascii", "replace").splitlines()[:MAX_WORKLOADS])
     return {found["name"]: _usage(found) for found in matches if found}
@@ -94,23 +94,27 @@ def _usage(found: re.Match[str]) -> WorkloadUsage:
 async def put_workload(session: GuestSession, workload: Workload) -> None:
     """Add a workload, or change the one of its name, which restarts then; one that is the same already goes on.
 
-    A new one starts within some seconds. Raises GuestCommandInvalid where it does not end, or is too large.
+    A new one starts within some seconds. Raise GuestCommandInvalid if it does not end, or is too large.
     """
     await session.kit_helper(f"workloads put {_checked(workload.name)}", workload_records(workload))
 
 
 async def remove_workload(session: GuestSession, name: str) -> None:
-    """SIGTERM to its processes, SIGKILL after 5 s; its log stays. Nothing happens where there is none."""
+    """Remove a workload: SIGTERM to its processes, SIGKILL after 5 s; its log stays. Nothing happens if there is
+    none.
+    """
     await session.kit_helper(f"workloads remove {_checked(name)}", b"")
 
 
 async def start_workload(session: GuestSession, name: str) -> None:
-    """Of one that ended or was stopped; its restarts count from 0 again. Raises GuestCommandInvalid: there is none."""
+    """Start a workload that ended or was stopped; its restarts count from 0 again. Raise GuestCommandInvalid if there
+    is none.
+    """
     await session.kit_helper(f"workloads start {_checked(name)}", b"")
 
 
 async def stop_workload(session: GuestSession, name: str) -> None:
-    """As `remove_workload`, but it may be started again. Raises GuestCommandInvalid: there is none."""
+    """Do what `remove_workload` does, but it may be started again. Raise GuestCommandInvalid: there is none."""
     await session.kit_helper(f"workloads stop {_checked(name)}", b"")
 
 

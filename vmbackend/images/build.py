@@ -64,16 +64,16 @@ _CONFIG = ImageConfig(cmd=("/bin/bash",), env={"PATH": PATH, "LANG": "C.UTF-8"},
 
 
 def _silent(_percent: int, _message: str) -> None:
-    """For callers that need no progress."""
+    """Report nothing, for callers that need no progress."""
 
 
 def add_directory_image(
     local_store: Path, name: str, rootfs_dir: Path, config: ImageConfig, *, arch: str = "amd64"
 ) -> str:
-    """Add a directory to the local store as an image of one layer; returns the manifest's digest.
+    """Add a directory to the local store as an image of one layer; return the manifest's digest.
 
     Owners, modes, xattrs, hard links and devices are kept. Replaces an image of that name.
-    Raises ImageBroken; on failure the store is unchanged.
+    Raise ImageBroken; on failure the store is unchanged.
     """
     job = Job(_silent, time.monotonic() + BUILD_SECONDS, never_cancelled)
     with _scratch(local_store, job) as scratch:
@@ -93,8 +93,8 @@ def build_default_image(
 ) -> str:
     """Build the default image (Debian with common tools) and return its digest.
 
-    Returns at once if the store has one of the same recipe, unless `rebuild` (for Debian's newer packages). Takes
-    about a minute and needs root and a Debian mirror: the host's own, else deb.debian.org. Raises ImageBroken,
+    Return at once if the store has one of the same recipe, unless `rebuild` (for Debian's newer packages). Takes
+    about a minute and needs root and a Debian mirror: the host's own, else deb.debian.org. Raise ImageBroken,
     DeadlineExceeded, BackendUnavailable; on failure the store is unchanged; scratch of a process that died is removed
     by the next build.
     """
@@ -144,7 +144,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
 
 
 def _host_sources() -> list[str]:
-    """The host's own mirrors if it runs the same suite: they are known to be reachable."""
+    """Return the host's own mirrors if it runs the same suite: they are known to be reachable."""
     paths = (Path(name) for name in _HOST_SOURCES)
     return [str(path) for path in paths if path.is_file() and SUITE in path.read_text(errors="replace")]
 
@@ -181,7 +181,9 @@ def _config_options(config: ImageConfig) -> list[str]:
 
 @contextmanager
 def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
-    """A scratch directory on the store's file system. One build at a time; scratch of dead builds is removed first."""
+    """Yield a scratch directory on the store's file system. One build at a time; scratch of dead builds is removed
+    first.
+    """
     local_store.mkdir(parents=True, exist_ok=True)
     with wait_lock(local_store / ".build.lock", job.check_cancelled):
         _remove_stale_scratch(local_store)
@@ -193,7 +195,7 @@ def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
 
 
 def _remove_unused_scratch(local_store: Path) -> None:
-    """That of dead builds, unless one is being made now. Raises BackendUnavailable."""
+    """Remove the scratch of dead builds, unless a build runs now. Raise BackendUnavailable."""
     if any(local_store.glob(".build-*")):
         with try_lock(local_store / ".build.lock") as free:
             if free:
@@ -206,17 +208,17 @@ def _remove_stale_scratch(local_store: Path) -> None:
 
 
 def _remove_scratch(scratch: Path) -> None:
-    """A build that was killed may have left the host's file systems mounted in it: it stays where they cannot be
-    unmounted, as their files must not be removed. Raises BackendUnavailable.
+    """Remove scratch. A build that was killed may have left the host's file systems mounted in it: it stays if they
+    cannot be unmounted, as their files must not be removed. Raise BackendUnavailable.
     """
     try:
         unmount(mounted_below(scratch))
         mounted = mounted_below(scratch)
     except OSError as error:
-        log.error("%s stays: what is mounted in it is not known: %s", scratch, error)
+        log.error("%s stays: its mounts cannot be read: %s", scratch, error)
         return
     if mounted:
-        log.error("%s stays: these cannot be unmounted: %s", scratch, mounted)
+        log.error("%s stays: these mounts cannot be unmounted: %s", scratch, mounted)
     else:
         remove_tree(scratch)
 
@@ -227,7 +229,7 @@ def _recipe(arch: str) -> str:
 
 
 def _present(local_store: Path, name: str, recipe: str) -> str | None:
-    """The digest of the image of that name, if it was built by that recipe."""
+    """Return the digest of the image of that name, if it was built by that recipe."""
     if not read_index(local_store):
         return None
     try:
@@ -255,7 +257,7 @@ def _run_step(
     tick: Callable[[], None] | None = None,
     mounts: bool = False,
 ) -> None:
-    """Raises ImageBroken with what the tool says, and as `run_tool` does."""
+    """Raise ImageBroken with what the tool says, and as `run_tool` does."""
     least = shutil.disk_usage(scratch).free
 
     def watch() -> None:

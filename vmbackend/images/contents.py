@@ -1,4 +1,6 @@
-"""What a conversion keeps by other means, leaves out or changes: `layer_contents.py`, confined, and its report."""
+"""Contents that a conversion keeps by other means, leaves out or changes: `layer_contents.py`, confined, and its
+report.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Contents:
 
 
 def examine_contents(scratch: Path, job: Job) -> Contents:
-    """Examine the layers in `oci`, and prepare the tree in `rootfs` for devices. Raises as `run_confined_tool`."""
+    """Examine the layers in `oci`, and prepare the tree in `rootfs` for devices. Raise what `run_confined_tool`
+    raises.
+    """
     job.report_progress(78, "Comparing the tree with its layers.")
     confinement = ToolConfinement(
         readable=((scratch / "oci", "/oci"), (PROGRAM, "/program.py")),
@@ -53,7 +57,9 @@ def examine_contents(scratch: Path, job: Job) -> Contents:
 
 
 def _contents(report: bytes) -> Contents:
-    """The report is of a program that read what anybody wrote: a line for mksquashfs must be nothing but a device."""
+    """Return the checked contents. The report is of a program that read what anybody wrote: a line for mksquashfs must
+    be nothing but a device.
+    """
     try:
         found = json.loads(report)
         devices = "".join(map(_definition, found["devices"]))

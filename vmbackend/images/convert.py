@@ -44,9 +44,9 @@ class Converted:
 def convert_image(
     source: Source, manifest: dict[str, Any], scratch: Path, settings: ImageSettings, job: Job
 ) -> Converted:
-    """Download, unpack and pack; returns the base disk and the image's configuration.
+    """Download, unpack and pack; return the base disk and the image's configuration.
 
-    Raises ImageError, CapacityExceeded and DeadlineExceeded; partial results remain in `scratch`.
+    Raise ImageError, CapacityExceeded and DeadlineExceeded; partial results remain in `scratch`.
     """
     packed = layer_bytes(manifest)
     if packed > settings.max_unpacked_bytes:
@@ -69,7 +69,7 @@ def convert_image(
 def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> None:
     rootfs = scratch / "rootfs"
     rootfs.mkdir()
-    rootfs.chmod(0o755)  # the guest's root folder, where the image has no entry for it
+    rootfs.chmod(0o755)  # the guest's root folder, if the image has no entry for it
     give_to_tools(rootfs)
 
     def unpacked(used: int) -> None:
@@ -92,7 +92,7 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
 
 
 def _pack(scratch: Path, settings: ImageSettings, job: Job, devices: str = "") -> None:
-    """`devices`: definitions that mksquashfs adds to the tree."""
+    """Pack the tree. `devices`: definitions that mksquashfs adds to the tree."""
     job.report_progress(80, "Writing the base disk.")
     packed = scratch / "packed"
     packed.mkdir(mode=0o700)
@@ -116,7 +116,7 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job, devices: str = "") -
 
 
 def _take_over(written: Path) -> None:
-    """Make a file that a tool wrote the platform's, and sync it to disk. Raises ImageBroken if it is anything else.
+    """Make a file that a tool wrote the platform's, and sync it to disk. Raise ImageBroken if it is anything else.
 
     The folder belongs to the tool: it may have put a link, a FIFO, or a second name of another file there. No process
     of the tool runs any more, so that the file of the descriptor is the one of the name afterwards too.
@@ -146,11 +146,11 @@ def _failed(finished: CompletedTool, message: str) -> ImageError | CapacityExcee
 
 
 def _refused_entry(stderr: str) -> str:
-    """The entry of a layer that the tool names with the reason, as a sentence; nothing where it names none."""
+    """Return the entry of a layer that the tool names with the reason, as a sentence; nothing if it names none."""
     _, found, reason = stderr.strip().rpartition("unpack entry: ")
     words = "".join(letter if letter.isprintable() else "?" for letter in reason.replace("/rootfs/", "/"))
     short = words if len(words) <= 2 * REASON_HALF else f"{words[:REASON_HALF]}...{words[-REASON_HALF:]}"
-    return f" Of the entry {short}" if found else ""
+    return f" This entry failed: {short}" if found else ""
 
 
 def write_entry(directory: Path, metadata: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ _MAX_HEAD = 8192
 
 
 def is_listed(host: str, port: int, listed: Collection[str]) -> bool:
-    """Whether a setting names this place: such registries may be on any address."""
+    """Return whether a setting names this place: such registries may be on any address."""
     name = f"[{host}]" if ":" in host else host
     names = {name.lower() for name in listed}
     return f"{name}:{port}".lower() in names or (str(port) in _DEFAULT_PORTS and name.lower() in names)
@@ -30,7 +30,7 @@ def is_listed(host: str, port: int, listed: Collection[str]) -> bool:
 async def connect_to_registry(
     host: str, port: int, listed: Collection[str], refused: Collection[Network] = ()
 ) -> socket.socket:
-    """A connection to a registry or to what it named. Raises AddressRefused, OSError, TimeoutError.
+    """Return a connection to a registry or to what it named. Raise AddressRefused, OSError, TimeoutError.
 
     Through the proxy of this process's environment (HTTPS_PROXY) if there is one, to the address that was checked here.
     """
@@ -62,7 +62,7 @@ async def _connect(address: str, port: int) -> socket.socket:
 
 
 def _upstream_proxy(host: str) -> SplitResult | None:
-    """The operator's own proxy for https, unless it is to be left out for this host."""
+    """Return the operator's own proxy for https, unless it is to be left out for this host."""
     address = getproxies_environment().get("https", "")
     if not address or proxy_bypass(host):
         return None
@@ -88,7 +88,7 @@ async def _connect_through(proxy: SplitResult, address: str, port: int) -> socke
 
 
 async def _require_tunnel(connection: socket.socket) -> None:
-    """Read the proxy's answer, byte by byte: what follows belongs to the tunnel. Raises OSError unless it is a 200."""
+    """Read the proxy's answer, byte by byte: what follows belongs to the tunnel. Raise OSError unless it is a 200."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         piece = await asyncio.get_running_loop().sock_recv(connection, 1)

@@ -13,7 +13,7 @@ _DAMAGED_CONFIG = "The image's configuration is damaged."
 
 
 def parse_config(document: dict[str, Any]) -> ImageConfig:
-    """The used part of an image's untrusted configuration. Raises ImageBroken."""
+    """Return the used part of an image's untrusted configuration. Raise ImageBroken."""
     inner = _object(document.get("config"))
     return ImageConfig(
         entrypoint=_strings(inner.get("Entrypoint")),
@@ -29,7 +29,7 @@ def parse_config(document: dict[str, Any]) -> ImageConfig:
 
 
 def config_changes(document: dict[str, Any]) -> list[str]:
-    """Return what of the configuration is not followed, as sentences. Raises ImageBroken."""
+    """Return what of the configuration is not followed, as sentences. Raise ImageBroken."""
     inner = _object(document.get("config"))
     test = _object(inner.get("Healthcheck")).get("Test")
     changes = ["left out: the image's health check, which is not run"] if test and test != ["NONE"] else []

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 
 class PlatformSearch:
-    """Finds the manifest of `linux/ARCH` in a manifest or an index.
+    """The search for the manifest of `linux/ARCH` in a manifest or an index.
 
     `manifest_of` and `config_of` return the manifest and the image's configuration of a digest, and raise ImageError.
     """
@@ -47,19 +47,21 @@ class PlatformSearch:
         self._offered: set[str] = set()
 
     def find(self, digest: str) -> tuple[str, Document]:
-        """Digest and content of the manifest. Raises ImageWrongPlatform if there is none for this platform, ImageBroken
-        for indexes that are damaged, too deep or too many, and for what is no image.
+        """Return digest and content of the manifest. Raise ImageWrongPlatform if there is none for this platform,
+        ImageBroken for indexes that are damaged, too deep or too many, and for what is no image.
         """
         manifest = self._fetch(digest)
         if "manifests" not in manifest and not _is_image(manifest):
-            raise ImageBroken(f"{self._reference} is an artifact of another kind, and no image.")
+            raise ImageBroken(f"{self._reference} is an artifact of another kind, not an image.")
         found = self._descend(digest, manifest, MAX_LEVELS, is_named=True)
         if found is None:
             raise wrong_platform(self._reference, self._offered, self._arch)
         return found
 
     def _descend(self, digest: str, manifest: Document, levels: int, *, is_named: bool) -> tuple[str, Document] | None:
-        """`is_named`: what led here says that it is for this platform; otherwise the configuration decides."""
+        """Follow a descriptor. `is_named`: what led here says that it is for this platform; otherwise the configuration
+        decides.
+        """
         if "manifests" not in manifest:
             is_ours = _is_image(manifest) and (is_named or self._says_ours(digest))
             return (digest, manifest) if is_ours else None
@@ -74,7 +76,7 @@ class PlatformSearch:
         return None
 
     def _candidates(self, manifest: Document) -> list[Document]:
-        """The entries for this platform, then those that do not say for which they are."""
+        """Return the entries for this platform, then those that do not say for which they are."""
         entries = [entry for entry in entries_of(manifest, "manifests") if not _is_attestation(entry)]
         self._offered |= {_platform(entry) for entry in entries}
         ours = [entry for entry in entries if _platform(entry) == self._wanted]
@@ -86,7 +88,7 @@ class PlatformSearch:
         return self._manifest_of(digest)
 
     def _says_ours(self, digest: str) -> bool:
-        """Whether the image's configuration is for this platform."""
+        """Return whether the image's configuration is for this platform."""
         self._count()
         named = platform_name(self._config_of(digest))
         self._offered.add(named)
@@ -104,13 +106,15 @@ def _platform(entry: Document) -> str:
 
 
 def _is_attestation(entry: Document) -> bool:
-    """Whether it describes another entry and is no image, as builders add them with the platform `unknown/unknown`."""
+    """Return whether it describes another entry and is no image, as builders add them with the platform
+    `unknown/unknown`.
+    """
     annotations = entry.get("annotations")
     return "unknown" in _platform(entry) or (isinstance(annotations, dict) and _ATTESTATION in annotations)
 
 
 def _is_image(manifest: Document) -> bool:
-    """Not a chart, a signature or what else registries keep."""
+    """Return whether it is an image, not a chart, a signature or what else registries keep."""
     config = manifest.get("config")
     kind = config.get("mediaType") if isinstance(config, dict) else None
     return kind is None or kind in _CONFIG_TYPES

@@ -1,6 +1,6 @@
-"""What an image's layers have that its base disk has only by other means, or not at all.
+"""Contents of an image's layers that its base disk has only by other means, or not at all.
 
-A program of its own, which runs confined after the layers were unpacked (`contents.py`): what it reads is of anybody.
+This is a program of its own, which runs confined after the layers were unpacked (`contents.py`): its input is hostile.
 
     python3 -P layer_contents.py LAYOUT ROOT
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What removes a folder is compared with every finding: with more of them a hostile image would take long.
+# A removal of a folder is compared with every finding: with more of them a hostile image would take long.
 MAX_DEVICES = 4096
 MAX_KINDS = 8
 MAX_PATHS = 1000  # of a kind
@@ -33,7 +33,7 @@ _SHOWN = 5
 _GZIP = b"\x1f\x8b"
 _XATTR = "SCHILY.xattr."
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-# What mksquashfs takes without quoting, in names of devices.
+# Characters that mksquashfs takes without quoting, in names of devices.
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+@=%~/-]+")
 _LAST_TIME = 2**32 - 1  # of squashfs, in seconds; the first one is 0
 # Sentences: what is before and after the number of files.
@@ -50,7 +50,7 @@ Device = tuple[str, int, int, int, int, int]  # c or b, mode, uid, gid, major, m
 
 @dataclass
 class Found:
-    """By path in the image: devices, and by sentence what is lost."""
+    """The findings: devices by their path in the image, and by sentence what is lost."""
 
     devices: dict[str, Device] = field(default_factory=dict)
     lost: dict[Sentence, dict[str, None]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Found:
 
 
 class LayerReader:
-    """Reads layers in their order. What a later one replaces or removes is no finding."""
+    """A reader of layers in their order. An entry that a later layer replaces or removes is not a finding."""
 
     def __init__(self) -> None:
         self.found = Found()
@@ -145,7 +145,7 @@ def _unpacked(path: Path) -> io.BufferedReader | gzip.GzipFile:
 
 
 def _members(stream: io.BufferedReader | gzip.GzipFile) -> Iterator[tarfile.TarInfo]:
-    """The entries of a layer; none where there is no byte of an archive, as some builders write an empty layer.
+    """Yield the entries of a layer; none if there is no byte of an archive, as some builders write an empty layer.
 
     Not by one of tarfile's own streams: they unpack a whole buffer of any size at once, and copy it at each read.
     """
@@ -186,7 +186,7 @@ def _examine_attributes(path: str, member: tarfile.TarInfo, own: Found) -> None:
 
 
 def layers(layout: Path) -> Iterator[Path]:
-    """The layers of the layout's one image, the lowest first."""
+    """Yield the layers of the layout's one image, the lowest first."""
     blobs = layout / "blobs"
     (entry,) = json.loads((layout / "index.json").read_bytes())["manifests"]
     for layer in json.loads(_blob(blobs, entry).read_bytes())["layers"]:
@@ -199,7 +199,7 @@ def _blob(blobs: Path, descriptor: dict[str, str]) -> Path:
 
 
 def clear_places(found: Found) -> list[tuple[str, Device]]:
-    """Remove the empty files in the places of devices, in this root; returns the devices with their real paths."""
+    """Remove the empty files in the places of devices, in this root; return the devices with their real paths."""
     made = {}
     for path, device in found.devices.items():
         real = posixpath.join(os.path.realpath(posixpath.dirname(path)), posixpath.basename(path))
@@ -217,7 +217,7 @@ def clear_places(found: Found) -> list[tuple[str, Device]]:
 
 
 def _cleared(path: str) -> bool:
-    """False where something else is: a later layer has reached the place by another name."""
+    """Return False if something else is: a later layer has reached the place by another name."""
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size:

@@ -22,7 +22,7 @@ Descriptor = dict[str, Any]
 
 
 def read_index(layout: Path) -> list[Descriptor]:
-    """The entries of a layout; empty if there is none. Raises ImageBroken."""
+    """Return the entries of a layout; empty if there is none. Raise ImageBroken."""
     try:
         entries = json.loads((layout / "index.json").read_bytes())["manifests"]
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def read_index(layout: Path) -> list[Descriptor]:
 
 
 def find_local(layout: Path, reference: Reference) -> str:
-    """The digest a `localhost/...` reference names. Raises ImageNotFound, ImageBroken.
+    """Return the digest a `localhost/...` reference names. Raise ImageNotFound, ImageBroken.
 
     A digest stays valid after its tag has moved: workspaces refer to the image they were created from.
     """
@@ -46,7 +46,7 @@ def find_local(layout: Path, reference: Reference) -> str:
 
 
 def blob_path(layout: Path, digest: str) -> Path:
-    """The path of a blob. `digest` must be a checked `sha256:<hex>`."""
+    """Return the path of a blob. `digest` must be a checked `sha256:<hex>`."""
     algorithm, _, value = digest.partition(":")
     return layout / "blobs" / algorithm / value
 
@@ -74,7 +74,7 @@ def sync_directory(path: Path) -> None:
 def write_view(view: Path, layout: Path, digest: str, *, inside: str) -> tuple[tuple[Path, str], ...]:
     """Write a layout with one entry, tagged `image`, for the blobs of another; later tags do not affect it.
 
-    Returns what a confined tool must see to find it at the path `inside`: (path of the host, path inside). Raises
+    Return what a confined tool must see to find it at the path `inside`: (path of the host, path inside). Raises
     ImageBroken if the manifest is missing or invalid JSON.
     """
     manifest = blob_path(layout, digest)
@@ -100,7 +100,7 @@ def write_view(view: Path, layout: Path, digest: str, *, inside: str) -> tuple[t
 
 
 def _let_others_read(folder: Path) -> None:
-    """For confined tools, which are another user; no other one reaches the folder through those above it."""
+    """Let confined tools, which are another user, read; no other user reaches the folder through those above it."""
     for path, _, names in os.walk(folder):
         Path(path).chmod(0o755)
         for name in names:
@@ -116,7 +116,7 @@ def _write_layout(layout: Path, entries: list[Descriptor]) -> None:
 
 
 def publish_image(layout: Path, name: str, scratch: Path, job: Job) -> str:
-    """Move the one image of the layout `scratch` into `layout` under `name`; returns the manifest's digest.
+    """Move the one image of the layout `scratch` into `layout` under `name`; return the manifest's digest.
 
     Blobs first and the index last, so a crash leaves at most unreferenced blobs. `scratch` must be on the same file
     system and is consumed. Blobs of an image that had the name before stay, as `find_local` documents.

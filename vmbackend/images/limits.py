@@ -18,12 +18,12 @@ _VANISHED = (FileNotFoundError, NotADirectoryError)  # removed or replaced since
 
 
 def image_too_large(settings: ImageSettings) -> ImageTooLarge:
-    """The error of an image that exceeds the size limit."""
+    """Return the error of an image that exceeds the size limit."""
     return ImageTooLarge(f"The image unpacks to more than the {settings.max_unpacked_bytes >> 20} MiB allowed.")
 
 
 def check_free_space(directory: Path, needed: int, settings: ImageSettings) -> None:
-    """Raises CapacityExceeded if `needed` bytes would leave less than `min_free_bytes`, or inodes run out."""
+    """Raise CapacityExceeded if `needed` bytes would leave less than `min_free_bytes`, or inodes run out."""
     free = os.statvfs(directory)
     few_inodes = free.f_files > 0 and free.f_favail < free.f_files // 100
     if few_inodes or free.f_bavail * free.f_frsize - needed < settings.min_free_bytes:
@@ -31,10 +31,10 @@ def check_free_space(directory: Path, needed: int, settings: ImageSettings) -> N
 
 
 def tree_bytes(directory: Path) -> int:
-    """Bytes of a tree on disk; does not follow links, tolerates concurrent changes.
+    """Return bytes of a tree on disk; does not follow links, tolerates concurrent changes.
 
     sys.maxsize if paths in it are too long for the kernel: a tool sees the tree at a shorter path than this process, so
-    it can write there what could not be counted here. Raises OSError if the tree cannot be read for another reason.
+    it can write there what could not be counted here. Raise OSError if the tree cannot be read for another reason.
     """
     total, pending = 0, [str(directory)]
     try:
@@ -48,7 +48,7 @@ def tree_bytes(directory: Path) -> int:
 
 
 def _folder_bytes(folder: str, pending: list[str]) -> int:
-    """Bytes of the folder's entries; its folders are appended to `pending`."""
+    """Return bytes of the folder's entries; its folders are appended to `pending`."""
     total = 0
     with suppress(*_VANISHED), _opened_folder(folder) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
@@ -61,7 +61,9 @@ def _folder_bytes(folder: str, pending: list[str]) -> int:
 
 @contextmanager
 def _opened_folder(path: str) -> Iterator[int]:
-    """Entries of a descriptor are examined relative to it, so the length of their paths does not matter."""
+    """Yield a descriptor of a folder. Entries are examined relative to it, so the length of their paths does not
+    matter.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -75,7 +77,7 @@ def _entry_bytes(entry: os.DirEntry[str]) -> int:
 
 
 class UsageLimit:
-    """Checks a directory while a tool fills it; raises, which stops the tool, when a limit is exceeded."""
+    """The check of a directory while a tool fills it; raises, which stops the tool, when a limit is exceeded."""
 
     CHECK_INTERVAL = 0.3  # seconds
 
@@ -86,7 +88,7 @@ class UsageLimit:
         self._next = 0.0
 
     def check_usage(self) -> None:
-        """Raises CapacityExceeded, ImageTooLarge. Walks the tree at most a tenth of the time."""
+        """Raise CapacityExceeded, ImageTooLarge. Walks the tree at most a tenth of the time."""
         started = time.monotonic()
         if started < self._next:
             return

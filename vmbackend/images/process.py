@@ -22,15 +22,15 @@ POLL_SECONDS = 0.1
 MAX_STDERR = 64 << 10
 # The inherited environment. HOME is replaced: a credential file in it would be used without being configured.
 _PASSED_ON = ["PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]
-# Of a confined tool. Proxies are the business of its network.
+# Variables for a confined tool. Proxies are the business of its network.
 _PASSED_ON_CONFINED = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
 _PATH_INSIDE = "/usr/sbin:/usr/bin:/sbin:/bin"
 _END_SECONDS = 5.0
-# What a tool mounts is mounted for it alone, and with its first process all of its processes end. What the host
-# unmounts is unmounted there as well.
+# A tool's mounts exist for it alone, and with its first process all of its processes end. Mounts that the host removes
+# are removed there as well.
 _OWN_MOUNTS = ("unshare", "--mount", "--propagation=slave")
 _OWN_PROCESSES = ("--pid", "--fork", "--kill-child")
-# The first that the host allows. A new /proc is refused where parts of the present one are covered, as in some
+# The first that the host allows. A new /proc is refused if parts of the present one are covered, as in some
 # containers. Without CAP_SYS_ADMIN all are, and then a tool mounts nothing either.
 _NAMESPACES = (
     (*_OWN_MOUNTS, *_OWN_PROCESSES, "--mount-proc", "--"),
@@ -55,7 +55,7 @@ class CompletedTool:
 
 
 class _Drain(threading.Thread):
-    """Stores the first `limit` bytes of a pipe and drops the rest, so that the writer never blocks."""
+    """A thread that stores the first `limit` bytes of a pipe and drops the rest, so that the writer never blocks."""
 
     def __init__(self, pipe: IO[bytes], limit: int) -> None:
         super().__init__(daemon=True)
@@ -115,9 +115,9 @@ def run_confined_tool(
     max_stdout: int = 64 << 10,
     max_file_bytes: int | None = None,
 ) -> CompletedTool:
-    """As `run_tool`, for input of others: the tool reaches only what `confinement` says.
+    """Do what `run_tool` does, for input of others: the tool reaches only what `confinement` says.
 
-    When this returns or raises, no process of the tool writes any more. Raises BackendUnavailable.
+    When this returns or raises, no process of the tool writes any more. Raise BackendUnavailable.
     """
     for program in (argv[0], *PROGRAMS):
         _require_program(program)
@@ -129,7 +129,7 @@ def run_confined_tool(
 
 
 def _own_namespaces() -> tuple[str, ...]:
-    """The command for as many as the host allows. Raises BackendUnavailable."""
+    """Return the command for as many as the host allows. Raise BackendUnavailable."""
     _require_program("unshare")
     return next(command for command in _NAMESPACES if not command or _is_allowed(command))
 
@@ -162,7 +162,7 @@ def _start(
         env=environment,
         pass_fds=descriptors,
         start_new_session=True,
-        # What the tools make is the content of guests, whose modes must not depend on those of the platform's files.
+        # The tools make the content of guests, whose modes must not depend on those of the platform's files.
         umask=0o022,
     )
 
@@ -185,7 +185,7 @@ def _finish(process: subprocess.Popen[bytes], wait: Callable[[], None], max_stdo
 
 
 def _answer(asking: socket.socket, job: Job) -> None:
-    """Let the tool begin. Returns at once where its process has ended."""
+    """Let the tool begin. Return at once if its process has ended."""
     asking.settimeout(POLL_SECONDS)
     while True:
         job.check_cancelled()

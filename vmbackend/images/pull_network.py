@@ -43,16 +43,16 @@ class PullNetwork:
     proxy: str
 
     def environment(self) -> dict[str, str]:
-        """The variables with which skopeo uses the proxy."""
+        """Return the variables with which skopeo uses the proxy."""
         return {"HTTP_PROXY": self.proxy, "HTTPS_PROXY": self.proxy}
 
 
 @contextmanager
 def pull_network(registry: str, listed: Collection[str], refused: Collection[Network] = ()) -> Iterator[PullNetwork]:
-    """A network for requests to `registry`; its connections and its thread end with the block.
+    """Yield a network for requests to `registry`; its connections and its thread end with the block.
 
     `listed`: registries (`host` or `host:port`) that may be on any address; all others are public and outside of the
-    networks `refused`. Raises BackendUnavailable.
+    networks `refused`. Raise BackendUnavailable.
     """
     host, ports = _loopback_ports(registry) if registry in listed else ("", [])
     address = "::1" if ":" in host else _LOOPBACK if host == "localhost" else host
@@ -76,7 +76,7 @@ def pull_network(registry: str, listed: Collection[str], refused: Collection[Net
 
 
 def _loopback_ports(registry: str) -> tuple[str, list[int]]:
-    """Host and ports of a registry on loopback; no ports for others."""
+    """Return host and ports of a registry on loopback; no ports for others."""
     parts = urlsplit(f"//{registry}")
     host = parts.hostname or ""
     try:
@@ -88,7 +88,7 @@ def _loopback_ports(registry: str) -> tuple[str, list[int]]:
 
 
 def _make_namespace(places: Sequence[tuple[str, int]]) -> tuple[int, list[socket.socket]]:
-    """Move this thread into a new network namespace; a descriptor of it, and listeners there. Raises OSError."""
+    """Move this thread into a new network namespace; a descriptor of it, and listeners there. Raise OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare")

@@ -65,7 +65,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Parse a reference as a user writes it. Raises ImageError with a message that explains the problem."""
+    """Parse a reference as a user writes it. Raise ImageError with a message that explains the problem."""
     if not text or len(text) > MAX_LENGTH:
         raise ImageError(f"An image reference has 1 to {MAX_LENGTH} characters.")
     if not text.isascii() or not text.isprintable() or " " in text:
@@ -80,7 +80,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def _with_domain(text: str) -> str:
-    """Docker's rule: the first part is a registry if it has a dot or a port, or is `localhost`."""
+    """Apply Docker's rule: the first part is a registry if it has a dot or a port, or is `localhost`."""
     first, slash, rest = text.partition("/")
     if not slash or not (set(".:[") & set(first) or first == LOCAL_DOMAIN):
         return f"docker.io/{text}" if slash else f"docker.io/library/{text}"

@@ -41,7 +41,7 @@ _FULL = re.compile(r"no space left on device|disk quota exceeded", re.I)
 _CORRUPT = re.compile(
     r"digest did not match|does not match|digest mismatch|unexpected size|gzip|invalid manifest", re.I
 )
-# Of the host, for the registries' certificates and what the administrator configured for every container tool.
+# Files of the host, for the registries' certificates and what the administrator configured for every container tool.
 _HOST_FILES = tuple(
     map(Path, ("/etc/ssl", "/etc/ca-certificates", "/etc/pki", "/etc/containers", "/etc/docker/certs.d"))
 )
@@ -54,9 +54,10 @@ _MAX_AUTH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where skopeo reads an image from, the options it needs, and the reference for messages.
+    """The source of an image for skopeo: its location, the options it needs, and the reference for messages.
 
-    `registry`: the one that it asks; None for the local store, which `mounts` (host path, path inside) shows to it.
+    `registry`: the registry that it asks; None for the local store, which `mounts` (host path, path inside) shows to
+    it.
     """
 
     location: str
@@ -70,7 +71,7 @@ class Source:
 
 
 def registry_source(reference: Reference, settings: ImageSettings, digest: str | None = None) -> Source:
-    """The source of a reference in a registry, by `digest` if given."""
+    """Return the source of a reference in a registry, by `digest` if given."""
     domain = settings.registry_mirrors.get(reference.domain, reference.domain)
     pinned = digest or reference.digest
     suffix = f"@{pinned}" if pinned else f":{reference.tag}"
@@ -81,7 +82,7 @@ def registry_source(reference: Reference, settings: ImageSettings, digest: str |
 
 
 def fetch_manifest(source: Source, settings: ImageSettings, job: Job) -> tuple[str, dict[str, Any]]:
-    """Digest and content of the source's manifest or manifest list. Raises ImageError and its subclasses."""
+    """Return digest and content of the source's manifest or manifest list. Raise ImageError and its subclasses."""
     raw = _inspect(source, settings, job, what="--raw")
     manifest = _json(raw)
     if str(manifest.get("mediaType", "")).startswith(_OLD_MANIFEST) or manifest.get("schemaVersion") != 2:
@@ -90,7 +91,9 @@ def fetch_manifest(source: Source, settings: ImageSettings, job: Job) -> tuple[s
 
 
 def fetch_pinned_manifest(source: Source, digest: str, settings: ImageSettings, job: Job) -> dict[str, Any]:
-    """The manifest or manifest list with that digest. Raises ImageBroken for another one, else as `fetch_manifest`."""
+    """Return the manifest or manifest list with that digest. Raise ImageBroken for another one, else as
+    `fetch_manifest`.
+    """
     found, manifest = fetch_manifest(source, settings, job)
     if found != digest:
         raise ImageBroken(f"The registry sent another manifest for {source.reference} than was asked for.")
@@ -98,12 +101,12 @@ def fetch_pinned_manifest(source: Source, digest: str, settings: ImageSettings, 
 
 
 def fetch_config(source: Source, settings: ImageSettings, job: Job) -> dict[str, Any]:
-    """The image's configuration, of whatever platform. Raises ImageError and its subclasses."""
+    """Return the image's configuration, of whatever platform. Raise ImageError and its subclasses."""
     return _json(_inspect(source, settings, job, what="--config"))
 
 
 def fetch_own_config(source: Source, settings: ImageSettings, job: Job) -> dict[str, Any]:
-    """The image's configuration. Raises ImageWrongPlatform for another platform."""
+    """Return the image's configuration. Raise ImageWrongPlatform for another platform."""
     config = fetch_config(source, settings, job)
     found = platform_name(config)
     if found != f"linux/{settings.arch}":
@@ -112,13 +115,13 @@ def fetch_own_config(source: Source, settings: ImageSettings, job: Job) -> dict[
 
 
 def platform_name(document: dict[str, Any]) -> str:
-    """`os/architecture` of a configuration or of the platform of an index's entry; empty where it says neither."""
+    """Return `os/architecture` of a configuration or of the platform of an index's entry; empty if it says neither."""
     system, architecture = document.get("os"), document.get("architecture")
     return f"{system}/{architecture}" if system or architecture else ""
 
 
 def layer_bytes(manifest: dict[str, Any]) -> int:
-    """Sum of the layers' packed sizes in the manifest. Raises ImageBroken."""
+    """Return sum of the layers' packed sizes in the manifest. Raise ImageBroken."""
     sizes = [layer.get("size") for layer in entries_of(manifest, "layers")]
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise ImageBroken("The image's manifest is damaged.")
@@ -128,7 +131,7 @@ def layer_bytes(manifest: dict[str, Any]) -> int:
 def download_image(source: Source, layout: Path, settings: ImageSettings, job: Job, limit: UsageLimit) -> None:
     """Copy the image into the new layout directory as `image`, layers as gzip (umoci reads no zstd).
 
-    Raises ImageUnreachable after `pull_timeout` and whatever `limit` raises.
+    Raise ImageUnreachable after `pull_timeout` and whatever `limit` raises.
     """
     until = time.monotonic() + settings.pull_timeout
     argv = ["skopeo", "copy", "--quiet", *source.options, "--dest-compress-format=gzip", source.location]
@@ -170,7 +173,7 @@ def _run_skopeo(
 
 
 def _files(settings: ImageSettings) -> dict[str, bytes]:
-    """Raises ImageUnreachable if the file of credentials cannot be read."""
+    """Raise ImageUnreachable if the file of credentials cannot be read."""
     if settings.auth_file is None:
         return {"/etc/hosts": _HOSTS}
     try:
@@ -181,13 +184,13 @@ def _files(settings: ImageSettings) -> dict[str, bytes]:
 
 
 def _certificate_paths() -> list[Path]:
-    """Where the operator's environment has further certificates."""
+    """Return the paths of further certificates that the operator's environment names."""
     listed = ":".join(os.environ.get(name, "") for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
     return [Path(path) for path in listed.split(":") if path.startswith("/")]
 
 
 def entries_of(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of a list in a manifest. Raises ImageBroken."""
+    """Return the objects of a list in a manifest. Raise ImageBroken."""
     value = manifest.get(name)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ImageBroken("The image's manifest is damaged.")
@@ -195,7 +198,7 @@ def entries_of(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def checked_digest(value: object) -> str:
-    """Validate a digest from untrusted JSON. Raises ImageBroken."""
+    """Validate a digest from untrusted JSON. Raise ImageBroken."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise ImageBroken("The image's manifest is damaged.")
     return value
@@ -212,7 +215,7 @@ def translate_error(finished: CompletedTool, reference: Reference) -> ImageError
 
 
 def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | CapacityExceeded]]:
-    """In order of precedence: some outputs match several patterns."""
+    """Return patterns with their errors in order of precedence: some outputs match several patterns."""
     host = "The local image store" if reference.is_local else reference.domain
     private = f"{host} does not provide {reference}: it may be private, or the name may be wrong."
     return [
@@ -251,7 +254,7 @@ def _json(raw: bytes) -> dict[str, Any]:
 
 
 def _unreachable(reference: Reference) -> ImageUnreachable:
-    """One message for everything between this host and an answer: it would otherwise tell what runs on which port."""
+    """Return one message for everything between this host and an answer: more would tell what runs on which port."""
     if reference.is_local:
         return ImageUnreachable(f"The local image store could not be read; {reference} was not fetched.")
     return ImageUnreachable(
@@ -261,7 +264,7 @@ def _unreachable(reference: Reference) -> ImageUnreachable:
 
 
 def wrong_platform(reference: Reference, offered: Iterable[str], arch: str) -> ImageWrongPlatform:
-    """The error of an image for other platforms, as `platform_name` names them."""
+    """Return the error of an image for other platforms, as `platform_name` names them."""
     names = ", ".join(sorted({name for name in offered if name}))[:200] or "no known platform"
     # The registry's words: no control characters or halves of surrogate pairs, which no database stores.
     has = "".join(letter if letter.isprintable() else "?" for letter in names)

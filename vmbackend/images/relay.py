@@ -30,7 +30,9 @@ _SUCCEEDED, _FAILED = b"\x05\x00\x00\x01" + bytes(6), b"\x05\x01\x00\x01" + byte
 
 
 class Relay:
-    """Serves listeners from `start` to `close`: a listener with a target passes bytes to it, one without is a proxy."""
+    """The server of listeners from `start` to `close`: a listener with a target passes bytes to it, one without is a
+    proxy.
+    """
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class Relay:
                 group.create_task(self._serve(client, target))
 
     async def _serve(self, client: socket.socket, target: Target | None) -> None:
-        """Raises nothing but a cancellation: an error here would end the other connections."""
+        """Raise nothing but a cancellation: an error here would end the other connections."""
         with client:
             try:
                 client.setblocking(False)
@@ -112,7 +114,7 @@ class Relay:
             await self._exchange(client, server)
 
     async def _read_target(self, client: socket.socket) -> Target:
-        """The place that a SOCKS5 client wants to go to. Raises ValueError for anything else."""
+        """Return the place that a SOCKS5 client wants to go to. Raise ValueError for anything else."""
         version, methods = await self._read(client, 2)
         if version != _VERSION or _NO_LOGIN not in await self._read(client, methods):
             raise ValueError("not a SOCKS5 client without a login")

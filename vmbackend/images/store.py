@@ -67,7 +67,7 @@ class ImageStore:
         """Return the image, pulling it if necessary; a tag is resolved at the registry each time.
 
         `deadline` on the clock of time.monotonic(). One pull per digest at a time: other callers wait for it.
-        Raises ImageError and its subclasses, ImageCancelled, CapacityExceeded, DeadlineExceeded, BackendUnavailable.
+        Raise ImageError and its subclasses, ImageCancelled, CapacityExceeded, DeadlineExceeded, BackendUnavailable.
         On failure nothing remains; after a death of the process scratch does, see the module.
         """
         job = Job(progress, deadline, cancelled)
@@ -83,20 +83,20 @@ class ImageStore:
         return image
 
     def get(self, digest: str) -> Image | None:
-        """The image if it is ready; updates its last use. Raises ImageError for an invalid `digest`."""
+        """Return the image if it is ready; updates its last use. Raise ImageError for an invalid `digest`."""
         hexed = checked_digest(digest).partition(":")[2]
         with try_lock(self._locks / hexed, shared=True) as free:
             # Not free: it is being pulled, evicted or swept; the caller's next step waits for that.
             return self._load(hexed, touch=True) if free else None
 
     def list(self) -> Sequence[Image]:
-        """Every image that is ready, the least recently used first. Does not update their last use."""
+        """Return every image that is ready, the least recently used first. Does not update their last use."""
         found = ((self._last_used(path.name), path.name) for path in self._images.iterdir())
         images = (self._load(name, touch=False) for _, name in sorted(found))
         return [image for image in images if image is not None]
 
     def evict(self, *, in_use: Collection[str]) -> builtins.list[str]:
-        """Remove least recently used images until the others fit into `cache_bytes`; returns their digests.
+        """Remove least recently used images until the others fit into `cache_bytes`; return their digests.
 
         Never removes those `in_use`, those used within `evict_grace` seconds, and those being pulled.
         """
@@ -112,7 +112,7 @@ class ImageStore:
         return removed
 
     def sweep(self) -> builtins.list[str]:
-        """Remove scratch of dead pulls, and unused lock files; returns the names. Called at start-up.
+        """Remove scratch of dead pulls, and unused lock files; return the names. Called at start-up.
 
         Tools that outlived their pull are killed first.
         """
@@ -173,7 +173,7 @@ class ImageStore:
         write_entry(out, {**named, "config": asdict(config), "changes": changes})
 
     def _pinned(self, reference: Reference, digest: str, scratch: Path, job: Job) -> tuple[Source, dict[str, Any]]:
-        """The source of this platform's image in `digest`, and its manifest."""
+        """Return the source of this platform's image in `digest`, and its manifest."""
 
         def manifest_of(wanted: str) -> dict[str, Any]:
             return fetch_pinned_manifest(self._source(reference, wanted, scratch), wanted, self.settings, job)
@@ -186,7 +186,7 @@ class ImageStore:
         return self._source(reference, found, scratch), manifest
 
     def _complete(self, reference: Reference, image: Image, job: Job) -> Image:
-        """Add to an entry of an earlier version what it lacks of the configuration; the same image where that fails.
+        """Add to an entry of an earlier version what it lacks of the configuration; the same image if that fails.
 
         Once for each process, so that a registry without an answer does not delay every machine.
         """
@@ -253,7 +253,7 @@ class ImageStore:
             return None
         if metadata["arch"] != self.settings.arch:
             return None
-        # Of a later version, which shares the cache, there may be more.
+        # A later version, which shares the cache, may have stored more.
         config = {name: value for name, value in metadata["config"].items() if name in _CONFIG_FIELDS}
         for name in ("entrypoint", "cmd", "exposed_ports", "volumes"):
             config[name] = tuple(config.get(name, ()))  # an entry of an earlier version lacks some
@@ -261,7 +261,7 @@ class ImageStore:
         return Image(metadata["digest"], directory / "rootfs.squashfs", size, ImageConfig(**config), changes)
 
     def _metadata(self, hexed: str) -> dict[str, Any]:
-        """Raises OSError and ValueError."""
+        """Raise OSError and ValueError."""
         metadata: dict[str, Any] = json.loads((self._images / hexed / "image.json").read_bytes())
         return metadata
 

@@ -22,7 +22,7 @@ class ImageCancelled(ImageError):
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """How images are fetched and how much space they may take."""
+    """Settings of how images are fetched and how much space they may take."""
 
     arch: str = "amd64"  # as OCI spells it
     auth_file: Path | None = None  # containers-auth.json; None: anonymous access
@@ -44,7 +44,7 @@ class ImageSettings:
 
     @property
     def listed_registries(self) -> frozenset[str]:
-        """The registries that may be on any address, as the settings spell them."""
+        """Return the registries that may be on any address, as the settings spell them."""
         return frozenset([*self.insecure_registries, *self.private_registries, *self.registry_mirrors.values()])
 
 
@@ -77,7 +77,7 @@ class Image:
 
 
 def never_cancelled() -> bool:
-    """The `cancelled` of a caller that never cancels."""
+    """Return the `cancelled` of a caller that never cancels."""
     return False
 
 
@@ -98,7 +98,7 @@ class Job:
             self.progress(whole, message)
 
     def check_cancelled(self) -> None:
-        """Raises ImageCancelled or DeadlineExceeded."""
+        """Raise ImageCancelled or DeadlineExceeded."""
         if self.cancelled():
             raise ImageCancelled("Preparing the image was cancelled.")
         if time.monotonic() >= self.deadline:

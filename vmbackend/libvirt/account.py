@@ -19,11 +19,11 @@ PAUSE_SECONDS = 0.5
 
 
 def ensure_account() -> None:
-    """Create the account where it is missing. Debian has it in the package of the systemd units, which a host with an
+    """Create the account if it is missing. Debian has it in the package of the systemd units, which a host with an
     embedded libvirt need not have.
 
-    Of two processes that do so at once one fails at the lock of the accounts, or finds the other's; it tries again.
-    Raises BackendUnavailable.
+    If two processes do so at once, one fails at the lock of the accounts, or finds the other's; it tries again.
+    Raise BackendUnavailable.
     """
     for attempt in range(1, ATTEMPTS + 1):
         if _exists():

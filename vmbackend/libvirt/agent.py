@@ -27,7 +27,7 @@ _SILENT = {libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED, l
 def send_command(domain: Any, command: str, timeout: float, **arguments: object) -> object:
     """Send one command and return its result.
 
-    Raises GuestUnreachable (no answer, or an error), InvalidMachineState (off).
+    Raise GuestUnreachable (no answer, or an error), InvalidMachineState (off).
     """
     message = json.dumps({"execute": command, **({"arguments": arguments} if arguments else {})})
     if len(message) > MAX_MESSAGE:
@@ -53,7 +53,7 @@ def send_command(domain: Any, command: str, timeout: float, **arguments: object)
 
 
 def agent_responds(domain: Any, timeout: float) -> bool:
-    """Whether the agent answers a ping within `timeout` seconds.
+    """Return whether the agent answers a ping within `timeout` seconds.
 
     The agent comes up after the machine has reported `ready`; until then libvirt rejects the call at once.
     """

@@ -23,7 +23,7 @@ class NetworkAttachment:
         self._disabled = disabled
 
     def port_of(self, record: Record) -> MachinePort:
-        """The network of a machine as it is recorded."""
+        """Return the network of a machine as it is recorded."""
         return MachinePort(partial(self.attach, record, record), partial(self._connect, record.ip))
 
     def attach(self, record: Record, former: Record) -> None:
@@ -40,17 +40,17 @@ class NetworkAttachment:
             self._network.connect(ip)
 
     def add_neighbour(self, record: Record | None) -> None:
-        """Before the CPUs of a paused machine run."""
+        """Add the neighbour entry, before the CPUs of a paused machine run."""
         if record is not None and not self._disabled:
             self._network.add_neighbour(record.ip)
 
     def remove_neighbour(self, record: Record | None) -> None:
-        """After the CPUs of a machine were stopped, or its process has ended."""
+        """Remove the neighbour entry, after the CPUs of a machine were stopped or its process has ended."""
         if record is not None and not self._disabled:
             self._network.remove_neighbour(record.ip)
 
     def change_policy(self, machine_id: str, policy: NetworkPolicy) -> None:
-        """As `Driver.set_network`."""
+        """Do what `Driver.set_network` does."""
         with self._network.lock:
             files = self._inventory.machine_dir(machine_id)
             record = files.read_record()

@@ -43,7 +43,7 @@ class BootLog:
             file.write(_newest(stamped, self._half))
 
     def _end(self) -> tuple[int, bytes]:
-        """The file's size and its last byte; an empty or missing file counts as ending with a newline."""
+        """Return the file's size and its last byte; an empty or missing file counts as ending with a newline."""
         try:
             with self._path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -60,7 +60,9 @@ class BootLog:
 
 
 def _newest(data: bytes, size: int) -> bytes:
-    """At most the last `size` bytes, from the beginning of a line if there is one, else after a new timestamp."""
+    """Return at most the last `size` bytes, from the beginning of a line if there is one, else after a new
+    timestamp.
+    """
     if len(data) <= size:
         return data
     tail, now = data[-size:], timestamp_prefix()

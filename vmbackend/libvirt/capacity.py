@@ -16,7 +16,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def capacity(settings: LibvirtSettings, *, accelerated: bool) -> Capacity:
-    """As `Driver.capacity`; the host's reserve does not count as free."""
+    """Return what `Driver.capacity` returns; the host's reserve does not count as free."""
     memory = _meminfo()
     return Capacity(
         arch=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
@@ -33,13 +33,13 @@ def capacity(settings: LibvirtSettings, *, accelerated: bool) -> Capacity:
 
 
 def require_memory(settings: LibvirtSettings, needed_mb: int) -> None:
-    """Raises CapacityExceeded."""
+    """Raise CapacityExceeded."""
     free = _meminfo()["MemAvailable"] - settings.memory_reserve_mb
     if needed_mb > free:
         raise CapacityExceeded(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
 
 
 def _meminfo() -> dict[str, int]:
-    """The kernel's figures in MiB."""
+    """Return the kernel's figures in MiB."""
     pairs = (line.split(":") for line in _MEMINFO.read_text().splitlines())
     return {name: int(value.split()[0]) // 1024 for name, value in pairs}

@@ -73,7 +73,7 @@ class Channels:
             os.write(self._wake_write, b"!")
 
     def wait(self) -> list[tuple[MachineRun, int]]:
-        """Block until data arrives, a console's pause ends or `wake` is called; returns the channels with data."""
+        """Block until data arrives, a console's pause ends or `wake` is called; return the channels with data."""
         due = max(0.0, self._paused[0][0] - time.monotonic()) if self._paused else None
         ready = []
         for key, _ in self._selector.select(due):
@@ -105,7 +105,7 @@ class Channels:
         run.fds = []
 
     def read(self, run: MachineRun, fd: int) -> bytes:
-        """Data of the events port; data of the console is appended to its log."""
+        """Return data of the events port; data of the console is appended to its log."""
         try:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What a machine's process may reach on its host: its user, its files, its definition.
+"""The confinement of a machine's process on its host: its user, its files, its definition.
 
 Its directory belongs to root and is searched by the machine's group alone, so no other process reaches
 a file in it by path, whatever the file's mode, and the process cannot add, replace or remove names:
@@ -34,7 +34,7 @@ _DIRECTORY, _PRIVATE, _PIPE, _DISK, _CONFIG = 0o710, 0o700, 0o660, 0o600, 0o640
 
 
 class Confinement:
-    """Of one instance's machines. `disabled`: libvirt's mock hypervisor has no processes."""
+    """The confinement of one instance's machines. `disabled`: libvirt's mock hypervisor has no processes."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self._machines_dir = settings.machines_dir
@@ -47,7 +47,7 @@ class Confinement:
         self._paths = ReachablePaths(settings.instance, directories, read_only=frozenset({"kit", "images"}))
 
     def open(self, *, kvm: bool) -> None:
-        """Make the instance's directories reachable for machines. Raises BackendUnavailable, OSError."""
+        """Make the instance's directories reachable for machines. Raise BackendUnavailable, OSError."""
         if self._disabled:
             return
         self._paths.open()
@@ -58,16 +58,16 @@ class Confinement:
         unmount_all(self._instance)
 
     def label(self, ip: str) -> str | None:
-        """The machine's DAC label; None without processes."""
+        """Return the machine's DAC label; None without processes."""
         uid = self._uids.machine(ip)
         return None if self._disabled else f"+{uid}:+{uid}"
 
     def path_for(self, path: Path) -> Path:
-        """The path of one of the machine's own files for its process."""
+        """Return the path of one of the machine's own files for its process."""
         return self._paths.path_for(path)
 
     def readable_file(self, path: Path) -> Path:
-        """The path of a file that all machines share, for their processes. They may read it only."""
+        """Return the path of a file that all machines share, for their processes. They may read it only."""
         return path if self._disabled else self._paths.readable_file(path)
 
     def give_files(self, files: MachineDir, ip: str) -> None:
@@ -93,7 +93,7 @@ class Confinement:
             raise BackendUnavailable("The host could not prepare the machine's files.") from error
 
     def confined_xml(self, xml: str, ip: str) -> str | None:
-        """The XML of saved memory with this machine's label and the paths of today; None if it has them.
+        """Return the XML of saved memory with this machine's label and the paths of today; None if it has them.
 
         Memory that was saved by a version without confinement would otherwise continue as root.
         """
@@ -104,9 +104,11 @@ class Confinement:
         return ET.tostring(domain, encoding="unicode") if _confine_domain(domain, label, self._paths) else None
 
     def _take_uid(self, files: MachineDir, uid: int) -> None:
-        """Before the uid's first use for this machine: nothing of a former machine with the same address remains."""
+        """Take the uid before its first use for this machine: nothing of a former machine with the same address
+        remains.
+        """
         if processes_of(uid):
-            raise BackendUnavailable("A process of a former machine with this address still ends.")
+            raise BackendUnavailable("A process of a former machine with this address has not ended yet.")
         for entry in os.scandir(self._machines_dir):
             if entry.name != files.id and entry.stat(follow_symlinks=False).st_gid == uid:
                 log.warning("machine %s: the directory %s of an orphan is closed", files.id, entry.name)
@@ -114,7 +116,7 @@ class Confinement:
 
 
 def _confine_domain(domain: ET.Element, label: str, paths: ReachablePaths) -> bool:
-    """Give a domain this label and paths that its process reaches; returns whether anything changed."""
+    """Give a domain this label and paths that its process reaches; return whether anything changed."""
     before = ET.tostring(domain)
     for element in domain.findall("seclabel[@model='dac']"):
         domain.remove(element)
@@ -132,7 +134,7 @@ def _confine_domain(domain: ET.Element, label: str, paths: ReachablePaths) -> bo
 
 
 def processes_of(uid: int) -> list[int]:
-    """The process ids of a user."""
+    """Return the process ids of a user."""
     found = []
     for entry in os.scandir(_PROC):
         if entry.name.isdigit():
@@ -145,7 +147,7 @@ def processes_of(uid: int) -> list[int]:
 
 
 def _set_access(path: Path, uid: int, gid: int, mode: int) -> None:
-    """The owner first: a changed owner clears bits of the mode. What is missing needs no access."""
+    """Set owner and mode, the owner first: a changed owner clears bits of the mode. A missing file needs no access."""
     try:
         present = path.lstat()
     except FileNotFoundError:
@@ -163,5 +165,5 @@ def _admit_to_kvm() -> None:
     """
     mode = stat.S_IMODE(KVM_DEVICE.stat().st_mode)
     if mode & 0o006 != 0o006:
-        log.warning("%s is opened to all users, as machines have users of their own", KVM_DEVICE)
+        log.warning("%s is opened to all users, because machines have users of their own", KVM_DEVICE)
         KVM_DEVICE.chmod(mode | 0o006)

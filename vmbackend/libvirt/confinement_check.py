@@ -1,4 +1,4 @@
-"""What confines a running machine's process, as the kernel shows it: nothing here trusts a configuration.
+"""The check of what confines a running machine's process, as the kernel shows it: nothing here trusts a configuration.
 
 `make doctor` prints it for the machines of its instance, and a test asserts each line for a real one.
 """
@@ -41,17 +41,17 @@ class MachineProcess:
     folder: Path  # the machine's directory
 
     def read(self, name: str) -> str:
-        """A file of its folder in /proc."""
+        """Return a file of its folder in /proc."""
         return (_PROC / str(self.pid) / name).read_text(errors="replace")
 
     def status(self, field: str) -> list[str]:
-        """A field of its status."""
+        """Return a field of its status."""
         rows = dict(row.split(":", 1) for row in self.read("status").splitlines() if ":" in row)
         return rows[field].split()
 
 
 def find_processes(instance: str, machines_dir: Path) -> list[MachineProcess]:
-    """The running machines of an instance."""
+    """Return the running machines of an instance."""
     found = []
     for entry in _PROC.glob("[0-9]*"):
         try:
@@ -64,7 +64,7 @@ def find_processes(instance: str, machines_dir: Path) -> list[MachineProcess]:
 
 
 def read_confinement(process: MachineProcess, uids: UidRange) -> list[Line]:
-    """The table of one process. Raises OSError if it ended."""
+    """Return the table of one process. Raise OSError if it ended."""
     checks: list[Callable[[MachineProcess, UidRange], Line]] = [
         *(_user, _groups, _capabilities, _no_new_privileges, _seccomp, _apparmor, _mounts, _devices, _files),
         *(_domain_folder, _core_dumps, _file_size, _memory, _processes, _cpu_weight, _io_weight, _no_displays),
@@ -84,7 +84,9 @@ def _groups(process: MachineProcess, _: UidRange) -> Line:
 
 
 def _capabilities(process: MachineProcess, _: UidRange) -> Line:
-    """None held. What the bounding set names cannot be gained either: see the next line."""
+    """Check that no capability is held. The capabilities of the bounding set cannot be gained either: see the next
+    line.
+    """
     sets = {name: int(process.status(name)[0], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")}
     held = [f"{name} {value:x}" for name, value in sets.items() if value]
     return Line("no capability", not held, ", ".join(held) or "none")
@@ -120,7 +122,7 @@ def _devices(process: MachineProcess, _: UidRange) -> Line:
 
 
 def _files(process: MachineProcess, uids: UidRange) -> Line:
-    """Its directory is searched by its group alone, and no name in it can be changed by it."""
+    """Check that the directory is searched by its group alone, and that the process cannot change a name in it."""
     uid, folder = int(process.status("Uid")[0]), process.folder.stat()
     holds = (folder.st_uid, folder.st_gid, stat.S_IMODE(folder.st_mode)) == (0, uid, 0o710)
     others = [e.stat(follow_symlinks=False).st_gid for e in os.scandir(process.folder.parent) if e.is_dir()]
@@ -129,7 +131,7 @@ def _files(process: MachineProcess, uids: UidRange) -> Line:
 
 
 def _domain_folder(process: MachineProcess, _: UidRange) -> Line:
-    """libvirt's folder with its monitor: no name in it can be changed by it."""
+    """Check libvirt's folder with the monitor: the process cannot change a name in it."""
     match = re.search(r'"file":"([^"]+)/master-key\.aes"', process.read("cmdline"))
     if match is None:
         return Line("libvirt's folder", False, "not found")
@@ -185,7 +187,7 @@ def _limit(process: MachineProcess, name: str) -> str:
 
 
 def _group_value(process: MachineProcess, controller: str, unified: str, legacy: str) -> str | None:
-    """A value of the machine's control group; None where it has no such group, or is not in it."""
+    """Return a value of the machine's control group; None if it has no such group, or is not in it."""
     group = machine_group(process.pid, controller)
     file = group / (unified if is_unified() else legacy) if group is not None else None
     inside = is_unified() or any(

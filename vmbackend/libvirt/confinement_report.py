@@ -1,4 +1,4 @@
-"""What `make doctor` says about the confinement of machines on this host."""
+"""Lines of `make doctor` about the confinement of machines on this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UID_MAP = Path("/proc/self/uid_map")
 _CONTROLLERS = {"memory": "memory", "pids": "pids", "cpu": "cpu", "io": "blkio"}
 # Lines that a host may lack: machines run without.
 _OPTIONAL = frozenset({"AppArmor", "memory.max", "pids.max", "CPU weight", "I/O weight"})
-_RESTART = "stop and start the machine: one that runs since before an update is confined from its next start on"
+_RESTART = "stop and start the machine: a machine that was started before an update is confined from its next start on"
 _APPARMOR_FIX = "an embedded libvirt does not use AppArmor; docs/operations.md says how a libvirtd does"
 
 
@@ -34,12 +34,12 @@ class ReportLine:
 
 
 def host_lines(uids: UidRange) -> list[ReportLine]:
-    """What this host offers, whether machines run or not."""
+    """Return what this host offers, whether machines run or not."""
     return [_user_ids(uids), _free_ids(uids), _namespaces(), _seccomp(), *_controllers(), _apparmor()]
 
 
 def machine_lines(instance: str, machines_dir: Path, uids: UidRange) -> list[ReportLine]:
-    """What holds for the instance's running machines: one line for each line of `read_confinement`."""
+    """Return what holds for the instance's running machines: one line for each line of `read_confinement`."""
     tables = dict[str, list[Line]]()
     for process in find_processes(instance, machines_dir):
         try:
@@ -47,7 +47,9 @@ def machine_lines(instance: str, machines_dir: Path, uids: UidRange) -> list[Rep
         except (OSError, KeyError):
             continue  # it ended
     if not tables:
-        return [ReportLine("confinement", False, "no machine runs, so nothing is to be seen", "make up", needed=False)]
+        return [
+            ReportLine("confinement", False, "no machine runs, so there is nothing to check", "make up", needed=False)
+        ]
     return [_summary(list(lines), len(tables)) for lines in zip(*tables.values(), strict=True)]
 
 
@@ -60,7 +62,7 @@ def _summary(lines: list[Line], machines: int) -> ReportLine:
 
 
 def _user_ids(uids: UidRange) -> ReportLine:
-    """Whether the range exists in this user namespace: in a container it may not."""
+    """Return whether the range exists in this user namespace: in a container it may not."""
     ids = (uids.first, uids.machines[-1])
     rows = [tuple(map(int, row.split())) for row in _UID_MAP.read_text().splitlines()]
     holds = all(any(inside <= uid < inside + count for inside, _, count in rows) for uid in ids)
@@ -69,7 +71,7 @@ def _user_ids(uids: UidRange) -> ReportLine:
 
 
 def _free_ids(uids: UidRange) -> ReportLine:
-    """Whether accounts, or containers' ranges, have ids of the range."""
+    """Return whether accounts, or containers' ranges, have ids of the range."""
     taken = []
     for file, width in ((Path("/etc/passwd"), 0), (Path("/etc/subuid"), 1)):
         for row in file.read_text().splitlines() if file.exists() else ():
@@ -98,7 +100,7 @@ def _controllers() -> Iterator[ReportLine]:
             present = name in unified.read_text().split()
         else:
             present = (CGROUPS / legacy / "cgroup.procs").exists()
-        # The superuser may write where the mode says otherwise, but not to a read-only mount.
+        # The superuser may write even if the mode says otherwise, but not to a read-only mount.
         writable = present and os.access(CGROUPS if unified.exists() else CGROUPS / legacy, os.W_OK)
         found = "usable" if writable else "read-only" if present else "missing"
         fix = "mount the control groups writable; machines run without this limit until then"

@@ -74,14 +74,14 @@ class LibvirtConnection:
 
     @property
     def connection(self) -> Any:
-        """Raises BackendUnavailable while there is none."""
+        """Raise BackendUnavailable while there is none."""
         connection = self._connection
         if connection is None:
             raise BackendUnavailable("The hypervisor is not connected.")
         return connection
 
     def open(self) -> None:
-        """Connect. Raises BackendUnavailable; nothing stays open then, but this process keeps an embedded root."""
+        """Connect. Raise BackendUnavailable; nothing stays open then, but this process keeps an embedded root."""
         self._settings.check()
         _start_event_loop()
         root = self._settings.embed_root
@@ -236,7 +236,7 @@ def _lock_root(root: Path, deadline: float) -> IO[str]:
 
 
 def _test_pid_file(path: Path) -> None:
-    """Raises OSError while a libvirt of another process has its pid file locked.
+    """Raise OSError while a libvirt of another process has its pid file locked.
 
     Closing the file drops this process's record locks on it; there are none before libvirt is opened.
     """

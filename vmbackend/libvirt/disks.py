@@ -20,7 +20,7 @@ DISK_MIN_MB = 64
 DISK_MAX_MB = 1048576
 MIB = 1 << 20
 
-# What an empty file system needs on the host while the old disk still exists.
+# The space that an empty file system needs on the host while the old disk still exists.
 _EMPTY_DISK_MB = 32
 # In one confined shell, as a failure to confine ends with 1, too. e2fsck: 1 and 2 mean "errors were corrected". It
 # prints 20 KB for each 12 bytes of a hostile directory, a character at a time. The file grows after it: a guest can
@@ -47,7 +47,7 @@ def total_mb(directory: Path) -> int:
 
 
 def require_free_space(directory: Path, needed_mb: int, reserve_mb: int) -> None:
-    """Raises CapacityExceeded unless `needed_mb` MiB are free besides the reserve.
+    """Raise CapacityExceeded unless `needed_mb` MiB are free besides the reserve.
 
     Sparse files do not reserve space.
     """
@@ -57,13 +57,13 @@ def require_free_space(directory: Path, needed_mb: int, reserve_mb: int) -> None
 
 
 def check_disk_size(size_mb: int) -> None:
-    """Raises CapacityExceeded for an unsupported size."""
+    """Raise CapacityExceeded for an unsupported size."""
     if not DISK_MIN_MB <= size_mb <= DISK_MAX_MB:
         raise CapacityExceeded(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} MiB were requested.")
 
 
 def disk_size_mb(path: Path) -> int:
-    """The disk's size in MiB; 0 if it does not exist."""
+    """Return the disk's size in MiB; 0 if it does not exist."""
     try:
         return path.stat().st_size // MIB
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def disk_size_mb(path: Path) -> int:
 
 
 def allocated_bytes(path: Path) -> int:
-    """What the sparse file occupies; 0 if it does not exist."""
+    """Return the bytes that the sparse file occupies; 0 if it does not exist."""
     try:
         return path.stat().st_blocks * 512
     except OSError:
@@ -123,7 +123,9 @@ def grow_disk(path: Path, megabytes: int) -> None:
 
 
 def _file_system_bytes(path: Path) -> int:
-    """What its superblock says. resize2fs, which starts on a checked file system only, writes that at its end."""
+    """Return the size that the file system's superblock has. resize2fs, which starts on a checked file system only,
+    writes it last.
+    """
     with path.open("rb") as disk:
         disk.seek(1024)
         superblock = disk.read(1024).ljust(1024, b"\0")
@@ -153,7 +155,9 @@ def _owned_by_tools(disk: Path) -> Iterator[None]:
 
 
 def direct_io_works(directory: Path) -> bool:
-    """Whether the file system supports O_DIRECT, which QEMU's cache=none needs (tmpfs and some overlays do not)."""
+    """Return whether the file system supports O_DIRECT, which QEMU's cache=none needs (tmpfs and some overlays do
+    not).
+    """
     probe = directory / ".direct"
     try:
         descriptor = os.open(probe, os.O_CREAT | os.O_RDWR | os.O_DIRECT, 0o600)
@@ -168,7 +172,7 @@ def direct_io_works(directory: Path) -> bool:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a small file atomically by one that only its owner can read.
 
-    Raises BackendUnavailable; the former file is there as it was, and nothing else.
+    Raise BackendUnavailable; the former file is there as it was, and nothing else.
     """
     aside = path.with_name(path.name + ".new")
     try:

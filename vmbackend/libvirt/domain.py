@@ -42,7 +42,7 @@ _UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFI
 
 
 def is_connection_error(error: Any) -> bool:
-    """Whether the connection failed, rather than the call."""
+    """Return whether the connection failed, rather than the call."""
     return error.get_error_code() in _CONNECTION
 
 
@@ -68,7 +68,9 @@ def translate_errors(what: str) -> Iterator[None]:
 
 
 def uuid_for(instance: str, machine_id: str) -> str:
-    """Derived from the machine's id, so that a new definition replaces the old one and a lookup needs no list."""
+    """Return the UUID derived from the machine's id, so that a new definition replaces the old one and a lookup needs
+    no list.
+    """
     return str(uuid.uuid5(_UUID_NAMESPACE, f"{instance}/{machine_id}"))
 
 
@@ -83,7 +85,7 @@ class Domains:
         self._instance = instance
 
     def find(self, connection: Any, machine_id: str) -> Any:
-        """Raises MachineNotFound."""
+        """Raise MachineNotFound."""
         with translate_errors("find"):
             return connection.lookupByUUIDString(uuid_for(self._instance, machine_id))
 
@@ -94,7 +96,7 @@ class Domains:
             return None
 
     def list(self, connection: Any) -> dict[str, Any]:
-        """The domains of this instance by machine id."""
+        """Return the domains of this instance by machine id."""
         with translate_errors("list"):
             domains = connection.listAllDomains()
         found = {}
@@ -105,7 +107,7 @@ class Domains:
         return found
 
     def machine_id(self, domain: Any) -> str | None:
-        """From the domain's name, so that it works for a removed domain."""
+        """Return the id from the domain's name, so that it works for a removed domain."""
         prefix = name_for(self._instance, "")
         name = str(domain.name())
         return name.removeprefix(prefix) if name.startswith(prefix) else None
@@ -120,7 +122,7 @@ class Domains:
 
 
 def state_of(domain: Any) -> MachineState:
-    """The state in libvirt; ABSENT if the domain was removed."""
+    """Return the state in libvirt; ABSENT if the domain was removed."""
     try:
         with translate_errors("query"):
             state = _STATES.get(domain.state()[0])
@@ -132,13 +134,13 @@ def state_of(domain: Any) -> MachineState:
 
 
 def stop_reason_of(domain: Any) -> StopReason:
-    """Why a domain is off. If libvirt does not know (the host was restarted), it is a crash."""
+    """Return why a domain is off. If libvirt does not know (the host was restarted), it is a crash."""
     with translate_errors("query"):
         return _SHUTOFF_REASONS.get(domain.state()[1], StopReason.CRASHED)
 
 
 def stop_reason_or_lost(domain: Any) -> StopReason:
-    """As `stop_reason_of`; LOST for None and for a domain that was removed."""
+    """Return what `stop_reason_of` returns; LOST for None and for a domain that was removed."""
     if domain is None:
         return StopReason.LOST
     try:
@@ -153,7 +155,9 @@ def define_domain(connection: Any, xml: str) -> None:
 
 
 def start_domain(domain: Any, flags: int) -> None:
-    """Idempotent. On failure the domain is off. With VIR_DOMAIN_START_PAUSED its CPUs stay stopped."""
+    """Start the domain. Idempotent. On failure the domain is off. With VIR_DOMAIN_START_PAUSED its CPUs stay
+    stopped.
+    """
     try:
         with translate_errors("start"):
             domain.createWithFlags(flags)
@@ -182,7 +186,7 @@ def destroy_domain(domain: Any) -> None:
 
 
 def has_saved_memory(domain: Any) -> bool:
-    """Whether libvirt has a managed save image of the domain. False for None and a removed domain."""
+    """Return whether libvirt has a managed save image of the domain. False for None and a removed domain."""
     try:
         with translate_errors("query"):
             return domain is not None and bool(domain.hasManagedSaveImage())

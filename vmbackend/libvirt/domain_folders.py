@@ -27,7 +27,7 @@ from vmbackend.libvirt.process import run_tool
 log = logging.getLogger(__name__)
 
 CLOSED = 0o710
-# Of a libvirtd; an embedded libvirt has the folder `lib/qemu` of its root.
+# The folder of a libvirtd; an embedded libvirt has the folder `lib/qemu` of its root.
 _DAEMON_LIB = "var/lib/libvirt/qemu"
 _MONITOR = "monitor.sock"
 _REMOVED = "removed-"
@@ -35,7 +35,8 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def folders_of(root: Path | None, pid: int) -> Path:
-    """<lib> of an embedded libvirt with this root. Without one that of the libvirtd, as the process `pid` sees it.
+    """Return <lib> of an embedded libvirt with this root; without a root, that of the libvirtd, as the process `pid`
+    sees it.
 
     A libvirtd may be in another mount namespace than this process; the machine's is made from the libvirtd's.
     """
@@ -46,7 +47,7 @@ def close_folders(lib: Path, domain_id: int, gid: int) -> None:
     """Close the folders of a started domain whose CPUs are stopped.
 
     A process that restored memory may have been taken over by it, so nothing is left in them that is neither a socket
-    nor a file. Raises BackendUnavailable if that was so or if there is none; the folders are closed all the same.
+    nor a file. Raise BackendUnavailable if that was so or if there is none; the folders are closed all the same.
     """
     found = [folder for place in _places(lib) for folder in place.glob(f"domain-{domain_id}-*")]
     if not found:
@@ -58,9 +59,9 @@ def close_folders(lib: Path, domain_id: int, gid: int) -> None:
 
 
 def clean_folders(root: Path) -> None:
-    """Before an embedded libvirt is opened: close the folders of its domains and remove all others. Idempotent.
+    """Close the folders of domains and remove all others, before an embedded libvirt is opened. Idempotent.
 
-    Where the monitor's socket was replaced, libvirt finds none and ends that machine. Raises OSError
+    If the monitor's socket was replaced, libvirt finds none and ends that machine. Raise OSError
     if a folder cannot be closed; one that cannot be removed is logged.
     """
     lib, known = root / "lib" / "qemu", _known_folders(root / "run" / "qemu")
@@ -77,7 +78,9 @@ def _places(lib: Path) -> Iterator[Path]:
 
 
 def _known_folders(run: Path) -> set[str]:
-    """The names of the folders of domains that libvirt will find: of those with a status file that it can read."""
+    """Return the names of the folders of domains that libvirt will find: of those with a status file that it can
+    read.
+    """
     known = set()
     for status in run.glob("*.xml"):
         with suppress(OSError, ET.ParseError):
@@ -88,14 +91,14 @@ def _known_folders(run: Path) -> set[str]:
 
 
 def _close_known(folder: Path) -> None:
-    """Its group is the machine's, whether libvirt or this module gave it to it."""
+    """Close a folder whose group is the machine's, whether libvirt or this module gave it to it."""
     for name in _close(folder, folder.lstat().st_gid):
         log.error("%s/%s was put there by the machine's process: it is removed", folder, name)
         _remove_tree(folder / name)
 
 
 def _close(folder: Path, gid: int) -> list[str]:
-    """Close one folder; returns the names in it that are neither sockets nor files, or a monitor that is no socket."""
+    """Close one folder; return the names in it that are neither sockets nor files, or a monitor that is no socket."""
     descriptor = os.open(folder, _OPEN)
     try:
         # First: what is found below cannot be replaced any more.
@@ -112,7 +115,7 @@ def _is_foreign(name: str, folder: int) -> bool:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Renamed first: a tree that cannot be removed is then no domain's any more."""
+    """Rename the folder, then remove it: a tree that cannot be removed does not belong to a domain then."""
     removed = folder if folder.name.startswith(_REMOVED) else folder.with_name(f"{_REMOVED}{uuid4().hex}")
     if removed != folder:
         folder.rename(removed)
@@ -120,6 +123,6 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    """By GNU rm, which removes trees of any depth and follows no link. What stays is logged."""
+    """Remove a tree by GNU rm, which removes trees of any depth and follows no link. Remains are logged."""
     with suppress(BackendUnavailable):
         run_tool(["rm", "-rf", "--one-file-system", "--", str(path)])

@@ -17,7 +17,7 @@ AGENT_PORT = "org.qemu.guest_agent.0"
 EVENTS_PORT = "org.microvm.events.0"
 REQUESTS_PORT = "org.microvm.requests.0"
 
-# Of translated code, under emulation.
+# The cache of translated code, under emulation.
 TRANSLATION_CACHE_MB = 512
 
 QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -56,12 +56,12 @@ class DomainDefinition:
 
 
 def vcpus_for(cpus: float) -> int:
-    """The number of virtual CPUs for a fractional number of CPUs; the fraction is enforced by a quota."""
+    """Return the number of virtual CPUs for a fractional number of CPUs; the fraction is enforced by a quota."""
     return max(1, math.ceil(cpus))
 
 
 def domain_xml(d: DomainDefinition) -> str:
-    """The domain's XML, with all values escaped."""
+    """Return the domain's XML, with all values escaped."""
     # libvirt's mock hypervisor supports Xen's machine only, and neither channels nor fw_cfg.
     domain = ET.Element("domain", type=d.domain_type)
     _text(domain, "name", d.name)
@@ -97,7 +97,7 @@ def add_label(domain: ET.Element, label: str) -> None:
 
 
 def machine_id_from_xml(xml: str, instance: str) -> str | None:
-    """The machine id in a domain's XML; None for a domain of another instance."""
+    """Return the machine id in a domain's XML; None for a domain of another instance."""
     element = ET.fromstring(xml).find(f"metadata/{{{NAMESPACE}}}machine")  # noqa: S314 - libvirt's own output
     if element is None or element.get("instance") != instance:
         return None

@@ -188,7 +188,7 @@ class LibvirtDriver(Driver):
         record = self._inventory.record(machine_id)
         paused = domain.state_of(target) is MachineState.PAUSED
         if paused and not self._confiner.has_limited(machine_id):
-            # Of an earlier process, which may have died in the middle of its start.
+            # An earlier process made the machine, and may have died in the middle of its start.
             self._complete_start(*self._find_machine(machine_id))
         self._attachment.add_neighbour(record)
         if paused:
@@ -304,7 +304,7 @@ class LibvirtDriver(Driver):
         return target, record
 
     def _find_process(self, machine_id: str) -> Any:
-        """The domain of a machine that has a process which answers."""
+        """Return the domain of a machine that has a process which answers."""
         target = self._domains.find(self._libvirt.connection, machine_id)
         if domain.state_of(target) not in UP:
             raise InvalidMachineState("The machine does not run.")

@@ -89,7 +89,7 @@ class Events:
             self._channels.open_run(run, fresh=not wake)
 
     def cancel_start(self, machine_id: str, *, asleep: bool = False) -> None:
-        """The start failed: the machine is off, or asleep as before. Nothing is reported."""
+        """Cancel a start that failed: the machine is off, or asleep as before. Nothing is reported."""
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None:
@@ -109,9 +109,9 @@ class Events:
             return run.status if run else Status()
 
     def last_end(self, files: MachineDir, observed: StopReason) -> MachineEnd:
-        """How the last process of a machine that has none ended. `observed`: the reason that libvirt has.
+        """Return how the last process of a machine without a process ended. `observed`: the reason that libvirt has.
 
-        What it wrote and this driver had not read is read now; those events are still delivered. To libvirt a guest's
+        Its output that this driver had not read is read now; those events are still delivered. To libvirt a guest's
         reset is a power-off, so its reason is not final while reports of that process may be queued.
         """
         status = self._last_status(files)
@@ -151,7 +151,7 @@ class Events:
     def wait_ready(self, machine_id: str, deadline: float) -> None:
         """Wait until the guest has reported `ready`; `deadline` on the monotonic clock.
 
-        Raises MachineExited, DeadlineExceeded.
+        Raise MachineExited, DeadlineExceeded.
         """
         with self._changed:
             while True:
@@ -162,7 +162,7 @@ class Events:
                     raise DeadlineExceeded("The machine was not ready in time.")
 
     def wait_stopped(self, machine_id: str, seconds: float) -> bool:
-        """True as soon as the machine's stop was reported, False after `seconds`."""
+        """Return True as soon as the machine's stop was reported, False after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.status(machine_id).running, seconds)
 
@@ -231,8 +231,8 @@ class Events:
         return events
 
     def _parse_line(self, run: MachineRun, line: bytes) -> Event | None:
-        """Each kind counts once in a start: a hostile guest has room for ten thousand lines, and each takes a write of
-        the status and work of the receiver, which is the same for all machines.
+        """Return the event of a line. Each kind counts once in a start: a hostile guest has room for ten thousand
+        lines, and each takes a write of the status and work of the receiver, which is the same for all machines.
         """
         words = line.strip().split()
         if words == [b"ready"]:
@@ -254,7 +254,7 @@ class Events:
             try:
                 run.files.write_status(status)
             except BackendUnavailable as error:
-                # A full disk. What the guest reported counts all the same, as long as this driver lives.
+                # A full disk. The guest's reports count all the same, as long as this driver lives.
                 log.warning("machine %s: its status is not stored: %s", run.files.id, error)
 
     def _mark_started(self, machine_id: str) -> list[Event]:

@@ -8,7 +8,8 @@ Two tables, both named `mvm_<instance>`:
   floods (broadcasts, addresses that it has forgotten) shows guests nothing of each other.
 * `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; no routed
   traffic comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to
-  the resolver on the bridge's address. What a tap receives itself, past its bridge, is dropped (`neighbours.py` says
+the resolver on the bridge's address. Frames that a tap receives itself, past its bridge, are dropped (`neighbours.py`
+says
   which frames that could be).
 
 What guests share is bounded for each: connections and other flows that the host tracks (`flows`), TCP connections to a
@@ -45,7 +46,7 @@ SSH_PORT = 22
 QUERIES_PER_SECOND = 50
 QUERY_BURST = 300
 DNS_CONNECTIONS = 4
-# Of nf_conntrack_max, which is 65536 on a host with 4 GiB of memory and 262144 from 8 GiB on.
+# A part of nf_conntrack_max, which is 65536 on a host with 4 GiB of memory and 262144 from 8 GiB on.
 FLOWS = 4096
 _KINDS = ("out", "dns", "ask", "in")
 
@@ -62,12 +63,12 @@ class NetworkPort:
 
 
 def mac_for(ip: str) -> str:
-    """The locally administered MAC address that belongs to an IPv4 address."""
+    """Return the locally administered MAC address that belongs to an IPv4 address."""
     return "02:6d:" + ":".join(f"{byte:02x}" for byte in IPv4Address(ip).packed)
 
 
 class Firewall:
-    """Renders lines for `nft -f`, from the settings only; does not know what is installed."""
+    """A renderer of lines for `nft -f`, from the settings only; it does not know what is installed."""
 
     def __init__(self, settings: LibvirtSettings, *, bridge: str, table: str, tap_prefix: str) -> None:
         self._settings = settings
@@ -76,11 +77,13 @@ class Firewall:
         self._tap_prefix = tap_prefix
 
     def slot(self, ip: str) -> str:
-        """The address's index in the subnet, in hexadecimal: part of the names of a machine's tap, chains and sets."""
+        """Return the address's index in the subnet, in hexadecimal: part of the names of a machine's tap, chains and
+        sets.
+        """
         return f"{int(IPv4Address(ip)) - int(self._settings.subnet.network_address):x}"
 
     def learned_sets(self, ip: str) -> tuple[str, str]:
-        """The names of the sets of addresses that the machine's resolver learned."""
+        """Return the names of the sets of addresses that the machine's resolver learned."""
         return f"n0_{self.slot(ip)}", f"n1_{self.slot(ip)}"
 
     def attach_rules(self, port: NetworkPort, *, keep_learned: bool) -> list[str]:
@@ -115,7 +118,7 @@ class Firewall:
         return [f"add element inet {self.table} {name} {{ {elements} }}"] if elements else []
 
     def guest_element(self, ip: str) -> str:
-        """The element of `guests`."""
+        """Return the element of `guests`."""
         return f'"{self._tap_prefix}{self.slot(ip)}" . {mac_for(ip)} . {ip}'
 
     def _addressed_element(self, ip: str) -> str:
@@ -219,7 +222,7 @@ table inet {self.table} {{
 }}"""
 
     def _forward_chains(self) -> str:
-        """Between machines and external networks."""
+        """Return the chains between machines and external networks."""
         private = [n for n in PRIVATE_NETWORKS if not _covered(n, self._settings.allowed_private)]
         allowed = ", ".join(self._settings.allowed_private)
         return f"""
@@ -240,7 +243,7 @@ table inet {self.table} {{
   }}"""
 
     def _host_chains(self) -> str:
-        """Between machines and this host.
+        """Return the chains between machines and this host.
 
         A machine's process needs no socket of this host: its frames come from its tap. One that a guest took over would
         otherwise reach what listens on this host, and other guests.

@@ -24,14 +24,16 @@ Reading = tuple[int, int]  # ns on the monotonic clock, counter
 
 
 class HostTsc:
-    """Measures the frequency from its creation on: the later it is asked for, the more exact it is. Thread-safe."""
+    """A measurement of the frequency that runs from its creation on: the later it is asked for, the more exact it is.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._read = _reader() if _is_stable() else None
         self._begin = _reading(self._read) if self._read else (0, 0)
 
     def khz(self) -> int | None:
-        """In kHz; None where it is unknown. Waits in the first 0.1 s."""
+        """Return the frequency in kHz; None if it is unknown. Waits in the first 0.1 s."""
         if self._read is None:
             return None
         began, first = self._begin
@@ -41,13 +43,15 @@ class HostTsc:
         return found if found in _PLAUSIBLE_KHZ else None
 
     def kernel_args(self) -> str:
-        """What an emulated machine's kernel arguments end with. Waits in the first 0.1 s."""
+        """Return the end of an emulated machine's kernel arguments. Waits in the first 0.1 s."""
         khz = self.khz()
         return "" if khz is None else f" tsc_early_khz={khz}"
 
 
 def _is_stable() -> bool:
-    """Whether the host's kernel offers the counter as a clock: it is constant, and the same on all processors."""
+    """Return whether the host's kernel offers the counter as a clock: it is constant, and the same on all
+    processors.
+    """
     try:
         return platform.machine() == "x86_64" and "tsc" in _CLOCKSOURCES.read_text().split()
     except OSError:
@@ -55,7 +59,7 @@ def _is_stable() -> bool:
 
 
 def _reader() -> Callable[[], int] | None:
-    """A function that reads the counter; None where this process may not have memory for code."""
+    """Return a function that reads the counter; None if this process may not have memory for code."""
     try:
         code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     except OSError:
@@ -67,7 +71,7 @@ def _reader() -> Callable[[], int] | None:
 
 
 def _reading(read: Callable[[], int]) -> Reading:
-    """Clock and counter at the same moment: of some readings the one that took the shortest time."""
+    """Return clock and counter at the same moment: the reading that took the shortest time of some."""
     found = []
     for _ in range(_TRIES):
         before = time.monotonic_ns()

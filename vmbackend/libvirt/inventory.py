@@ -13,7 +13,7 @@ from vmbackend.libvirt.settings import LibvirtSettings
 
 
 class HostInventory:
-    """Reads files and network; libvirt's domains are passed in."""
+    """The inventory of files and network; libvirt's domains are passed in."""
 
     def __init__(self, settings: LibvirtSettings, network: Network, saved_state: SavedStateManager) -> None:
         self._settings = settings
@@ -21,11 +21,11 @@ class HostInventory:
         self._saved_state = saved_state
 
     def machine_dir(self, machine_id: str) -> MachineDir:
-        """The machine's directory; it need not exist."""
+        """Return the machine's directory; it need not exist."""
         return MachineDir(self._settings.machines_dir, machine_id)
 
     def record(self, machine_id: str) -> Record | None:
-        """The machine's record; None without one."""
+        """Return the machine's record; None without one."""
         return self.machine_dir(machine_id).read_record()
 
     def machine_dirs(self) -> list[MachineDir]:
@@ -38,7 +38,7 @@ class HostInventory:
         return [record for files in self.machine_dirs() if (record := files.read_record()) is not None]
 
     def read_inventory(self, domains: Mapping[str, Any]) -> Inventory:
-        """As `Driver.inventory`."""
+        """Return what `Driver.inventory` returns."""
         directories = self.machine_ids()
         admitted = {} if self._settings.is_test else self._network.attached_addresses()
         owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}

@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
-# What a process needs besides its guest's memory and translated code; docs/decisions/machines.md has the measurements.
+# The memory that a process needs besides its guest's memory and translated code; docs/decisions/machines.md has the
+# measurements.
 _OVERHEAD_MB, _OVERHEAD_VCPU_MB = 256, 8
 # QEMU's own threads and at most 64 for disk requests; the virtual CPUs come on top.
 _THREADS = 128
@@ -55,7 +56,7 @@ class MachineLimits:
 
 
 def limits_for(cpus: float, memory_mb: int, disk_mb: int, *, emulated: bool) -> MachineLimits:
-    """The limits of a machine of this size. Its largest file is its disk or its saved memory."""
+    """Return the limits of a machine of this size. Its largest file is its disk or its saved memory."""
     vcpus = vcpus_for(cpus)
     overhead = _OVERHEAD_MB + _OVERHEAD_VCPU_MB * vcpus + (TRANSLATION_CACHE_MB if emulated else 0)
     return MachineLimits(
@@ -79,7 +80,7 @@ class Limits:
     def apply(self, target: Any, record: Record, *, emulated: bool) -> None:
         """Limit the process of a machine whose CPUs are stopped.
 
-        Raises BackendUnavailable if the size of its files could not be limited.
+        Raise BackendUnavailable if the size of its files could not be limited.
         """
         # A disk without a record, of a first preparation that died, may be larger than what was asked for next.
         disk = max(record.disk_mb, disks.disk_size_mb(MachineDir(self._machines_dir, record.id).data_disk))
@@ -119,7 +120,7 @@ class Limits:
                 (group / "cgroup.procs").write_text(f"{pid}\n")
 
     def _groups(self, record: Record, controller: str) -> list[tuple[int, Path]]:
-        """The machine's processes, with their groups. Raises OSError if there are none."""
+        """Return the machine's processes, with their groups. Raise OSError if there are none."""
         pids = processes_of(self._uids.machine(record.ip))
         found = [(pid, group) for pid in pids if (group := machine_group(pid, controller)) is not None]
         if not found:
@@ -136,7 +137,7 @@ class Limits:
 
 
 def limit_file_size(uid: int, megabytes: int) -> None:
-    """Limit the files of a user's processes. Raises BackendUnavailable if it has none, or they cannot be limited."""
+    """Limit the files of a user's processes. Raise BackendUnavailable if it has none, or they cannot be limited."""
     pids, size = processes_of(uid), megabytes << 20
     if not pids:
         raise BackendUnavailable("The machine's process has ended.")
@@ -153,9 +154,9 @@ def limit_file_size(uid: int, megabytes: int) -> None:
 
 
 def machine_group(pid: int, controller: str) -> Path | None:
-    """The directory of a machine's control group; that of `pids` need not exist with cgroup v1.
+    """Return the directory of a machine's control group; that of `pids` need not exist with cgroup v1.
 
-    None if libvirt has made no group for it. Raises OSError if the process ended.
+    None if libvirt has made no group for it. Raise OSError if the process ended.
     """
     wanted = "memory" if controller == "pids" else controller
     for row in (_PROC / str(pid) / "cgroup").read_text().splitlines():
@@ -173,17 +174,17 @@ def machine_group(pid: int, controller: str) -> Path | None:
 
 
 def is_machine_group(name: str) -> bool:
-    """Whether libvirt made the group for a machine: by itself, or by systemd."""
+    """Return whether libvirt made the group for a machine: by itself, or by systemd."""
     return name.endswith(".libvirt-qemu") or (name.startswith("machine-qemu") and name.endswith(".scope"))
 
 
 def is_unified() -> bool:
-    """Whether the host has cgroup v2 only."""
+    """Return whether the host has cgroup v2 only."""
     return (CGROUPS / "cgroup.controllers").exists()
 
 
 def _group_name(domain: str) -> str:
-    """The part of a group's name that libvirt makes of the domain's: without what a host name cannot contain."""
+    """Return the part of a group's name that libvirt makes of the domain's: without what a host name cannot contain."""
     return domain.replace("_", "")
 
 

@@ -58,7 +58,7 @@ class Meters:
         self._blocked: list[tuple[Future[Any], frozenset[str]]] = []
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
-        """As `Metered.samples`."""
+        """Return what `Metered.samples` returns."""
         wanted = self._without_blocked(machine_ids)
         if machine_ids and not wanted:
             raise BackendUnavailable("A machine does not answer.")
@@ -79,18 +79,18 @@ class Meters:
         return found
 
     def _without_blocked(self, machine_ids: Collection[str]) -> list[str]:
-        """Without those whose own call has not returned: another one would only wait beside it."""
+        """Return the machines without those whose own call has not returned: another one would only wait beside it."""
         blocked = {next(iter(ids)) for call, ids in self._blocked if len(ids) == 1 and not call.done()}
         return [machine_id for machine_id in machine_ids if machine_id not in blocked]
 
     def _query(self, handles: Mapping[str, Any]) -> Any:
-        """The statistics of these machines.
+        """Return the statistics of these machines.
 
         A process that does not answer (it is stopped, its disk hangs) blocks the call for as long. The call is then
         left to its thread, and later ones omit that machine, as it has a job.
         """
         self._blocked = [blocked for blocked in self._blocked if not blocked[0].done()]
-        # Of calls for one machine there is one for each machine at most.
+        # There is at most one call for each single machine.
         if sum(len(ids) > 1 for _, ids in self._blocked) >= _BLOCKED_MAX:
             raise BackendUnavailable("Too many machines do not answer.")
         call: Future[Any] = Future()
@@ -104,7 +104,7 @@ class Meters:
             raise BackendUnavailable("A machine does not answer.") from None
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
-        """As `Metered.guest_disk`."""
+        """Return what `Metered.guest_disk` returns."""
         target = self._domains.find(self._libvirt.connection, machine_id)
         if state_of(target) is not MachineState.RUNNING:
             raise InvalidMachineState("The machine is not running.")
@@ -115,7 +115,9 @@ class Meters:
         return _data_disk(mounts, record.disk_mb << 20)
 
     def _handles_of(self, machine_ids: Collection[str]) -> dict[str, Any]:
-        """Handles, looked up once per machine and connection. A handle stays valid even if its machine is removed."""
+        """Return handles, looked up once per machine and connection. A handle stays valid even if its machine is
+        removed.
+        """
         connection = self._libvirt.connection
         if connection is not self._connection:
             self._connection, self._handles = connection, {}
@@ -130,7 +132,7 @@ class Meters:
         return found
 
     def _generation(self, machine_id: str) -> str:
-        """Identifies the process by its agent's socket, which each process creates and never changes."""
+        """Return what identifies the process: its agent's socket, which each process creates and never changes."""
         try:
             made = self._files(machine_id).agent_socket.stat()
         except OSError:
@@ -146,8 +148,8 @@ def _answer(call: Future[Any], connection: Any, handles: list[Any]) -> None:
 
 
 def _is_complete(stats: Mapping[str, Any]) -> bool:
-    """Whether these are all counters of a process. libvirt also returns a CPU time for a machine that is off, and its
-    disks without their counters while it has a job; taken for zero, they would count twice.
+    """Return whether these are all counters of a process. libvirt also returns a CPU time for a machine that is off,
+    and its disks without their counters while it has a job; taken for zero, they would count twice.
     """
     disks = range(int(stats.get("block.count", 0)))
     counted = all(f"block.{number}.rd.bytes" in stats or f"block.{number}.wr.bytes" in stats for number in disks)
@@ -174,7 +176,7 @@ def _total(stats: Mapping[str, Any], kind: str, what: str) -> int:
 
 
 def _memory(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Used and total bytes as the guest's balloon driver reports (in KiB), limited to the machine's memory."""
+    """Return used and total bytes as the guest's balloon driver reports (in KiB), limited to the machine's memory."""
     if "balloon.available" not in stats or "balloon.maximum" not in stats:
         return None, None
     total = max(0, min(int(stats["balloon.available"]), int(stats["balloon.maximum"])))
@@ -185,7 +187,7 @@ def _memory(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _data_disk(mounts: object, size: int) -> GuestDisk:
-    """Usage from the agent's list of file systems. Raises GuestUnreachable if the list is invalid."""
+    """Return usage from the agent's list of file systems. Raise GuestUnreachable if the list is invalid."""
     for mount in mounts if isinstance(mounts, Iterable) else ():
         if isinstance(mount, Mapping) and mount.get("mountpoint") == _DATA_MOUNT:
             used, total = mount.get("used-bytes"), mount.get("total-bytes")

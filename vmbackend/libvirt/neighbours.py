@@ -32,7 +32,7 @@ _ALL_RESERVED = "0xfffd"
 
 
 class Neighbours:
-    """Of one instance's bridge. Every method may be repeated. Raises BackendUnavailable."""
+    """The neighbour entries of one instance's bridge. Every method may be repeated. Raises BackendUnavailable."""
 
     def __init__(self, bridge: str) -> None:
         self._bridge = bridge
@@ -44,12 +44,12 @@ class Neighbours:
         run_tool(["ip", "neigh", "del", ip, "dev", self._bridge], ok=(0, _NO_DEVICE, _NO_ENTRY))
 
     def addresses(self) -> set[str]:
-        """The addresses that have an entry."""
+        """Return the addresses that have an entry."""
         listed = run_tool(["ip", "-j", "neigh", "show", "dev", self._bridge, "nud", "permanent"])
         return {str(entry["dst"]) for entry in json.loads(listed or "[]")}
 
     def replace_all(self, addresses: Collection[str]) -> None:
-        """Exactly these addresses; their entries are never missing in between."""
+        """Replace all entries by exactly these addresses; their entries are never missing in between."""
         lines = [f"neigh del {ip} dev {self._bridge}" for ip in self.addresses() - set(addresses)]
         lines += [self._entry(ip) for ip in addresses]
         if lines:
@@ -60,7 +60,7 @@ class Neighbours:
         self._configure(tap, f"fdb replace {mac_for(ip)} dev {tap} master static")
 
     def isolate_tap(self, tap: str) -> None:
-        """The same for a tap without an address."""
+        """Isolate a tap without an address."""
         self._configure(tap)
 
     def _configure(self, tap: str, *lines: str) -> None:

@@ -47,11 +47,11 @@ class Network:
         self.lock = threading.RLock()
 
     def tap_for(self, ip: str) -> str:
-        """The tap's name, of at most 14 characters."""
+        """Return the tap's name, of at most 14 characters."""
         return f"{self._tap_prefix}{self._firewall.slot(ip)}"
 
     def check_address(self, ip: str) -> None:
-        """Raises BackendUnavailable for an address that is not available to machines of this host."""
+        """Raise BackendUnavailable for an address that is not available to machines of this host."""
         subnet = self._settings.subnet
         taken = (subnet.network_address, subnet.broadcast_address, IPv4Address(self._settings.gateway))
         if IPv4Address(ip) not in subnet or IPv4Address(ip) in taken:
@@ -105,7 +105,9 @@ class Network:
             self._neighbours.add(ip)
 
     def remove_neighbour(self, ip: str) -> None:
-        """Of a machine whose CPUs do not run: connections to it fail after some seconds, instead of much later."""
+        """Remove the entry of a machine whose CPUs do not run: connections to it fail after some seconds, instead of
+        much later.
+        """
         with self.lock:
             self._neighbours.remove(ip)
 
@@ -158,7 +160,8 @@ class Network:
             self._start_shared()
         except (BackendUnavailable, OSError) as error:
             log.error(
-                "the guests' resolver does not start (does another one listen on port 53 of all addresses?): %s", error
+                "the guests' resolver does not start (does another DNS server listen on port 53 of all addresses?): %s",
+                error,
             )
 
     def _restart_resolver_if_down(self, port: NetworkPort) -> None:
@@ -171,7 +174,7 @@ class Network:
             log.error("machine %s: its resolver does not start: %s", port.machine_id, error)
 
     def taps(self) -> list[str]:
-        """Names of this instance's existing taps."""
+        """Return names of this instance's existing taps."""
         return sorted(path.name for path in _NET.glob(self._tap_prefix + "*"))
 
     def remove_tap(self, tap: str) -> None:
@@ -185,7 +188,7 @@ class Network:
                 raise
 
     def attached_addresses(self) -> dict[str, str]:
-        """The addresses in the firewall by machine id."""
+        """Return the addresses in the firewall by machine id."""
         found = map(_guest, self._elements("bridge", "guests"))
         return {machine: ip for machine, ip in found if machine}
 
@@ -211,7 +214,7 @@ class Network:
         return Resolver(MachineDir(self._settings.machines_dir, machine_id).resolver)
 
     def _resolved(self, port: NetworkPort) -> NetworkPort:
-        """The port with its resolver running, if its policy needs one."""
+        """Return the port with its resolver running, if its policy needs one."""
         if not port.policy.names:
             return replace(port, dns_port=0)
         sets = [f"inet#{self.table}#{name}" for name in self._firewall.learned_sets(port.ip)]
@@ -222,7 +225,7 @@ class Network:
         )
 
     def _resolved_or_without_names(self, port: NetworkPort) -> NetworkPort:
-        """As `_resolved`; a resolver that fails only affects its own machine."""
+        """Return what `_resolved` returns; a resolver that fails only affects its own machine."""
         try:
             return self._resolved(port)
         except BackendUnavailable as error:
@@ -242,7 +245,7 @@ class Network:
         return lines
 
     def _elements(self, family: str, name: str) -> list[Any]:
-        """Elements of a set; empty if it does not exist."""
+        """Return elements of a set; empty if it does not exist."""
         listed = run_tool(["nft", "-j", "list", "set", family, self.table, name], ok=(0, 1))
         rows = json.loads(listed)["nftables"] if listed else []
         return [element for row in rows if "set" in row for element in row["set"].get("elem", [])]

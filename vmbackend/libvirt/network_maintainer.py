@@ -42,7 +42,7 @@ class NetworkMaintainer:
             thread.join()
 
     def maintain_once(self, number: int) -> None:
-        """Run once for all machines. What fails for one is retried in the next run."""
+        """Run once for all machines. A failure for one machine is retried in the next run."""
         with self._network.lock:
             # Read under the lock: the resolver of a machine that was just deleted must not be started again.
             found = [record for files in self._directories() if (record := files.read_record()) is not None]
@@ -61,13 +61,13 @@ class NetworkMaintainer:
             self._network.restore_missing_tables(ports)
             self._network.restore_neighbours(ports)
         except (BackendError, OSError) as error:
-            log.error("the firewall: %s", error)
+            log.error("the firewall cannot be repaired: %s", error)
 
     def _expire_learned_addresses(self, record: Record, number: int) -> None:
         try:
             self._network.expire_learned_addresses(record.ip, number)
         except BackendError as error:
-            log.warning("machine %s: learned addresses: %s", record.id, error)
+            log.warning("machine %s: its learned addresses cannot be updated: %s", record.id, error)
 
     def _run(self) -> None:
         number = 0
@@ -81,5 +81,5 @@ class NetworkMaintainer:
 
 
 def port_for(record: Record) -> NetworkPort:
-    """A machine's network port, from its record."""
+    """Return a machine's network port, from its record."""
     return NetworkPort(record.id, record.ip, record.network, record.generation)

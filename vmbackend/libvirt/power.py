@@ -29,7 +29,7 @@ UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
 class Power:
-    """Of one instance's machines. The driver checks states before."""
+    """The power operations of one instance's machines. The driver checks states before."""
 
     def __init__(
         self, settings: LibvirtSettings, connection: LibvirtConnection, events: Events, saved_state: SavedStateManager
@@ -41,9 +41,9 @@ class Power:
         self._quota_works = True
 
     def start(self, target: Any, files: MachineDir, hooks: StartHooks, *, asleep: bool) -> None:
-        """Cold start, or restore of saved memory.
+        """Start cold, or from saved memory.
 
-        The machine is attached to its network, connected and limited before its CPUs run. Raises SavedMemoryUnusable,
+        The machine is attached to its network, connected and limited before its CPUs run. Raise SavedMemoryUnusable,
         BackendUnavailable and the errors of `hooks.port`.
         """
         self._events.begin_start(files, wake=asleep)
@@ -69,9 +69,9 @@ class Power:
         domain.resume_domain(target)
 
     def press_power_button(self, target: Any, machine_id: str, grace: float) -> bool:
-        """Press the power button of a running machine; returns whether it powered off within `grace` seconds.
+        """Press the power button of a running machine; return whether it powered off within `grace` seconds.
 
-        Raises BackendUnavailable.
+        Raise BackendUnavailable.
         """
         deadline = time.monotonic() + grace
         domain.press_power_button(target)

@@ -28,7 +28,7 @@ def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
     """Boot `kernel` without a disk under KVM and check that it reaches its panic; takes at most 6 seconds.
 
     The result is cached in `workdir` until the host reboots, the kernel changes or /dev/kvm appears or disappears.
-    Raises BackendUnavailable if QEMU is missing.
+    Raise BackendUnavailable if QEMU is missing.
     """
     cache = workdir / "kvm.json"
     key = _key(kernel)

@@ -24,7 +24,7 @@ def run_tool(
 ) -> str:
     """Run a tool and return its standard output; `timeout` in seconds. `name`: if the command only leads to the tool.
 
-    Raises BackendUnavailable. The message names the tool only; the tool's output is logged.
+    Raise BackendUnavailable. The message names the tool only; the tool's output is logged.
     """
     tool = name or command[0]
     try:

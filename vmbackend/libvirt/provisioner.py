@@ -54,7 +54,7 @@ class Provisioner:
         self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
 
     def prepare(self, connection: Any, spec: MachineSpec) -> MachineIdentity:
-        """As `Driver.prepare`."""
+        """Do what `Driver.prepare` does."""
         files = MachineDir(self._settings.machines_dir, spec.id)
         record = files.read_record()
         image = self._check(connection, spec, files)
@@ -67,7 +67,7 @@ class Provisioner:
             raise
 
     def _check(self, connection: Any, spec: MachineSpec, files: MachineDir) -> StoredImage:
-        """All checks, before anything is written."""
+        """Make all checks, before anything is written."""
         if not MACHINE_ID.fullmatch(spec.id):
             raise BackendUnavailable("The machine's id contains invalid characters.")
         self._network.check_address(spec.ip)
@@ -115,7 +115,7 @@ class Provisioner:
         return MachineIdentity(ip=spec.ip, ssh_host_key=public_key, control_port=CONTROL_PORT)
 
     def _disk(self, files: MachineDir, wanted_mb: int, former: Record | None) -> int:
-        """Create or grow the disk; returns its size in MiB."""
+        """Create or grow the disk; return its size in MiB."""
         if not files.data_disk.exists():
             disks.create_disk(files.data_disk, wanted_mb)
             return wanted_mb
@@ -173,7 +173,8 @@ class Provisioner:
         )
 
     def _kernel_args(self) -> str:
-        """With the frequency of the TSC: a guest that measures it while the host is busy keeps a wrong clock.
+        """Return the kernel's arguments with the frequency of the TSC: a guest that measures it while the host is busy
+        keeps a wrong clock.
 
         Under KVM the guest learns it from the hypervisor, and EMULATED_ARGS cost nothing to be without.
         """

@@ -27,7 +27,9 @@ _READ = 0o004
 
 
 class ReachablePaths:
-    """Of one instance. `directories`: name -> directory; what is below `read_only` ones is mounted read-only."""
+    """The paths of one instance that machines reach. `directories`: name -> directory; those in `read_only` are mounted
+    read-only.
+    """
 
     def __init__(self, instance: str, directories: Mapping[str, Path], *, read_only: frozenset[str]) -> None:
         self._instance = instance
@@ -38,7 +40,7 @@ class ReachablePaths:
     def open(self) -> None:
         """Give others search permission on the directories and mount what still cannot be reached.
 
-        Directories that do not exist yet are created. Idempotent. Raises BackendUnavailable, OSError.
+        Directories that do not exist yet are created. Idempotent. Raise BackendUnavailable, OSError.
         """
         self._seen = {
             path: reachable_directory(path, self._instance, name, read_only=name in self._read_only)
@@ -46,7 +48,7 @@ class ReachablePaths:
         }
 
     def path_for(self, path: Path) -> Path:
-        """The path for the machine's process. A path outside of the directories is returned as it is."""
+        """Return the path for the machine's process. A path outside of the directories is returned as it is."""
         real = self._source_of(Path(os.path.realpath(path)))
         for source, seen in self._seen.items():
             if real.is_relative_to(source):
@@ -54,7 +56,9 @@ class ReachablePaths:
         return path
 
     def readable_file(self, path: Path) -> Path:
-        """The path of a file that every machine may read; lets others read it and search the directories down to it."""
+        """Return the path of a file that every machine may read; lets others read it and search the directories down to
+        it.
+        """
         real = self._source_of(Path(os.path.realpath(path)))
         if not real.exists():  # named by old saved memory; the start that needs it fails
             return self.path_for(path)
@@ -66,7 +70,7 @@ class ReachablePaths:
         return self.path_for(path)
 
     def _source_of(self, path: Path) -> Path:
-        """The real path of one below a mount point, which need not be mounted now."""
+        """Return the real path of one below a mount point, which need not be mounted now."""
         for name, source in self._directories.items():
             point = MOUNTS / self._instance / name
             if path.is_relative_to(point):
@@ -77,8 +81,8 @@ class ReachablePaths:
         return any(path.is_relative_to(source) for source in self._directories.values())
 
     def _restored(self, path: Path) -> Path:
-        """Where a file is whose instance was restored into another folder. Ids and hashes are unique, so the last parts
-        of its path say which one it is.
+        """Return the path of a file whose instance was restored into another folder. Ids and hashes are unique, so the
+        last parts of its path say which file it is.
         """
         for first in range(1, len(path.parts) - 1):
             for source in self._directories.values():
@@ -89,9 +93,9 @@ class ReachablePaths:
 
 
 def reachable_directory(directory: Path, instance: str, name: str, *, read_only: bool = False) -> Path:
-    """The directory itself if every user can search it and its parents, otherwise its mount point.
+    """Return the directory itself if every user can search it and its parents, otherwise its mount point.
 
-    Raises BackendUnavailable where it can be neither reached nor mounted.
+    Raise BackendUnavailable if it can be neither reached nor mounted.
     """
     real = Path(os.path.realpath(directory))
     real.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,18 +123,18 @@ def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
         folder.chmod(0o711)
     mounted = point in mount_points()
     if mounted and not os.path.samestat(source.stat(), point.stat()):
-        # Of a directory that was removed since. Processes keep what they have open.
+        # The mount is of a directory that was removed since. Processes keep what they have open.
         unmount(mounted_below(point))
         mounted = False
     try:
         if not mounted:
             run_tool(["mount", "--bind", str(source), str(point)])
-        # Each time: a death after the first command leaves a mount without the rest. What the host mounts below the
-        # source appears here, and what is unmounted here stays there.
+        # Each time: a death after the first command leaves a mount without the rest. Mounts that the host makes below
+        # the source appear here, and unmounting here leaves them there.
         run_tool(["mount", "--make-slave", str(point)])
         run_tool(["mount", "-o", f"remount,bind,nosuid,nodev{',ro' if read_only else ''}", str(point)])
     except BackendUnavailable as error:
-        log.error("%s cannot be searched by every user, and not be mounted at %s", source, point)
+        log.error("not every user can search %s, and it cannot be mounted at %s", source, point)
         raise BackendUnavailable(
             "Machines cannot reach their files: the state folder and the cache must lie below directories that every "
             "user can search, or this process needs CAP_SYS_ADMIN to mount them elsewhere."

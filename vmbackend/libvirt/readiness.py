@@ -11,7 +11,7 @@ from vmbackend.libvirt.events import Events
 
 
 def wait_for_guest(events: Events, machine_id: str, ip: str, deadline: float) -> None:
-    """Wait until the guest is ready; `deadline` on the monotonic clock. Raises MachineExited, DeadlineExceeded.
+    """Wait until the guest is ready; `deadline` on the monotonic clock. Raise MachineExited, DeadlineExceeded.
 
     The guest reports it once its control port listens; probing that port, too, would cost the guest a process. Only the
     report of a machine that an earlier driver started may be lost.
@@ -27,7 +27,7 @@ def wait_for_guest(events: Events, machine_id: str, ip: str, deadline: float) ->
 
 
 def _has_ssh_banner(ip: str, seconds: float) -> bool:
-    """Whether an SSH server answers on the control port within `seconds`."""
+    """Return whether an SSH server answers on the control port within `seconds`."""
     try:
         with socket.create_connection((ip, CONTROL_PORT), timeout=max(0.05, seconds)) as connection:
             return connection.recv(4) == b"SSH-"

@@ -59,7 +59,7 @@ def _reap_for_ever() -> None:
 
 
 def _dead_children() -> dict[int, bool]:
-    """Zombie children: pid -> whether it was a machine that libvirt had detached."""
+    """Return zombie children: pid -> whether it was a machine that libvirt had detached."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
@@ -71,7 +71,7 @@ def _dead_children() -> dict[int, bool]:
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state, session."""
+    """Return name, state and session."""
     try:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
     except OSError:
@@ -81,7 +81,8 @@ def _stat(pid: int) -> tuple[str, str, int] | None:
 
 
 def _is_machine(pid: int, fields: tuple[str, str, int]) -> bool:
-    """Whether it is detached: in a session that neither this process nor itself leads. Others are waited for elsewhere.
+    """Return whether it is detached: in a session that neither this process nor itself leads. Others are waited for
+    elsewhere.
 
     A resolver daemonizes: its first process creates a session and the second one, and no thread waits for either.
     """

@@ -46,17 +46,17 @@ class Record:
     memory_mb: int
     disk_mb: int
     network: NetworkPolicy
-    # Of the policy. Changes when names are removed, which ends connections that they allowed.
+    # The generation of the policy. It changes when names are removed, which ends connections that they allowed.
     generation: int = 1
 
     def generation_for(self, policy: NetworkPolicy) -> int:
-        """The generation of the next policy."""
+        """Return the generation of the next policy."""
         grows = bool(self.network.names) and set(self.network.names) <= set(policy.names)
         return self.generation if grows or policy == self.network else (self.generation + 1) % (1 << 31)
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Self:
-        """Raises TypeError, KeyError. Records from before network policies contain only `allow_internet`."""
+        """Raise TypeError, KeyError. Records from before network policies contain only `allow_internet`."""
         if "allow_internet" in raw:
             raw["network"] = {"allow_internet": raw.pop("allow_internet")}
         raw["network"] = NetworkPolicy.from_json(raw["network"])
@@ -67,7 +67,7 @@ class Record:
 class Status:
     """Status of the last start. `running` is set before the process starts and cleared when its stop was reported.
 
-    `end`: why the process ended; None while it runs, until its stop is processed, and where no driver saw it.
+    `end`: why the process ended; None while it runs, until its stop is processed, and if no driver saw it.
     """
 
     running: bool = False
@@ -77,7 +77,7 @@ class Status:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Self:
-        """Raises TypeError, ValueError. An earlier version stored no `end`."""
+        """Raise TypeError, ValueError. An earlier version stored no `end`."""
         end = dict(raw).get("end")
         return cls(**{**raw, "end": StopReason(end) if end else None})
 
@@ -116,7 +116,7 @@ class MachineDir:
     def remove(self) -> None:
         """Remove everything, whatever a process of the machine or its resolver made in its folders. Idempotent.
 
-        The record first: an incomplete directory is an orphan. Raises OSError if something is left.
+        The record first: an incomplete directory is an orphan. Raise OSError if something is left.
         """
         (self.path / "machine.json").unlink(missing_ok=True)
         if not remove_tree(self.path):
@@ -142,7 +142,7 @@ class MachineDir:
 
 
 def machine_dirs(machines_dir: Path) -> Iterator[MachineDir]:
-    """Every directory whose name is a machine id."""
+    """Yield every directory whose name is a machine id."""
     for entry in os.scandir(machines_dir):
         if entry.is_dir(follow_symlinks=False) and MACHINE_ID.fullmatch(entry.name):
             yield MachineDir(machines_dir, entry.name)

@@ -56,7 +56,7 @@ class Resolver:
         self._pid_file = folder / "resolver.pid"
 
     def start_shared(self, address: str, servers: Sequence[str]) -> None:
-        """Run the guests' common resolver, restarted if its configuration changed. Raises BackendUnavailable."""
+        """Run the guests' common resolver, restarted if its configuration changed. Raise BackendUnavailable."""
         # Not dnsmasq's `resolv-file`: its folder would have to be visible. Called again at least every minute.
         upstream = [f"server={server}" for server in servers or host_servers()]
         lines = [*self._common(address, DNS_PORT), *upstream, "cache-size=1000", "domain-needed", "bogus-priv"]
@@ -64,9 +64,9 @@ class Resolver:
         self._apply_config("\n".join(lines) + "\n", _CAPABILITIES)
 
     def start_for_names(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
-        """Run a resolver for these names that adds answers to `sets` ("inet#TABLE#SET"); returns its port.
+        """Run a resolver for these names that adds answers to `sets` ("inet#TABLE#SET"); return its port.
 
-        One that runs with the same configuration is kept. Raises BackendUnavailable; none runs then.
+        One that runs with the same configuration is kept. Raise BackendUnavailable; none runs then.
         """
         for tries_left in reversed(range(_TRIES)):
             port = self._port() or _free_port(address)
@@ -82,7 +82,7 @@ class Resolver:
         raise AssertionError("unreachable")
 
     def is_running(self) -> bool:
-        """Whether its process runs."""
+        """Return whether its process runs."""
         return self._process() is not None
 
     def stop(self) -> None:
@@ -135,7 +135,7 @@ class Resolver:
 
 
 def host_servers() -> list[str]:
-    """The servers that this host itself asks."""
+    """Return the servers that this host itself asks."""
     try:
         text = _RESOLV_CONF.read_text(errors="replace")
     except OSError:
@@ -157,7 +157,7 @@ def _running(folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _conf_of(pid: int) -> str:
-    """The configuration file of a dnsmasq process; empty for other programs."""
+    """Return the configuration file of a dnsmasq process; empty for other programs."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

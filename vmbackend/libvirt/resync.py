@@ -31,7 +31,7 @@ _NO_REPLY = "The machine does not resync its clock and entropy."
 def resync_clock_and_entropy(files: MachineDir) -> None:
     """Step the clock and reseed the random pool of a running machine.
 
-    Raises GuestUnreachable unless it confirms in time, with the right time; the guest's state is unknown then.
+    Raise GuestUnreachable unless it confirms in time, with the right time; the guest's state is unknown then.
     Not thread-safe for one machine.
     """
     deadline = time.monotonic() + _SECONDS
@@ -56,7 +56,7 @@ def resync_clock_and_entropy(files: MachineDir) -> None:
 
 @contextmanager
 def _port(files: MachineDir) -> Iterator[tuple[int, int]]:
-    """Both pipes of the port, opened for this request only; QEMU has them open while it lives."""
+    """Yield both pipes of the port, opened for this request only; QEMU has them open while it lives."""
     opened: list[int] = []
     try:
         # One direction each: without QEMU this fails at once, by an error or the end of the stream.
@@ -80,7 +80,7 @@ def _discard(answers: int) -> None:
 
 
 def _request(requests: int, answers: int, now: int, deadline: float) -> int:
-    """The guest's clock when it answered, in ns since the epoch."""
+    """Return the guest's clock when it answered, in ns since the epoch."""
     line = f"fresh {now} {os.urandom(_ENTROPY_BYTES).hex()}\n".encode()
     if os.write(requests, line) != len(line):
         raise GuestUnreachable(_NO_REPLY)
@@ -95,7 +95,7 @@ def _request(requests: int, answers: int, now: int, deadline: float) -> int:
 
 
 def _lines(answers: int, deadline: float) -> Iterator[list[bytes]]:
-    """The words of each line, until the deadline or the limit of bytes. Raises GuestUnreachable."""
+    """Yield the words of each line, until the deadline or the limit of bytes. Raise GuestUnreachable."""
     received, rest = 0, b""
     with selectors.DefaultSelector() as selector:
         selector.register(answers, selectors.EVENT_READ)

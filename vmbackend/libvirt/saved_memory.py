@@ -32,17 +32,17 @@ class SavedMemory:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file, complete or partial."""
+        """Return whether there is a file, complete or partial."""
         return self.path.exists()
 
     @property
     def has_checksum(self) -> bool:
-        """Whether a checksum was stored: a file without one is from a death in between, or older."""
+        """Return whether a checksum was stored: a file without one is from a death in between, or older."""
         return self._checksum.exists()
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was written completely. It may still be corrupt, see `matches_checksum`."""
+        """Return whether it was written completely. It may still be corrupt, see `matches_checksum`."""
         if self._checksum.exists():
             return self.exists
         try:
@@ -65,7 +65,7 @@ class SavedMemory:
             # Otherwise another thread destroyed or deleted the machine.
 
     def matches_checksum(self) -> bool:
-        """Whether file and disk are unchanged since `write_checksum`. Reads the whole file."""
+        """Return whether file and disk are unchanged since `write_checksum`. Reads the whole file."""
         try:
             return not self._checksum.exists() or self._checksum.read_bytes() == self._compute_checksum()
         except OSError:
@@ -105,5 +105,5 @@ def _unlink_and_free_in_background(path: Path) -> None:
 
 
 def managed_image(embed_root: Path, name: str) -> Path:
-    """The path of an embedded libvirt's managed save image of the domain `name`."""
+    """Return the path of an embedded libvirt's managed save image of the domain `name`."""
     return embed_root / "lib" / "qemu" / "save" / f"{name}.save"

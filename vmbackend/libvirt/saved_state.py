@@ -41,14 +41,14 @@ class SavedStateManager:
         self._settings = settings
 
     def state(self, target: Any, files: MachineDir) -> MachineState:
-        """The machine's state, saved memory included."""
+        """Return the machine's state, saved memory included."""
         state = domain.state_of(target)
         if state is MachineState.OFF and SavedMemory(files).is_complete:
             return MachineState.ASLEEP
         return state
 
     def save_memory(self, target: Any, files: MachineDir, memory_mb: int) -> None:
-        """As `Driver.sleep`, for a running or paused machine."""
+        """Do what `Driver.sleep` does, for a running or paused machine."""
         self._require_free_space(memory_mb)
         memory = SavedMemory(files)
         memory.drop()
@@ -110,7 +110,7 @@ class SavedStateManager:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 
     def reconcile(self, target: Any, files: MachineDir) -> None:
-        """After libvirt was opened: clean up after a death during a sleep or a wake."""
+        """Clean up after a death during a sleep or a wake, once libvirt was opened."""
         memory = SavedMemory(files)
         if not memory.exists:
             return
@@ -121,12 +121,12 @@ class SavedStateManager:
             memory.drop()
 
     def exists(self, files: MachineDir, target: Any) -> bool:
-        """Whether any saved memory of the machine exists, complete or partial."""
+        """Return whether any saved memory of the machine exists, complete or partial."""
         image = self._managed_image(files.id)
         return SavedMemory(files).exists or (image is not None and image.exists()) or domain.has_saved_memory(target)
 
     def managed_image_ids(self) -> frozenset[str]:
-        """Machine ids with a managed image in an embedded libvirt, whether it knows the machine or not."""
+        """Return machine ids with a managed image in an embedded libvirt, whether it knows the machine or not."""
         root = self._settings.embed_root
         if root is None:
             return frozenset()
@@ -156,7 +156,7 @@ class SavedStateManager:
             memory.drop()
 
     def _load(self, connection: Any, memory: SavedMemory, hooks: StartHooks) -> bool:
-        """Restore and verify the memory concurrently; returns whether both succeeded.
+        """Restore and verify the memory concurrently; return whether both succeeded.
 
         Valid memory that did not load is retried: the process may have been killed in between, and the late event of
         that death was observed to end the next process, too.
@@ -185,12 +185,12 @@ class SavedStateManager:
 def _confined_xml(connection: Any, memory: SavedMemory, hooks: StartHooks) -> str | None:
     """See `Confinement.confined_xml`. Memory that is not described is not restored: its XML may name another user.
 
-    Raises SavedMemoryUnusable if libvirt cannot read a file that has no checksum, otherwise BackendUnavailable.
+    Raise SavedMemoryUnusable if libvirt cannot read a file that has no checksum, otherwise BackendUnavailable.
     """
     try:
         xml = connection.saveImageGetXMLDesc(str(memory.path), libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
     except (libvirt.libvirtError, SystemError) as error:
-        log.error("libvirt: describe saved memory: %s", error)
+        log.error("libvirt could not describe saved memory: %s", error)
         lost = isinstance(error, libvirt.libvirtError) and domain.is_connection_error(error)
         if not memory.has_checksum and not lost:
             raise SavedMemoryUnusable(_UNUSABLE) from error
@@ -199,7 +199,7 @@ def _confined_xml(connection: Any, memory: SavedMemory, hooks: StartHooks) -> st
 
 
 def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) -> bool:
-    """False if the hypervisor failed to load it. Raises BackendUnavailable if the hypervisor was not reached."""
+    """Return False if the hypervisor failed to load it. Raise BackendUnavailable if the hypervisor was not reached."""
     try:
         connection.restoreFlags(str(memory.path), xml, flags)
     except libvirt.libvirtError as error:

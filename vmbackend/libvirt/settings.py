@@ -61,7 +61,7 @@ class LibvirtSettings:
 
     @property
     def embed_root(self) -> Path | None:
-        """The root directory of an embedded libvirt; None with a libvirt daemon."""
+        """Return the root directory of an embedded libvirt; None with a libvirt daemon."""
         parts = urlsplit(self.uri)
         if parts.scheme != "qemu" or parts.path != "/embed":
             return None
@@ -72,12 +72,14 @@ class LibvirtSettings:
 
     @property
     def is_test(self) -> bool:
-        """libvirt's mock hypervisor, which has definitions and states, but no process, network or channel."""
+        """Return whether it is libvirt's mock hypervisor, which has definitions and states, but no process, network or
+        channel.
+        """
         return urlsplit(self.uri).scheme == "test"
 
     @property
     def uids(self) -> UidRange:
-        """The users of the machines' processes."""
+        """Return the users of the machines' processes."""
         first = self.first_uid if self.first_uid is not None else default_first_uid(self.subnet)
         return UidRange(first, self.subnet)
 
@@ -86,7 +88,7 @@ class LibvirtSettings:
         return str(self.subnet.network_address + 1)
 
     def check(self) -> None:
-        """Raises BackendUnavailable if a path is too long for the sockets below it."""
+        """Raise BackendUnavailable if a path is too long for the sockets below it."""
         root = self.embed_root
         if root is not None and len(str(root)) > ROOT_MAX:
             raise BackendUnavailable(f"The libvirt root is too long: at most {ROOT_MAX} characters.")

@@ -39,9 +39,9 @@ class Settling:
         self._ended = False
 
     def settle_machines(self, machines: Iterable[tuple[MachineDir, Any]]) -> None:
-        """Reconcile these machines. Returns when all are settled, after SETTLE_SECONDS at the latest.
+        """Reconcile these machines. Return when all are settled, after SETTLE_SECONDS at the latest.
 
-        Raises what a reconciliation raised.
+        Raise what a reconciliation raised.
         """
         deadline = time.monotonic() + SETTLE_SECONDS
         for files, domain in machines:
@@ -59,7 +59,7 @@ class Settling:
                 log.warning("machines that do not answer yet: %s", ", ".join(sorted(self._unsettled)))
 
     def require_settled(self, machine_id: str) -> None:
-        """Raises BackendUnavailable for a machine whose process did not answer since the connection was opened.
+        """Raise BackendUnavailable for a machine whose process did not answer since the connection was opened.
 
         Its saved memory and the reports of its end must not be touched from two sides.
         """
@@ -68,7 +68,9 @@ class Settling:
                 raise BackendUnavailable("The machine's process does not answer.")
 
     def end(self) -> None:
-        """The connection is closed: nothing more is reported. A thread may wait for libvirt for some time still."""
+        """End settling when the connection is closed: nothing more is reported. A thread may wait for libvirt for some
+        time still.
+        """
         with self._changed:
             self._ended = True
 
@@ -90,9 +92,10 @@ class Settling:
             self._changed.notify_all()
 
     def _answers(self, domain: Any) -> bool:
-        """Whether libvirt has attached to the process, or found it dead; also True once the connection is closed.
+        """Return whether libvirt has attached to the process, or found it dead; also True once the connection is
+        closed.
 
-        Balloon statistics use the monitor: once they succeed, the process exists. libvirt waits for 30 s where its own
+        Balloon statistics use the monitor: once they succeed, the process exists. libvirt waits for 30 s if its own
         thread waits for the monitor.
         """
         try:

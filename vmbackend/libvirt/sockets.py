@@ -10,12 +10,12 @@ from vmbackend.libvirt.process import run_tool
 
 
 def count_connections(ip: str) -> int:
-    """The number of open connections, except to SSH and the control port. Raises BackendUnavailable."""
+    """Return the number of open connections, except to SSH and the control port. Raise BackendUnavailable."""
     own = (f"( dst {ip} and dport != :{CONTROL_PORT} and dport != :{SSH_PORT} )",)
     return len(run_tool(["ss", "-Hnt", "state", "established", *own]).splitlines())
 
 
 def close_connections(ip: str, ports: Collection[int]) -> None:
-    """Reset this host's connections to these ports. Idempotent. Raises BackendUnavailable."""
+    """Reset this host's connections to these ports. Idempotent. Raise BackendUnavailable."""
     for port in sorted(set(ports)):
         run_tool(["ss", "-HKnt", f"( dst {ip} and dport = :{port} )"])

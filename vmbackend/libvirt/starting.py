@@ -1,4 +1,4 @@
-"""What happens around the start of a machine's process, whether it is cold or restores saved memory."""
+"""Steps around the start of a machine's process, whether it is cold or restores saved memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StartHooks:
 
 
 class Confiner:
-    """Confines the processes of one instance's machines: their users, files and limits."""
+    """The confinement of the processes of one instance's machines: their users, files and limits."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self.access = Confinement(settings)
@@ -43,7 +43,7 @@ class Confiner:
         self._limited: set[str] = set()  # machines whose present process was limited by this object
 
     def open(self, domain_type: str) -> None:
-        """Before libvirt is opened. Raises BackendUnavailable."""
+        """Prepare for starts, before libvirt is opened. Raise BackendUnavailable."""
         self._emulated = domain_type == "qemu"
         try:
             self.access.open(kvm=domain_type == "kvm")
@@ -53,7 +53,7 @@ class Confiner:
         self._limits.remove_groups()
 
     def hooks(self, files: MachineDir, record: Record, port: MachinePort) -> StartHooks:
-        """Give the machine its files, for a start that follows. Raises BackendUnavailable."""
+        """Give the machine its files, for a start that follows. Raise BackendUnavailable."""
         self._limited.discard(record.id)
         self.access.give_files(files, record.ip)
         return StartHooks(
@@ -65,7 +65,7 @@ class Confiner:
     def limit(self, record: Record, target: Any) -> None:
         """Limit a process whose CPUs are stopped, and close libvirt's folders to it.
 
-        Raises BackendUnavailable if it does not run as the machine's user, or has changed libvirt's folders: then its
+        Raise BackendUnavailable if it does not run as the machine's user, or has changed libvirt's folders: then its
         CPUs must not run.
         """
         if self._settings.is_test:
@@ -75,7 +75,7 @@ class Confiner:
         pids = processes_of(uid)
         if not pids:
             log.error("machine %s: no process has its user %d", record.id, uid)
-            raise BackendUnavailable("The machine's process has not the user it must have.")
+            raise BackendUnavailable("The machine's process does not run as its user.")
         with domain.translate_errors("limit"):
             # Looked up again: an object from before a restore has no number.
             domain_id = target.connect().lookupByUUIDString(target.UUIDString()).ID()
@@ -88,7 +88,7 @@ class Confiner:
         self._limited.add(record.id)
 
     def has_limited(self, machine_id: str) -> bool:
-        """Whether this object has limited the machine's present process; False where a former driver may have."""
+        """Return whether this object has limited the machine's present process; False if a former driver may have."""
         return machine_id in self._limited
 
     def remove_groups(self, machine_id: str) -> None:

@@ -47,7 +47,7 @@ def _has_no_pid(status: Path) -> bool:
 
 
 def _end_processes(roots: Collection[Path], name: str) -> bool:
-    """Kill the QEMUs of this domain; returns whether none is left."""
+    """Kill the QEMUs of this domain; return whether none is left."""
     deadline = time.monotonic() + _KILL_SECONDS
     while pids := list(_processes(roots, name)):
         if time.monotonic() > deadline:
@@ -60,7 +60,7 @@ def _end_processes(roots: Collection[Path], name: str) -> bool:
 
 
 def _processes(roots: Collection[Path], name: str) -> Iterator[int]:
-    """QEMUs of these roots with this domain's name. A process that has ended has no command line."""
+    """Yield the ids of QEMUs of these roots with this domain's name. A process that has ended has no command line."""
     folders = [os.fsencode(root / "lib" / "qemu") + b"/" for root in roots]
     guest = f"guest={name},".encode()
     for entry in Path("/proc").glob("[0-9]*"):

@@ -66,7 +66,7 @@ class EventWatcher:
         self._settling.settle_machines((files, domains.get(files.id)) for files in directories)
 
     def require_settled(self, machine_id: str) -> None:
-        """Raises BackendUnavailable for a machine that has not answered since the connection was opened."""
+        """Raise BackendUnavailable for a machine that has not answered since the connection was opened."""
         self._settling.require_settled(machine_id)
 
     def _reconcile_machine(self, files: MachineDir, domain: Any) -> None:

@@ -13,7 +13,7 @@ Report = Callable[[int, str], None]  # percent, message
 
 @contextmanager
 def show_progress(write: Callable[[str], object], console: Console | None) -> Iterator[Callable[[str], Report]]:
-    """Yields a function that begins a step with a title and returns the step's `report` function.
+    """Yield a function that begins a step with a title and returns the step's `report` function.
 
     `console`: the terminal, or None; then `write` gets a line whenever the message of a step changes. The terminal
     is restored also if the command is interrupted.

@@ -39,12 +39,12 @@ class HoldSettings:
     linger: float = 60.0
     # Unread output of one terminal; at most what the guest keeps.
     window: int = 128 * 1024
-    # Of what was read last: the guest keeps it while this client is attached, as it may be killed before it has passed
-    # it on. Less than it keeps; the program waits that much earlier.
+    # Bytes that were read last: the guest keeps them while this client is attached, as the client may be killed before
+    # it has passed them on. Less than the guest keeps of output; the program waits that much earlier.
     retained: int = 0
     # Unread events of one watch.
     watch_window: int = 64 * 1024
-    # Of a connection and of each answer; input has no limit of time.
+    # The time limit of a connection and of each answer; input has no limit of time.
     timeout: float = 30.0
 
 
@@ -52,7 +52,7 @@ class HoldClient:
     """The terminals and watches of one guest. Belongs to one event loop; the opener must `close` it.
 
     A connection that is lost is opened again by the next call that needs it, once for all that wait; terminals then go
-    on where they were. Raises GuestUnreachable where the guest does not answer.
+    on where they were. Raises GuestUnreachable if the guest does not answer.
     """
 
     def __init__(self, open_transport: OpenTransport, settings: HoldSettings | None = None) -> None:
@@ -81,7 +81,7 @@ class HoldClient:
         """Start a command on a terminal of its own, attached from its first byte; size in characters.
 
         None: the user's shell of the image's /etc/passwd, else /bin/bash, /bin/sh, else the kit's; no login shell.
-        Raises GuestCommandInvalid (no such program, user or directory), TerminalLimit. With GuestUnreachable a terminal
+        Raise GuestCommandInvalid (no such program, user or directory), TerminalLimit. With GuestUnreachable a terminal
         may have been made: see `list_terminals`.
         """
         words, variables = list(command or ()), [f"{name}={value}" for name, value in (env or {}).items()]
@@ -104,11 +104,11 @@ class HoldClient:
         return await self._timed_request(link, Request.CREATE, head, fields, read=begin)
 
     async def list_terminals(self) -> list[TerminalEntry]:
-        """All terminals of the guest, those of other clients included."""
+        """Return all terminals of the guest, those of other clients included."""
         return await self.repeat_request(Request.LIST, read=_read_list)
 
     async def attach_terminal(self, id: int, offset: int = 0) -> HeldTerminal:
-        """A terminal from that offset of its output on. Raises TerminalNotFound.
+        """Return a terminal from that offset of its output on. Raise TerminalNotFound.
 
         One that this client has already is returned as it is; `detach` and attach it to go back.
         """
@@ -128,7 +128,7 @@ class HoldClient:
     async def watch_folder(self, folder: str, patterns: Sequence[str] = ()) -> HeldWatch:
         """Watch everything below an absolute path, but for what the lines of gitignore in `patterns` name.
 
-        Returns once all folders are watched. Raises GuestPathInvalid (no folder, or not a usable path), TerminalLimit.
+        Return once all folders are watched. Raise GuestPathInvalid (no folder, or not a usable path), TerminalLimit.
         """
         if not folder.startswith("/") or any("\0" in each for each in (folder, *patterns)):
             raise GuestPathInvalid("The path or a pattern cannot be used.")
@@ -158,7 +158,7 @@ class HoldClient:
     # For terminals
 
     async def connect_guest(self) -> HoldLink:
-        """The open connection, or a new one. Raises GuestUnreachable, HoldUnsupported."""
+        """Return the open connection, or a new one. Raise GuestUnreachable, HoldUnsupported."""
         async with self._connecting:
             if self._closed:
                 raise GuestUnreachable("The client was closed.")
@@ -171,7 +171,9 @@ class HoldClient:
             return self._link
 
     async def repeat_request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
-        """A request that may be carried out twice: sent again, once, where the connection turns out to be lost."""
+        """Send a request that may be carried out twice; it is sent again, once, if the connection turns out to be
+        lost.
+        """
         link = await self.connect_guest()
         try:
             return await self._timed_request(link, kind, *parts, read=read)
@@ -181,16 +183,16 @@ class HoldClient:
         return await self._timed_request(await self.connect_guest(), kind, *parts, read=read)
 
     def forget_terminal(self, id: int) -> None:
-        """The terminal was closed."""
+        """Forget a terminal that was closed."""
         self._terminals.pop(id, None)
 
     def register_watch(self, id: int, receive: Callable[[HoldLink, Fields], None]) -> None:
-        """The watch began: its events go there."""
+        """Register a watch that began: its events go to `receive`."""
         self._watches[id] = receive
         self._last_watch = max(self._last_watch, id)
 
     def forget_watch(self, id: int) -> None:
-        """The watch ended."""
+        """Forget a watch that ended."""
         self._watches.pop(id, None)
 
     def _window(self, link: HoldLink) -> int:
@@ -249,7 +251,7 @@ class HoldClient:
 
 
 def _encode_start(words: Sequence[str], variables: Sequence[str], working_dir: str | None, user: str | None) -> bytes:
-    """The fields of CREATE after its sizes. Raises GuestCommandInvalid."""
+    """Return the fields of CREATE after its sizes. Raise GuestCommandInvalid."""
     if any("\0" in word for word in (*words, *variables, working_dir or "", user or "")):
         raise GuestCommandInvalid("The command or its environment contains a NUL character.")
     if words and not words[0]:

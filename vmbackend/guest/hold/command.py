@@ -32,8 +32,8 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CommandStart:
-    """Say what is run: words, variables, working directory (None: the image's, or the user's home) and user (None: the
-    image's).
+    """The command to run: words, variables, working directory (None: the image's, or the user's home) and user (None:
+    the image's).
     """
 
     words: Sequence[str]
@@ -42,7 +42,7 @@ class CommandStart:
     user: str | None
 
     def encode(self) -> bytes:
-        """The last fields of RUN. Raises NotStarted for what they cannot have.
+        """Return the last fields of RUN. Raise NotStarted for what they cannot have.
 
         The arguments were checked by `guest.commands.build_command`.
         """
@@ -62,7 +62,7 @@ class _Running:
     outputs: tuple[BoundedBuffer, BoundedBuffer]
 
     def append(self, fields: Fields) -> None:
-        """Raises GuestGarbage for more than was asked for."""
+        """Raise GuestGarbage for more than was asked for."""
         which, data = fields.number(1), fields.rest()
         if which not in (1, 2) or not data:
             raise GuestGarbage
@@ -85,9 +85,9 @@ class HeldCommands:
     async def run(
         self, start: CommandStart, out: BoundedBuffer, err: BoundedBuffer, *, timeout: float, slack: float, limit: int
     ) -> int:
-        """Run a command to its end; returns its exit code, 124 where the guest ended it at `timeout` seconds.
+        """Run a command to its end; return its exit code, 124 if the guest ended it at `timeout` seconds.
 
-        At most `limit` bytes of each output are sent; `truncated` of a buffer is set where there were more. Raises
+        At most `limit` bytes of each output are sent; `truncated` of a buffer is set if there were more. Raises
         NotStarted; GuestUnreachable: the connection was lost, and the command is not known to have run or to have
         ended; TimeoutError: the guest did not answer `slack` seconds after the timeout. A caller that does not wait for
         the end (cancelled, TimeoutError) ends the command.
@@ -113,7 +113,7 @@ class HeldCommands:
             del self._running[id]
 
     def receiver(self, otherwise: Receive) -> Receive:
-        """Takes what a guest sends about commands; `otherwise` takes the rest."""
+        """Return a receiver of what a guest sends about commands; `otherwise` takes the rest."""
 
         def receive(link: HoldLink, kind: int, about: int, fields: Fields) -> None:
             if kind != Answer.WRITTEN:
@@ -127,7 +127,7 @@ class HeldCommands:
         return receive
 
     async def _answering_link(self) -> HoldLink:
-        """Raises NotStarted."""
+        """Raise NotStarted."""
         if time.monotonic() < self._avoided_until:
             raise NotStarted
         try:
@@ -143,7 +143,7 @@ class HeldCommands:
         self._answered_at = time.monotonic()
 
     def _read_end(self, fields: Fields) -> tuple[int, bool]:
-        """The exit code, and whether output was dropped."""
+        """Return the exit code, and whether output was dropped."""
         self._note_answer(fields)
         code, dropped = fields.number(1), fields.number(1)
         fields.require_end()

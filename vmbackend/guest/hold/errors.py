@@ -66,7 +66,7 @@ MAX_REASON = 200
 
 
 def make_error(code: int, reason: bytes) -> BackendError:
-    """The error for a failure; its message has a hostile guest's words, but printable."""
+    """Return the error for a failure; its message has a hostile guest's words, but printable."""
     words = reason[:MAX_REASON].decode("utf-8", "replace")
     text = "".join(letter if letter.isprintable() else "?" for letter in words)
     return ERRORS.get(code, GuestUnreachable)(f"The machine refused: {text}.")

@@ -20,7 +20,7 @@ _OVERHEAD = 5  # bytes of type and id, which the length counts
 
 
 class Request(IntEnum):
-    """What a client sends."""
+    """The frames that a client sends."""
 
     HELLO = 1
     CREATE = 2
@@ -41,7 +41,7 @@ class Request(IntEnum):
 
 
 class Answer(IntEnum):
-    """What a guest sends."""
+    """The frames that a guest sends."""
 
     WELCOME = 129
     DONE = 130
@@ -77,28 +77,28 @@ class GuestGarbage(GuestUnreachable):
 
 
 def make_frame(kind: Request, request: int, *parts: bytes) -> bytes:
-    """One frame; `request` is an id of the client's choice, at most 32 bits."""
+    """Return one frame; `request` is an id of the client's choice, at most 32 bits."""
     return b"".join((_HEAD.pack(sum(map(len, parts)) + _OVERHEAD, kind, request), *parts))
 
 
 def number(value: int, size: int) -> bytes:
-    """`value` in `size` bytes."""
+    """Return `value` in `size` bytes."""
     return value.to_bytes(size, "big")
 
 
 def text(value: str) -> bytes:
-    """A text field; file names that are no UTF-8 come from surrogateescape."""
+    """Return a text field; file names that are no UTF-8 come from surrogateescape."""
     data = value.encode("utf-8", "surrogateescape")
     return number(len(data), 4) + data
 
 
 def texts(values: Sequence[str]) -> bytes:
-    """A list of texts."""
+    """Return a list of texts."""
     return number(len(values), 4) + b"".join(map(text, values))
 
 
 class Fields:
-    """The fields of a received frame, in order. Raises GuestGarbage where they end early."""
+    """The fields of a received frame, in order. Raises GuestGarbage if they end early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -106,57 +106,59 @@ class Fields:
 
     @property
     def size(self) -> int:
-        """Bytes of all fields."""
+        """Return bytes of all fields."""
         return len(self._data)
 
     def number(self, size: int) -> int:
-        """The next number of that many bytes."""
+        """Return the next number of that many bytes."""
         return int.from_bytes(self.part(size), "big")
 
     def offset(self) -> int:
-        """The next offset of an output. Raises GuestGarbage for one that no output reaches."""
+        """Return the next offset of an output. Raise GuestGarbage for one that no output reaches."""
         value = self.number(8)
         if value > MAX_OFFSET:
             raise GuestGarbage
         return value
 
     def terminal_id(self) -> int:
-        """The next id of a terminal. Raises GuestGarbage for one that none has."""
+        """Return the next id of a terminal. Raise GuestGarbage for one that none has."""
         value = self.number(4)
         if not 1 <= value <= MAX_TERMINAL_ID:
             raise GuestGarbage
         return value
 
     def part(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         start, self._at = self._at, self._at + size
         if self._at > len(self._data):
             raise GuestGarbage
         return self._data[start : self._at]
 
     def rest(self) -> bytes:
-        """All bytes that are left."""
+        """Return all bytes that are left."""
         return self.part(len(self._data) - self._at)
 
     def require_end(self) -> None:
-        """Raises GuestGarbage if fields are left."""
+        """Raise GuestGarbage if fields are left."""
         if self._at != len(self._data):
             raise GuestGarbage
 
 
 def read_nothing(fields: Fields) -> None:
-    """The fields of an answer that has none."""
+    """Read an answer without fields."""
     fields.require_end()
 
 
 class FrameReader:
-    """Cuts received bytes into frames; keeps less than one frame and one received block."""
+    """A reader that cuts received bytes into frames; it keeps less than one frame and one received block."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def frames(self, block: bytes) -> Iterator[tuple[int, int, Fields]]:
-        """Type, id and fields of each frame that is complete now. Raises GuestGarbage for one of a forbidden length."""
+        """Yield type, id and fields of each frame that is complete now. Raise GuestGarbage for one of a forbidden
+        length.
+        """
         self._data += block
         start = 0
         try:

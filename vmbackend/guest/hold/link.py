@@ -19,31 +19,35 @@ T = TypeVar("T")
 _BLOCK = 32 * 1024
 _MAX_REQUEST_ID = 1 << 32
 
-# What is sent about a terminal or a watch: link, kind, id, fields. Raises GuestGarbage.
+# A receiver of messages about a terminal or a watch: link, kind, id, fields. Raises GuestGarbage.
 Receive = Callable[["HoldLink", int, int, Fields], None]
 
 
 class LinkOpener(Protocol):
-    """Where terminals get their connection from."""
+    """The object from which terminals get their connection."""
 
     async def connect_guest(self) -> HoldLink:
-        """The open connection, or a new one. Raises GuestUnreachable, HoldUnsupported."""
+        """Return the open connection, or a new one. Raise GuestUnreachable, HoldUnsupported."""
 
     async def repeat_request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
-        """A request that may be carried out twice: sent again, once, where the connection turns out to be lost."""
+        """Send a request that may be carried out twice; it is sent again, once, if the connection turns out to be
+        lost.
+        """
 
     def forget_terminal(self, id: int) -> None:
-        """The terminal was closed."""
+        """Forget a terminal that was closed."""
 
     def register_watch(self, id: int, receive: Callable[[HoldLink, Fields], None]) -> None:
-        """The watch began: its events go there."""
+        """Register a watch that began: its events go to `receive`."""
 
     def forget_watch(self, id: int) -> None:
-        """The watch ended."""
+        """Forget a watch that ended."""
 
 
 class HoldLink:
-    """Belongs to one event loop. Lost for good once the transport fails or the guest violates the protocol."""
+    """A link to the guest. Belongs to one event loop. Lost for good once the transport fails or the guest violates the
+    protocol.
+    """
 
     def __init__(self, transport: Transport, receive: Receive) -> None:
         self._transport = transport
@@ -56,7 +60,7 @@ class HoldLink:
         self.buffer_size = 0
 
     async def greet(self, client_id: bytes) -> None:
-        """The first exchange. Raises GuestUnreachable, HoldUnsupported; the caller closes the link then."""
+        """Make the first exchange. Raise GuestUnreachable, HoldUnsupported; the caller closes the link then."""
         self._transport.write(make_frame(Request.HELLO, 0, MAGIC, number(VERSION, 2), client_id))
         reader = FrameReader()
         while True:
@@ -81,7 +85,7 @@ class HoldLink:
     async def request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
         """Send a request and wait for its answer, which `read` reads before anything that the guest sent after it.
 
-        Raises the guest's failure, or GuestUnreachable if the link is lost, also by an answer that `read` refuses.
+        Raise the guest's failure, or GuestUnreachable if the link is lost, also by an answer that `read` refuses.
         """
         self.require_alive()
         self._last = (self._last + 1) % _MAX_REQUEST_ID
@@ -95,7 +99,7 @@ class HoldLink:
         finally:
             self._answers.pop(about, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, also where sending failed first
+                answer.exception()  # seen, also if sending failed first
 
     def post(self, kind: Request, *parts: bytes) -> None:
         """Send what gets no answer; a lost link drops it."""
@@ -104,7 +108,7 @@ class HoldLink:
                 self._transport.write(make_frame(kind, 0, *parts))
 
     def require_alive(self) -> None:
-        """Raises GuestUnreachable once the link is lost."""
+        """Raise GuestUnreachable once the link is lost."""
         if self.lost.done():
             raise GuestUnreachable(UNREACHABLE)
 

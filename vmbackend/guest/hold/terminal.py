@@ -20,7 +20,7 @@ MAX_SIZE = 1000  # columns and rows
 
 @dataclass(frozen=True, slots=True)
 class TerminalExit:
-    """How a terminal's program ended: its exit code, or the name of the signal that killed it (`SIGKILL`)."""
+    """The end of a terminal's program: its exit code, or the name of the signal that killed it (`SIGKILL`)."""
 
     exit_code: int | None
     signal: str | None
@@ -51,7 +51,7 @@ def clamp_size(cols: int, rows: int) -> tuple[int, int]:
 
 
 def read_exit(fields: Fields) -> TerminalExit:
-    """How a program ended."""
+    """Return how a program ended."""
     by_signal, value = fields.number(1), fields.number(4)
     if not by_signal:
         return TerminalExit(value & 0xFF, None)
@@ -60,9 +60,9 @@ def read_exit(fields: Fields) -> TerminalExit:
 
 
 class HeldTerminal:
-    """Belongs to the event loop of its client; one reader at a time.
+    """A terminal of the guest. Belongs to the event loop of its client; one reader at a time.
 
-    Any method raises GuestUnreachable where the guest does not answer; the terminal itself is not affected, and the
+    Any method raises GuestUnreachable if the guest does not answer; the terminal itself is not affected, and the
     method may be called again later: `read` goes on where it was. TerminalNotFound: it is gone for good.
     Unread output uses at most `window` bytes of memory, and stops the program once the guest's buffer is full.
     """
@@ -86,11 +86,11 @@ class HeldTerminal:
 
     @property
     def offset(self) -> int:
-        """The offset of the next byte that `read` returns: where another client can go on."""
+        """Return the offset of the next byte that `read` returns: where another client can go on."""
         return self._read
 
     async def read(self) -> tuple[int, bytes]:
-        """The next output and its offset, at most 64 KiB; b"" after the program's end.
+        """Return the next output and its offset, at most 64 KiB; b"" after the program's end.
 
         An offset beyond that of the last call's end means that the guest has forgotten what was between: it only does
         while no client is attached, or after this one took nothing for some seconds and another one did.
@@ -109,9 +109,9 @@ class HeldTerminal:
             return at, data
 
     async def write(self, data: bytes) -> None:
-        """Write input; returns when the guest's kernel has it all, and so waits while the program does not read.
+        """Write input; return when the guest's kernel has it all, and so waits while the program does not read.
 
-        Raises TerminalEnded, InputFull. With GuestUnreachable some of it may have been written. Calls at the same time
+        Raise TerminalEnded, InputFull. With GuestUnreachable some of it may have been written. Calls at the same time
         are written one after another in pieces of 32 KiB.
         """
         for start in range(0, len(data), INPUT_PIECE):
@@ -120,9 +120,10 @@ class HeldTerminal:
             await link.request(Request.INPUT, number(self.id, 4), piece, read=read_nothing)
 
     async def modes(self) -> tuple[int, bytes]:
-        """The offset of the oldest byte that the guest keeps, and what sets the modes before it in a fresh terminal.
+        """Return the offset of the oldest byte that the guest keeps, and what sets the modes before it in a fresh
+        terminal.
 
-        Its last sequence may be incomplete, and goes on with that byte. Raises also GuestUnreachable where the machine
+        Its last sequence may be incomplete, and goes on with that byte. Also raise GuestUnreachable if the machine
         was started with a kit that does not know them.
         """
         return await self._client.repeat_request(Request.MODES, number(self.id, 4), read=_read_modes)
@@ -163,15 +164,15 @@ class HeldTerminal:
     # For the client
 
     def mark_gone(self) -> None:
-        """It went with the guest's process. What was received can still be read."""
+        """Mark the terminal as gone with the guest's process. Received output can still be read."""
         self._gone = True
 
     def begin_output(self, link: HoldLink) -> None:
-        """It was created on this link, with the client's window."""
+        """Begin the output of a terminal that was created on this link, with the client's window."""
         self._link, self._granted = link, self._window
 
     def receive_output(self, link: HoldLink, fields: Fields) -> None:
-        """The guest's next output. Raises GuestGarbage for any other, and for more than was granted."""
+        """Take the guest's next output. Raise GuestGarbage for any other, and for more than was granted."""
         if self._link is not link:
             return  # still under way when it was detached
         at, data = fields.number(8), fields.rest()
@@ -187,7 +188,7 @@ class HeldTerminal:
         self._changed.set()
 
     def receive_exit(self, link: HoldLink, fields: Fields) -> None:
-        """The program ended. Raises GuestGarbage if not all output came before."""
+        """Take the end of the program. Raise GuestGarbage if not all output came before."""
         if self._link is not link:
             return
         ended, end = read_exit(fields), fields.number(8)
@@ -198,7 +199,9 @@ class HeldTerminal:
         self._changed.set()
 
     def receive_behind(self, link: HoldLink, fields: Fields) -> None:
-        """It took nothing while another client did, and is not waited for: `read` attaches again, after a gap."""
+        """Record that this client took nothing while another one did, and is not waited for: `read` attaches again,
+        after a gap.
+        """
         fields.require_end()
         if self._link is link:
             self._link = None

@@ -12,14 +12,14 @@ from vmbackend.guest.translate import UNREACHABLE, translate_errors
 
 from .errors import HoldUnsupported
 
-_MAX_REFUSAL = 4096  # bytes of what the helper says where it cannot start
+_MAX_REFUSAL = 4096  # bytes of what the helper says if it cannot start
 
 
 class Transport(Protocol):
     """Bytes in both directions. All methods but `close` raise GuestUnreachable once it is lost."""
 
     async def read(self, limit: int) -> bytes:
-        """The next bytes, b"" at the end."""
+        """Return the next bytes, b"" at the end."""
 
     def write(self, data: bytes) -> None:
         """Queue bytes; `drain` limits how many."""
@@ -28,10 +28,10 @@ class Transport(Protocol):
         """Wait until few bytes are queued."""
 
     def spend_time(self, seconds: float) -> float:
-        """Charge the guest for the CPU time that what was read has cost; returns how long it is not read then."""
+        """Charge the guest for the CPU time that what was read has cost; return how long it is not read then."""
 
     async def explain_end(self) -> Exception:
-        """Why it ended before it said anything."""
+        """Return why it ended before it said anything."""
 
     async def close(self) -> None:
         """End it. Idempotent."""
@@ -66,7 +66,7 @@ class SSHTransport:
         with translate_errors():
             said = await self._process.stderr.read(_MAX_REFUSAL)
         if said.startswith(b"guest: no such applet"):
-            return HoldUnsupported("The machine's kit has no terminal service: it has it after its next start.")
+            return HoldUnsupported("The machine's kit has no terminal service: it has one after its next start.")
         return GuestUnreachable(UNREACHABLE)
 
     async def close(self) -> None:
@@ -74,7 +74,7 @@ class SSHTransport:
 
 
 def ssh_opener(connection: Connection, kit: KitPaths, buffer_size: int, linger: float) -> OpenTransport:
-    """Opens transports on `connection`, which is theirs. `buffer_size` in bytes, `linger` in seconds."""
+    """Return an opener of transports on `connection`, which is theirs. `buffer_size` in bytes, `linger` in seconds."""
     line = f"{kit.helper} attach {kit.hold} {buffer_size} {int(linger * 1000)}"
 
     async def open_transport() -> Transport:

@@ -19,7 +19,7 @@ _HEAD_BYTES = 9  # of a frame, which the window counts
 
 
 class WatchKind(IntEnum):
-    """What happened."""
+    """The kinds of events of a watch."""
 
     ADDED = 2
     CHANGED = 3
@@ -31,7 +31,8 @@ class WatchKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """Paths are relative to the watched folder, "" is itself; bytes that are no UTF-8 are kept by surrogateescape.
+    """An event of a watch. Paths are relative to the watched folder, "" is itself; bytes that are no UTF-8 are kept by
+    surrogateescape.
 
     `other`: the new path of what was renamed, with all that is in it; the reason of an overflow or an end.
     """
@@ -43,7 +44,7 @@ class WatchEvent:
 
 
 class HeldWatch:
-    """Belongs to the event loop of its client; one reader at a time.
+    """A watch of the guest. Belongs to the event loop of its client; one reader at a time.
 
     It ends with its connection; `read` begins it again on the next one, with an overflow of the reason `reconnected`.
     Events that are not read use at most `window` bytes; then the guest keeps them, and reports an overflow when it has
@@ -66,7 +67,9 @@ class HeldWatch:
         self._reading = asyncio.Lock()
 
     async def read(self) -> WatchEvent:
-        """The next event. Raises GuestUnreachable, GuestPathInvalid (no such folder), TerminalLimit; repeatable."""
+        """Return the next event. Raise GuestUnreachable, GuestPathInvalid (no such folder), TerminalLimit;
+        repeatable.
+        """
         async with self._reading:
             while not self._events:
                 if self._ended:
@@ -87,7 +90,7 @@ class HeldWatch:
     async def begin(self) -> HoldLink:
         """Begin it, unless it runs on the client's present connection; takes as long as the guest reads the tree.
 
-        Raises as `read`. One that is cancelled leaves nothing in the guest.
+        Raise what `read` raises. One that is cancelled leaves nothing in the guest.
         """
         link = await self._client.connect_guest()
         if self._link is link:
@@ -114,7 +117,7 @@ class HeldWatch:
         return link
 
     async def close(self) -> None:
-        """End it. Raises GuestUnreachable if the guest is not reached: it has ended there, too, then. Idempotent."""
+        """End it. Raise GuestUnreachable if the guest is not reached: it has ended there, too, then. Idempotent."""
         self._client.forget_watch(self.id)
         link, self._link, self._ended = self._link, None, True
         self._changed.set()
@@ -134,7 +137,7 @@ class HeldWatch:
         self._client.register_watch(id, self.receive_event)
 
     def receive_event(self, link: HoldLink, fields: Fields) -> None:
-        """An event of the guest. Raises GuestGarbage for none, and for more than was granted."""
+        """Take an event of the guest. Raise GuestGarbage if it is not an event, and for more than was granted."""
         if self._link is not link:
             return
         size = fields.size + _HEAD_BYTES

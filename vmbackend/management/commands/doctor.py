@@ -62,7 +62,9 @@ def _findings() -> Iterator[Finding]:
 
 
 def _lines_of_apps() -> Iterator[Finding]:
-    """Of each app's module `doctor`, found by its name, as this app imports none. Nothing of them is needed."""
+    """Yield the lines of each app's module `doctor`, found by its name, as this app imports no other. None of them is
+    needed.
+    """
     for app in apps.get_app_configs():
         if not module_has_submodule(app.module, "doctor"):
             continue
