@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def account_registered(account: AcmeAccount, until: float) -> CaClient:
-    """A client whose requests end by `until`; the account is registered first where it is not yet. Raises CaError.
+    """Return a client whose requests end by `until`; the account is registered first if it is not yet. Raise CaError.
 
     A process that dies between the CA's answer and the commit asks again with the same key, for the same account.
     """
@@ -38,7 +38,9 @@ def account_registered(account: AcmeAccount, until: float) -> CaClient:
 
 
 def _contact_update(account: AcmeAccount, client: CaClient, contact: str) -> None:
-    """One that the CA refuses holds up no order, and is not sent again. Raises CaError where the CA is away."""
+    """Send a changed contact. One that the CA refuses does not hold up orders, and is not sent again. Raise CaError if
+    the CA is away.
+    """
     try:
         client.update_contact(account.url, contact)
     except CaError as error:
@@ -56,13 +58,13 @@ def _access(account: AcmeAccount) -> CaAccess:
     except OSError as error:
         raise CaError("The platform cannot read PLATFORM_ACME_CA_FILE.", fault="ca") from error
     except OutboundError as error:
-        raise CaError("PLATFORM_ACME_DIRECTORY is not a URL that can be asked.", fault="ca") from error
+        raise CaError("PLATFORM_ACME_DIRECTORY is not a URL that can be used.", fault="ca") from error
     return CaAccess(account.directory, account.key, account.url, policy, trust)
 
 
 @cache
 def _policy(directory: str) -> Targets:
-    """The CA's own host and port may have any address; what else it names must be public."""
+    """Return the policy: the CA's own host and port may have any address; other places that it names must be public."""
     target = target_of(directory)
     own = outbound_targets()
     return Targets(frozenset({(target.host, target.port)}), own.refused)

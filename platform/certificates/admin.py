@@ -21,7 +21,7 @@ from staff.subjects import Subject
 
 
 def _renew(act: Act) -> None:
-    """One that is being removed would be wanted again."""
+    """Renew a certificate, unless it is being removed: it would be wanted again."""
     if not act.row.wanted:
         raise Conflict("No domain needs this certificate any more: it is being removed.")
     services.certificate_renew([act.row.name])

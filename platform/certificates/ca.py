@@ -33,7 +33,7 @@ REQUEST_SECONDS = 12.0
 _USER_AGENT = "microvm-workspaces"
 _LONGEST_URL = 2048
 _LONGEST_PAUSE = 86400.0
-# Of an order, which is for one name.
+# The most authorizations of an order, which is for one name.
 _MOST_AUTHORIZATIONS = 4
 
 
@@ -50,7 +50,7 @@ class CaAccess:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`pause`: seconds that the CA asks to wait before the next look; None where it does not say."""
+    """`pause`: seconds that the CA asks to wait before the next look; None if it does not say."""
 
     url: str
     status: str
@@ -135,10 +135,10 @@ class CaClient:
     def read_directory(self) -> None:
         """Read the directory, before anything is asked that counts."""
         with self._ca_errors():
-            assert self._directory["newOrder"]  # noqa: S101 - raises where it is missing
+            assert self._directory["newOrder"]  # noqa: S101 - raises if it is missing
 
     def register_account(self, contact: str) -> tuple[str, bool]:
-        """The account's URL, the same for the same key however often it is asked; whether it was there before."""
+        """Return the account's URL, the same for the same key at each call, and whether the account existed before."""
         with self._ca_errors():
             new = messages.NewRegistration.from_data(email=contact or None, terms_of_service_agreed=True)
             try:
@@ -156,14 +156,16 @@ class CaClient:
             self._post(account_url, messages.UpdateRegistration(contact=addresses))
 
     def order_place(self, name: str) -> Order:
-        """A new order."""
+        """Place a new order."""
         with self._ca_errors():
             identifier = messages.Identifier(typ=messages.IDENTIFIER_FQDN, value=name)
             response = self._post(self._directory["newOrder"], messages.NewOrder(identifiers=[identifier]))
             return self._order(_url(response.headers.get("Location")), response)
 
     def order_find(self, name: str) -> Order | None:
-        """An unfinished order of the account for this name, of those that the CA lists first; few CAs list any."""
+        """Return an unfinished order of the account for this name, of those that the CA lists first; few CAs list
+        any.
+        """
         with self._ca_errors():
             account = self._post(self._network.account.uri if self._network.account else "").json()
             if not account.get("orders"):
@@ -177,12 +179,12 @@ class CaClient:
             return None
 
     def order_read(self, url: str) -> Order:
-        """The order as it is now."""
+        """Return the order as it is now."""
         with self._ca_errors():
             return self._order(url, self._post(url))
 
     def read_challenge(self, authorization: str) -> Challenge:
-        """The HTTP-01 challenge of an authorization."""
+        """Return the HTTP-01 challenge of an authorization."""
         with self._ca_errors():
             body = messages.Authorization.from_json(self._post(authorization).json())
             for each in body.challenges:
@@ -202,7 +204,7 @@ class CaClient:
             return self._order(order.url, self._post(order.finalize, request))
 
     def read_chain(self, url: str) -> str:
-        """The certificate and its chain, as sent."""
+        """Return the certificate and its chain, as sent."""
         with self._ca_errors():
             return self._post(url).text
 
@@ -213,7 +215,7 @@ class CaClient:
         return self._found
 
     def _post(self, url: str, body: Any = None) -> requests.Response:
-        """POST-as-GET without a body."""
+        """Send a request; without a body it is a POST-as-GET."""
         return self._network.post(url, body, new_nonce_url=self._directory["newNonce"])
 
     def _order(self, url: str, response: requests.Response) -> Order:
@@ -240,7 +242,7 @@ class CaClient:
 
     @contextmanager
     def _ca_errors(self) -> Iterator[None]:
-        """Whatever the library raises for what a CA sent, as CaError."""
+        """Raise as CaError whatever the library raises for what a CA sent."""
         try:
             yield
         except CaError:
@@ -256,7 +258,7 @@ def _url(value: object) -> str:
 
 
 def pause_of(header: str) -> float | None:
-    """Seconds of a Retry-After header, a day at most; None where it is missing or not valid."""
+    """Return seconds of a Retry-After header, a day at most; None if it is missing or not valid."""
     if re.fullmatch(r"[0-9]{1,9}", header):
         return min(float(header), _LONGEST_PAUSE)
     try:

@@ -13,18 +13,18 @@ CERTIFICATES_OFF = "Certificates are off: this platform has no certificate autho
 
 
 def is_on() -> bool:
-    """Whether the operator has set a CA."""
+    """Return whether the operator has set a CA."""
     return bool(settings.ENV.acme_directory)
 
 
 def account_current() -> AcmeAccount:
-    """The account at the CA of the settings; made with a new key where there is none. The CA is not asked yet."""
+    """Return the account at the CA of the settings; made with a new key if there is none. The CA is not asked yet."""
     found, _ = AcmeAccount.objects.get_or_create(directory=settings.ENV.acme_directory, defaults={"key": new_key()})
     return found
 
 
 def account_forget_url(account: AcmeAccount) -> None:
-    """The CA does not know the account (any more): it is registered again, with its key."""
+    """Forget the URL of an account that the CA does not know (any more): it is registered again, with its key."""
     AcmeAccount.objects.filter(pk=account.pk).update(url="")
 
 

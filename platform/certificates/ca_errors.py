@@ -1,4 +1,4 @@
-"""What a CA's refusals, and its failures, become: one sentence for the owner of a name."""
+"""Sentences for the owner of a name: one for each refusal or failure of a CA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from outbound.errors import Kind, OutboundError
 
 LONGEST_SENTENCE: Final = 400
 TOO_MANY_REQUESTS: Final = 429
-# Of the CA (it is away, overloaded, limits us) or of the name. After what is the CA's a name never waits for long.
+# A fault is the CA's (it is away, overloaded, limits us) or the name's. After a fault of the CA a name never waits for
+# long.
 Fault = Literal["ca", "name", "limit"]
 _SENTENCES: Final[dict[Kind, str]] = {
     "refused_target": "The CA sent an address that is not its own.",
@@ -25,7 +26,7 @@ _PROBLEM = re.compile(r"[A-Za-z0-9]{1,40}")
 
 
 class CaError(Exception):
-    """`sentence` is for owners of names. `pause`: seconds that the CA asks to wait, None where it does not say."""
+    """`sentence` is for owners of names. `pause`: seconds that the CA asks to wait, None if it does not say."""
 
     def __init__(self, sentence: str, *, fault: Fault = "name", pause: float | None = None, problem: str = "") -> None:
         self.sentence = sentence
@@ -36,7 +37,7 @@ class CaError(Exception):
 
 
 def ca_error_of(error: BaseException, status: int = 200, pause: float | None = None) -> CaError:
-    """The CaError for anything that was raised while a CA was asked, whose last answer had this status."""
+    """Return the CaError for anything that was raised while a CA was asked, whose last answer had this status."""
     if isinstance(error, OutboundError):
         return CaError(_SENTENCES[error.kind], fault="ca", pause=pause)
     # Not at the top: all processes know these errors, and one asks a CA.
@@ -44,9 +45,9 @@ def ca_error_of(error: BaseException, status: int = 200, pause: float | None = N
 
     if not isinstance(error, messages.Error):
         if status == TOO_MANY_REQUESTS:
-            return CaError("The CA limits how often it may be asked.", fault="limit", pause=pause)
+            return CaError("The CA limits the rate of requests.", fault="limit", pause=pause)
         if status >= 500:
-            return CaError(f"The CA failed with the status {status}.", fault="ca", pause=pause)
+            return CaError(f"The CA failed with status {status}.", fault="ca", pause=pause)
         return CaError("The CA's answer was not valid.", fault="ca", pause=pause)
     # A problem document's members are not checked by the library.
     detail = error.detail if isinstance(error.detail, str) else ""
@@ -56,7 +57,7 @@ def ca_error_of(error: BaseException, status: int = 200, pause: float | None = N
 
 
 def _sentence(detail: str, problem: str) -> str:
-    """The CA's own words, cut and without characters that are not for showing."""
+    """Return the CA's own words, cut and without characters that are not for showing."""
     shown = "".join(each if each.isprintable() else " " for each in detail)
     clean = _SPACES.sub(" ", shown).strip() or problem or "no reason was given"
     return f"The CA refused: {clean}"[:LONGEST_SENTENCE]

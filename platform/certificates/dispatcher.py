@@ -1,8 +1,8 @@
-"""What looks for certificates that are due: one thread of the process `pages`, and a few that carry out steps.
+"""The dispatcher of certificates that are due: one thread of the process `pages`, and a few that carry out steps.
 
-Threads of its own and no Celery tasks: a step waits for a CA for seconds, as long as tasks of the queue must
-not wait for each other. No step sleeps: what is to be awaited is a time in the row. Several such processes share the
-work by the rows' leases.
+It uses threads of its own instead of Celery tasks: a step waits for a CA for seconds, and tasks of the queue must not
+wait for each other that long. No step sleeps: the row stores the time of the next step. Several such processes share
+the work by the rows' leases.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _step(key: str) -> str:
     try:
         certificate_step(key)
     except InvalidToken:
-        logger.error("%s: its key is not readable with the keys of this instance", key)
+        logger.error("%s: its key cannot be read with the keys of this instance", key)
     except Exception as exc:
         failure_log(f"certificate {key}", exc)
     finally:

@@ -1,4 +1,4 @@
-"""What `manage.py doctor` says about certificates: it looks for a module of this name in every app."""
+"""Lines of `manage.py doctor` about certificates. The command looks for a module of this name in every app."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from certificates.models import Certificate, Status
 SOON = timedelta(days=7)
 
 
-# Name, whether all is well, a sentence, what to do where it is not.
+# Name, whether all is well, a sentence, what to do if it is not.
 Line = tuple[str, bool, str, str]
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Raises DatabaseError."""
+    """Raise DatabaseError."""
     yield ("certificates", *_state())
 
 
@@ -30,9 +30,9 @@ def _state() -> tuple[bool, str, str]:
     if not is_on():
         return True, "off: no PLATFORM_ACME_DIRECTORY", ""
     if env.acme_ca_file and not Path(env.acme_ca_file).is_file():
-        return False, "PLATFORM_ACME_CA_FILE is no file", "docs/operations.md, Certificates of domains"
+        return False, "PLATFORM_ACME_CA_FILE is not a file", "docs/operations.md, Certificates of domains"
     if not env.domains_http_port:
-        return False, "no CA finds its tokens", "set PLATFORM_DOMAINS_HTTP_PORT (docs/operations.md)"
+        return False, "no CA can fetch its tokens", "set PLATFORM_DOMAINS_HTTP_PORT (docs/operations.md)"
     late = Q(status=Status.ACTIVE, expires_at__lt=timezone.now() + SOON) | Q(status=Status.EXPIRED)
     found = Certificate.objects.filter(wanted=True).aggregate(
         active=Count("pk", filter=Q(status=Status.ACTIVE)),

@@ -1,8 +1,8 @@
-"""What the edge asks when a connection begins: the certificate and the private key of a name, before Django.
+"""The answer to the edge's question when a connection begins: the certificate and private key of a name, before Django.
 
-200 with both as PEM for a name whose certificate is active, 204 for every other name, which Caddy does not log. Only a
-request with the edge's own secret is answered; the edge sends it through an address of its own on this host
-(edge/CertificateSites.template).
+The answer is 200 with both as PEM for a name whose certificate is active, and 204, which Caddy does not log, for every
+other name. Only a request with the edge's own secret is answered; the edge sends it through an address of its own on
+this host (edge/CertificateSites.template).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REASONS = {200: "OK", 204: "No Content", 404: "Not Found", 503: "Service Unavai
 
 
 class CertificatePath:
-    """WSGI middleware."""
+    """The WSGI middleware of the path."""
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner

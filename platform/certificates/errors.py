@@ -9,4 +9,4 @@ class RenewalInProgress(Conflict):
     """One order at a time for a name."""
 
     code = "renewal_in_progress"
-    message = "A certificate of this name is being ordered already."
+    message = "A certificate for this name is being ordered already."

@@ -12,7 +12,9 @@ from certificates.models import Certificate
 
 
 def gauges() -> Iterator[Metric]:
-    """One query over the certificates that are wanted. The expiry is negative once it has passed."""
+    """Yield the gauges, by one query over the certificates that are wanted. The expiry is negative once it has
+    passed.
+    """
     counts = GaugeMetricFamily("mvm_certificates", "Certificates of custom domains, by status.", labels=["status"])
     soonest = None
     wanted = Certificate.objects.filter(wanted=True).order_by().values("status")

@@ -1,10 +1,10 @@
-"""What the app above, which owns the names, adds (docs/architecture.md, Layers)."""
+"""Hooks for the app above, which owns the names (docs/architecture.md, Layers)."""
 
 from __future__ import annotations
 
 from common.hooks import Hook
 
-# Before each order: None where the CA would find this platform under the name, else a sentence for the owner, who is
+# Before each order: None if the CA would find this platform under the name, else a sentence for the owner, who is
 # shown
 # it while the certificate stays `pending`. May take seconds; called outside of transactions, in the worker.
 dns_points_here: Hook[[str], str | None] = Hook("certificates.dns_points_here")

@@ -37,13 +37,13 @@ class CheckedChain:
 
 
 def new_key() -> str:
-    """A new private key (P-256) as PEM."""
+    """Return a new private key (P-256) as PEM."""
     made = ec.generate_private_key(ec.SECP256R1())
     return made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def key_from_pem(pem: str) -> ec.EllipticCurvePrivateKey:
-    """A key made by `new_key`."""
+    """Return a key made by `new_key`."""
     key = load_pem_private_key(pem.encode(), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("not a key on an elliptic curve")
@@ -51,7 +51,7 @@ def key_from_pem(pem: str) -> ec.EllipticCurvePrivateKey:
 
 
 def signing_request(name: str, key: str) -> bytes:
-    """A certificate request (PEM) for one name, signed with its key."""
+    """Return a certificate request (PEM) for one name, signed with its key."""
     names = x509.SubjectAlternativeName([x509.DNSName(name)])
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     made = builder.add_extension(names, critical=False).sign(key_from_pem(key), SHA256())
@@ -59,7 +59,7 @@ def signing_request(name: str, key: str) -> bytes:
 
 
 def check_chain(text: str, name: str, key: str, now: datetime) -> CheckedChain:
-    """What a CA sent, if it can be served for the name with this key. Raises ChainInvalid."""
+    """Return the chain that a CA sent if it can be served for the name with this key. Raise ChainInvalid if not."""
     try:
         found = x509.load_pem_x509_certificates(text.encode())
         own = found[0]

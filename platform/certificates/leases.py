@@ -22,18 +22,18 @@ _IN_TIME = Q(status=Status.ACTIVE, error="", order_key=None, order_began_at=None
 
 
 def due_ids(limit: int, without: Collection[str] = ()) -> list[str]:
-    """Rows that are due and free, the longest due first, without those of some owners. One query by an index."""
+    """Return rows that are due and free, the longest due first, without those of some owners. One query by an index."""
     due = Certificate.objects.filter(LEASE.free(), due_at__lte=timezone.now())
     return list(due.exclude(owner__in=without).order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
 def owners_of(keys: Collection[str]) -> dict[str, str]:
-    """Whose orders are limited together, by row; those that are there."""
+    """Return the owner of each row that exists; the orders of one owner are limited together."""
     return dict(Certificate.objects.filter(pk__in=keys).values_list("pk", "owner")) if keys else {}
 
 
 def claim_lease(key: str) -> Certificate | None:
-    """The row with a lease of this process, by compare-and-set; None where it is not due, or another has it."""
+    """Return the row with a lease of this process, by compare-and-set; None if it is not due, or another has it."""
     claim = new_claim()
     if not LEASE.claim_rows(Certificate.objects.filter(pk=key, due_at__lte=timezone.now()), claim):
         return None
@@ -41,12 +41,12 @@ def claim_lease(key: str) -> Certificate | None:
 
 
 def release_lease(row: Certificate) -> None:
-    """End the lease; the row is looked at again at its due time. Without effect where the lease is lost."""
+    """End the lease; the row is looked at again at its due time. Without effect if the lease is lost."""
     release_row(row, due_at=due_time(row))
 
 
 def due_time(row: Certificate) -> datetime:
-    """When a row is to be looked at next."""
+    """Return when a row is to be looked at next."""
     if not row.wanted or row.announced != (row.status == Status.ACTIVE):
         return timezone.now()
     if row.status == Status.ACTIVE and row.expires_at is not None:
@@ -55,8 +55,8 @@ def due_time(row: Certificate) -> datetime:
 
 
 def limit_waits() -> int:
-    """Rows that would wait for longer than any pause lasts are due now: their times were written before the clock was
-    set back (`common.work.clock`). Returns how many.
+    """Make rows due now that would wait for longer than any pause lasts: their times were written before the
+    clock was set back (`common.work.clock`). Return how many.
     """
     late = Certificate.objects.exclude(_IN_TIME).filter(LEASE.free(), due_at__gt=Now() + LONGEST_CA_PAUSE)
     return late.update(due_at=Now(), next_attempt_at=Now())

@@ -18,7 +18,7 @@ WINDOW = timedelta(hours=1)
 
 
 def allowed_at(name: str, owner: str, now: datetime) -> datetime:
-    """When the next order of a name may be placed; `now` where it may be at once."""
+    """Return when the next order of a name may be placed; `now` if it may be at once."""
     recent = OrderAttempt.objects.filter(began_at__gt=now - WINDOW, began_at__lte=now)
     return max(
         now,
@@ -35,6 +35,6 @@ def attempt_count(name: str, owner: str, now: datetime) -> None:
 
 
 def _room_at(recent: QuerySet[OrderAttempt], most: int, now: datetime) -> datetime:
-    """When fewer than `most` of the attempts are in the window: once the one at that place has left it."""
+    """Return when fewer than `most` of the attempts are in the window: once the one at that place has left it."""
     times = list(recent.order_by("-began_at").values_list("began_at", flat=True)[most - 1 : most])
     return times[0] + WINDOW if times else now

@@ -15,7 +15,7 @@ def new_certificate_id() -> str:
 
 
 class Status(models.TextChoices):
-    """Of a certificate; a name without one has the state `none` (selectors.py)."""
+    """The states of a certificate; a name without a certificate has the state `none` (selectors.py)."""
 
     PENDING = "pending"
     ACTIVE = "active"

@@ -35,14 +35,14 @@ ORDER_LIFE = timedelta(days=1)
 OFF_PAUSE = timedelta(minutes=1)
 CA_FAILS = "The certificate authority does not answer at present."
 CA_WORKS = "The certificate authority has not finished the order yet."
-NO_DISK = "The platform cannot store what the certificate authority looks for; it tries again."
-# Of an order, before CA_WORKS is shown.
+NO_DISK = "The platform cannot store the token that the certificate authority looks for; it tries again."
+# The age of an order from which on CA_WORKS is shown.
 _QUIET = timedelta(minutes=1)
 _SHORTEST_POLL, _LONGEST_POLL = 1.0, 3600.0
 
 
 def order_advance(row: Certificate) -> None:
-    """As far as the order of a leased row that is due comes now; its next time is set. Raises ClaimLost."""
+    """Advance the order of a leased row that is due, as far as it comes now, and set its next time. Raise ClaimLost."""
     now = timezone.now()
     if not ca_account.is_on():
         LEASE.write_row(row, next_attempt_at=now + OFF_PAUSE)
@@ -84,12 +84,12 @@ def _advance(row: Certificate, account: AcmeAccount, until: float) -> None:
 
 
 def _is_stale(row: Certificate, account: AcmeAccount) -> bool:
-    """Of another CA, as the setting was changed, or never finished by its own."""
+    """Return whether the order is of another CA, because the setting was changed, or its own CA never finished it."""
     return row.account_id != account.pk or not row.order_began_at or row.order_began_at < timezone.now() - ORDER_LIFE
 
 
 def _is_reached_by_name(row: Certificate) -> bool:
-    """Whether the CA would find us under the name; else the reason is stored. The CA is not asked."""
+    """Return whether the CA would find us under the name; else the reason is stored. The CA is not asked."""
     sentence = hooks.dns_points_here.one(row.name)
     if sentence:
         pause = pause_after(row.failures + 1, longest=3600)
@@ -123,7 +123,7 @@ def _place(row: Certificate, client: CaClient) -> Order:
 
 
 def _resume_placing(row: Certificate, client: CaClient) -> Order:
-    """The process died after it had stored the key: the order may have been placed."""
+    """Resume placing after the process died with the key stored: the order may have been placed."""
     order = client.order_find(row.name)
     if order is None:
         return _place(row, client)
@@ -162,7 +162,9 @@ def _prove_control(row: Certificate, client: CaClient, order: Order) -> None:
 
 
 def _answer(client: CaClient, authorization: str, challenge: Challenge) -> None:
-    """A second answer, after one that was not stored or is being looked into, may be refused: that changes nothing."""
+    """Answer the challenge. A second answer, after one that was not stored or is still checked, may be refused without
+    harm.
+    """
     try:
         client.answer_challenge(challenge.url)
     except CaError as error:
@@ -174,7 +176,7 @@ def _answer(client: CaClient, authorization: str, challenge: Challenge) -> None:
 
 
 def _reason(client: CaClient, order: Order) -> str:
-    """Why an order is invalid: its authorization says it."""
+    """Return why an order is invalid: its authorization says it."""
     if order.error or not order.authorizations:
         return order.error or "The CA refused: no reason was given"
     return client.read_challenge(order.authorizations[0]).error or "The CA refused: no reason was given"
@@ -201,7 +203,7 @@ def _store_chain(row: Certificate, text: str) -> None:
 
 
 def _look_later(row: Certificate, order: Order) -> None:
-    """Each second at first, then less and less often; or when the CA says."""
+    """Set the next look: each second at first, then less and less often; or when the CA says."""
     age = timezone.now() - (row.order_began_at or timezone.now())
     seconds = min(max(order.pause or age.total_seconds() / 10, _SHORTEST_POLL), _LONGEST_POLL)
     sentence = CA_WORKS if age > _QUIET else ""

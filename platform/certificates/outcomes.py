@@ -1,4 +1,4 @@
-"""What a step leaves in a row when its order waits, fails or ends, and when the next one follows."""
+"""The values that a step leaves in a row when its order waits, fails or ends, and the time of the next step."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ NO_ORDER: Final[dict[str, Any]] = {
 }
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 6 * 3600.0
-# Of the CA as a whole, which many names would ask for nothing.
+# The pause of the CA as a whole, so that many names do not ask in vain.
 CA_PAUSE = 30.0
 # So that a name does not wait for hours once the CA is back.
 LONGEST_CA_RETRY = 600.0
 
 
 def pause_after(failures: int, longest: float = LONGEST_PAUSE) -> timedelta:
-    """Doubles with each failure in a row: a minute after the first."""
+    """Return the pause, which doubles with each failure in a row: a minute after the first."""
     return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(failures - 1, 20), longest))
 
 
 def renewal_time(not_before: datetime, expires_at: datetime, now: datetime | None = None) -> datetime:
-    """When two thirds of a certificate's lifetime are over; of what is left of it `now`, where it began before.
+    """Return when two thirds of a certificate's lifetime are over; of what is left of it `now`, if it began before.
 
     A CA may issue certificates that began long ago: by their whole lifetime each would be renewed at once.
     """
@@ -42,14 +42,14 @@ def renewal_time(not_before: datetime, expires_at: datetime, now: datetime | Non
 
 
 def record_waiting(row: Certificate, sentence: str, until: datetime, **changes: Any) -> None:
-    """No order is placed now, for a reason that is no refusal. Raises ClaimLost."""
+    """Record that no order is placed now, for a reason other than a refusal. Raise ClaimLost."""
     LEASE.write_row(row, status=_status(row, Status.PENDING), error=sentence[:500], next_attempt_at=until, **changes)
 
 
 def record_failure(row: Certificate, account: AcmeAccount, error: CaError) -> None:
-    """Write what the CA refused, or failed to do. Raises ClaimLost.
+    """Write what the CA refused, or failed to do. Raise ClaimLost.
 
-    The order under way is kept where the CA may go on with it later, and forgotten where it refused.
+    The order under way is kept if the CA may go on with it later, and forgotten if it refused.
     """
     now = timezone.now()
     if error.problem == "accountDoesNotExist":
@@ -75,5 +75,7 @@ def record_failure(row: Certificate, account: AcmeAccount, error: CaError) -> No
 
 
 def _status(row: Certificate, without: Status) -> str:
-    """A certificate that is served, or that has expired, keeps its status; the sentence says what its renewal met."""
+    """Return the new status. A certificate that is served, or that has expired, keeps its status; the sentence says
+    what its renewal met.
+    """
     return row.status if row.chain else without

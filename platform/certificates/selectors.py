@@ -18,7 +18,7 @@ SslStatus = Literal["none", "pending", "active", "failed", "expired"]
 
 @dataclass(frozen=True, slots=True)
 class SslState:
-    """`expires_at`: of the certificate that is served, or was. `error`: a sentence for the owner, empty where all is
+    """`expires_at`: of the certificate that is served, or was. `error`: a sentence for the owner, empty if all is
     well.
     """
 
@@ -28,7 +28,7 @@ class SslState:
 
 
 def certificate_states(names: Collection[str]) -> dict[str, SslState]:
-    """The state of each of these names; `none` for those without a certificate. One query."""
+    """Return the state of each of these names; `none` for those without a certificate. One query."""
     rows = Certificate.objects.filter(name__in=set(names), wanted=True)
     found = {row.name: _state(row) for row in rows.only("name", "status", "expires_at", "error")}
     nothing = SslState("none", None, "" if is_on() else CERTIFICATES_OFF)
@@ -46,12 +46,12 @@ def _state(row: Certificate) -> SslState:
 
 
 def active_names() -> set[str]:
-    """Those that a certificate can be served for, as far as the last step of each knows."""
+    """Return the names for which a certificate can be served, as the last step of each left them."""
     return set(Certificate.objects.filter(wanted=True, status=Status.ACTIVE).values_list("name", flat=True))
 
 
 def is_active(name: str) -> bool:
-    """Whether `active_names` has it."""
+    """Return whether `active_names` has it."""
     return Certificate.objects.filter(name=name, wanted=True, status=Status.ACTIVE).exists()
 
 
@@ -66,6 +66,6 @@ _ACTIVE = CompiledQuery(
 
 
 def served_certificate(name: str) -> str:
-    """The chain and the private key (PEM) with which the edge serves a name; empty for every other name."""
+    """Return the chain and the private key (PEM) with which the edge serves a name; empty for every other name."""
     row = _ACTIVE.first_row([name])
     return f"{row[0]}{row[1]}" if row and row[2] > timezone.now() else ""

@@ -20,7 +20,7 @@ from common.work.clock import moment_has_come
 
 @transaction.atomic
 def certificate_request(names: Collection[str], owner: str | None = None) -> None:
-    """Have a certificate for each of these names, and renew it, until it is removed. Idempotent.
+    """Request a certificate for each of these names, renewed until it is removed. Idempotent.
 
     Names are lower-case ASCII (IDNA). `owner`: whose orders are limited together; None: as before. With another owner
     a name waits no longer for what was refused to the former one; an order under way, or a certificate, goes on.
@@ -64,7 +64,7 @@ def certificate_remove(names: Collection[str]) -> None:
 def certificate_renew(names: Collection[str]) -> None:
     """Order new certificates now. The present ones are served until the new ones are there.
 
-    Raises RenewalInProgress where an order of one of the names is under way, and RateLimited where the limit of orders
+    Raise RenewalInProgress if an order of one of the names is under way, and RateLimited if the limit of orders
     is reached, ours or the CA's; nothing has changed then. Names without a row are requested.
     """
     now = timezone.now()
@@ -89,7 +89,9 @@ def _locked(names: Collection[str]) -> list[Certificate]:
 
 
 def _write(row: Certificate, **changes: Any) -> None:
-    """Ends the lease of a process that carries out a step: what it writes after this is lost to it (ClaimLost)."""
+    """Write columns and end the lease of a process that carries out a step: what it writes afterwards raises
+    ClaimLost.
+    """
     for name, value in changes.items():
         setattr(row, name, value)
     row.due_at, row.claim, row.lease_until = timezone.now(), "", None

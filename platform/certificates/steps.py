@@ -14,9 +14,9 @@ from common.work.leases import ClaimLost, owned_rows
 
 
 def certificate_step(key: str) -> bool:
-    """Carry out what is due of a row, if it can be claimed; returns whether it could.
+    """Carry out what is due of a row, if it can be claimed; return whether it could.
 
-    Where the process dies within it, or anything but CaError is raised, the row is due again when its lease is over.
+    If the process dies within it, or anything but CaError is raised, the row is due again when its lease is over.
     """
     row = claim_lease(key)
     if row is None:
@@ -43,8 +43,8 @@ def _step(row: Certificate) -> None:
 
 
 def _follow_time(row: Certificate, now: datetime) -> None:
-    """A certificate expires; where the clock was wrong then, it counts again once the clock is set. An order that would
-    begin in a time to come has begun now.
+    """Let a certificate expire; if the clock was wrong then, the certificate counts again once the clock is set. An
+    order that would begin in a time to come has begun now.
     """
     if row.order_began_at is not None and row.order_began_at > now:
         LEASE.write_row(row, order_began_at=now)
@@ -56,7 +56,7 @@ def _follow_time(row: Certificate, now: datetime) -> None:
 
 
 def _announce(row: Certificate) -> None:
-    """Inform the app above of whether there is a certificate; stored once it has returned."""
+    """Tell the app above whether there is a certificate; stored once it has returned."""
     is_there = row.wanted and row.status == Status.ACTIVE
     if is_there != row.announced:
         hooks.certificate_changed(row.name, is_there)
@@ -64,7 +64,7 @@ def _announce(row: Certificate) -> None:
 
 
 def _remove(row: Certificate) -> None:
-    """Of a name that is given up; its keys are gone already (services.certificate_remove)."""
+    """Remove the row of a name that is given up; its keys are gone already (services.certificate_remove)."""
     hooks.certificate_changed(row.name, False)
     tokens.remove_token(row.challenge_token)
     owned_rows(row).filter(wanted=False).delete()

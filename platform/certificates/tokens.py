@@ -20,7 +20,7 @@ _KEPT_SECONDS = 3600
 
 
 def write_token(token: str, content: str) -> None:
-    """Show `content` under the token, whole or not at all. Idempotent. Raises OSError, and ValueError for a strange
+    """Show `content` under the token, whole or not at all. Idempotent. Raise OSError, and ValueError for a strange
     token.
     """
     path = _path(token)
@@ -38,7 +38,7 @@ def write_token(token: str, content: str) -> None:
 
 
 def remove_token(token: str) -> None:
-    """Without effect where there is none."""
+    """Remove a token; without effect if there is none."""
     if TOKEN.fullmatch(token):
         _path(token).unlink(missing_ok=True)
 

@@ -19,7 +19,7 @@ CHECKED_AT_ONCE = 3
 
 
 def _check(act: Act) -> None:
-    """What is wrong is shown as a refusal is."""
+    """Check the domain's DNS; what is wrong is shown as a refusal is."""
     found = check_domain(act.row.name, act.row.target_id, include_www=act.row.include_www)
     if found.errors:
         raise Conflict(" ".join(found.errors))

@@ -1,4 +1,4 @@
-"""What the DNS says of a domain: whether it leads here, and whose it is. Nothing is written."""
+"""The check of a domain's DNS: whether the domain leads here, and whose it is. Nothing is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbound.dns_questions import DnsQuestions, NoAnswer
 from outbound.names import NameFailed, listed_addresses
 from outbound.urls import server_place
 
-# Of a whole check.
+# The time of a whole check.
 SECONDS = 10.0
 EDGE_SECONDS = 3.0
 PROOF = "verify="
@@ -49,7 +49,7 @@ class DomainCheck:
 
 
 def check_domain(name: str, target_id: str, *, include_www: bool = False) -> DomainCheck:
-    """Ask for the records of a domain, within some ten seconds. Raises nothing: what cannot be found is in `errors`.
+    """Ask for the records of a domain, within some ten seconds. Raise nothing: what cannot be found is in `errors`.
 
     No connection to the database is held until the answers are there: name servers that do not answer would soon have
     all of the pool.
@@ -98,11 +98,13 @@ def _check_address(found: DomainCheck, questions: DnsQuestions, record: RecordCh
         return
     if not record.ok:
         actual = f"leads to {record.actual}" if record.actual else "has neither a CNAME nor an address record"
-        found.errors.append(f"{record.host} {actual}; it must be a CNAME of {record.expected}, or have its addresses.")
+        found.errors.append(
+            f"{record.host} {actual}; it must be a CNAME of {record.expected}, or have the addresses of that name."
+        )
 
 
 def _leads_to(questions: DnsQuestions, name: str) -> tuple[str | None, bool]:
-    """Where a name leads, and whether that is the edge. Raises NoAnswer.
+    """Return where a name leads, and whether that is the edge. Raise NoAnswer.
 
     A domain without a label before it cannot be a CNAME: its addresses must be the edge's own, all of them.
     """
@@ -115,7 +117,7 @@ def _leads_to(questions: DnsQuestions, name: str) -> tuple[str | None, bool]:
 
 
 def edge_addresses() -> set[str]:
-    """PLATFORM_EDGE_ADDRESSES, else what PLATFORM_EDGE_HOST leads to; empty where it leads nowhere."""
+    """PLATFORM_EDGE_ADDRESSES, else what PLATFORM_EDGE_HOST leads to; empty if it leads nowhere."""
     env = settings.ENV
     if env.edge_addresses:
         return set(env.edge_addresses)
@@ -138,7 +140,7 @@ def _resolved_edge() -> list[str]:
 
 
 def reason_not_here(name: str) -> str | None:
-    """Why a certificate authority would not find this platform under a name; None where it would.
+    """Return why a certificate authority would not find this platform under a name; None if it would.
 
     A handler of `certificates.hooks.dns_points_here`; takes up to some ten seconds.
     """

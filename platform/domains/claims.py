@@ -1,4 +1,4 @@
-"""Who has a name, in the caller's transaction, which has called `lock_claims`.
+"""Holders of names, decided in the caller's transaction, which has called `lock_claims`.
 
 A proven claim has its names. It takes them from an unproven one, and from a proven one whose TXT record is not there
 any more; never from one whose record stands beside its own. An unproven claim has a name only while no one else does.
@@ -43,8 +43,8 @@ def held_names(domain: CustomDomain) -> list[str]:
 def claim_names(domain: CustomDomain, proofs: Collection[str]) -> list[CustomDomain]:
     """Give the domain its names, as far as it may have them. `proofs`: the ids in the TXT records of its name.
 
-    Returns the claims that have lost their domain to it, which are deleted. Raises DomainTaken, ProofOutdated, and
-    IntegrityError where another process makes the row of a name.
+    Return the claims that have lost their domain to it, which are deleted. Raise DomainTaken, ProofOutdated, and
+    IntegrityError if another process makes the row of a name.
     """
     return [found for name in sorted(domain.names) if (found := _claim(domain, name, proofs)) is not None]
 
@@ -69,7 +69,7 @@ def _claim(domain: CustomDomain, name: str, proofs: Collection[str]) -> CustomDo
 
 
 def _may_take(domain: CustomDomain, holder: CustomDomain, name: str, proofs: Collection[str]) -> bool:
-    """Raises DomainTaken, ProofOutdated. False: both claims are unproven, and the first one stays."""
+    """Raise DomainTaken, ProofOutdated. False: both claims are unproven, and the first one stays."""
     if domain.proven_at is None:
         if holder.proven_at is not None:
             raise errors.DomainTaken(details={"domain": name})
@@ -100,7 +100,7 @@ def remove_domain(domain: CustomDomain) -> None:
 
 
 def release_names(domain: CustomDomain, names: Iterable[str]) -> None:
-    """Of those names that the domain has: give them to the next claim, else remove their certificates."""
+    """Give those of the names that the domain has to the next claim, or remove their certificates if there is none."""
     held = DomainName.objects.select_for_update(of=("self",)).filter(domain=domain, name__in=list(names))
     for row in held.order_by("name"):
         heir = _next_claim(row.name, domain)
@@ -112,7 +112,7 @@ def release_names(domain: CustomDomain, names: Iterable[str]) -> None:
 
 
 def _next_claim(name: str, former: CustomDomain) -> CustomDomain | None:
-    """The oldest other claim; for `www.` also one that includes it and has the name before.
+    """Return the oldest other claim; for `www.` also one that includes it and has the name before.
 
     Unproven ones wait from a time at which the operator permitted them; they get nothing once that is over.
     """

@@ -1,5 +1,6 @@
-"""What `manage.py doctor` says of custom domains: whether anything can lead to the edge. It looks for a module of this
-name in every app."""
+"""Lines of `manage.py doctor` about custom domains: whether anything can lead to the edge. The command looks for a
+module of this name in every app.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ Line = tuple[str, bool, str, str]
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix. Asks the DNS, for some seconds. Raises DatabaseError."""
+    """Yield lines: name, whether it is as it should be, message, fix. Asks the DNS, for some seconds. Raises
+    DatabaseError.
+    """
     problem = _problem()
     if not problem:
         yield NAME, True, f"are a CNAME of {settings.ENV.edge_host}", ""
@@ -43,6 +46,6 @@ def _is_address(host: str) -> bool:
 
 
 def _is_used() -> bool:
-    """Whether the operator has opened a port for them, or an account has connected one."""
+    """Return whether the operator has opened a port for them, or an account has connected one."""
     env = settings.ENV
     return bool(env.domains_http_port or env.domains_https_port) or CustomDomain.objects.exists()

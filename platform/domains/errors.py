@@ -9,7 +9,7 @@ class DomainTaken(Conflict):
     """`details.domain`: the name that is taken."""
 
     code = "domain_taken"
-    message = "The domain belongs to another page or workspace, whose TXT record is in its zone."
+    message = "The domain belongs to another page or workspace, whose TXT record is in the domain's zone."
 
 
 class DomainNotVerified(DomainError):
@@ -17,14 +17,14 @@ class DomainNotVerified(DomainError):
 
     code = "domain_not_verified"
     status = 400
-    message = "The DNS records of the domain are not as they must be; `details` shows what was found."
+    message = "The DNS records of the domain are not the required ones; `details` shows what was found."
 
 
 class DomainLimit(Conflict):
     """`details`: `current` and `max`."""
 
     code = "domain_limit_exceeded"
-    message = "The account has as many custom domains as it may."
+    message = "The account has reached its limit of custom domains."
 
 
 class NotConnected(NotFound):

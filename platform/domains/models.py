@@ -23,7 +23,7 @@ def new_domain_id() -> str:
 
 
 class TargetKind(models.TextChoices):
-    """What a domain leads to."""
+    """The kind of thing that a domain leads to."""
 
     PAGE = "page"
     WORKSPACE = "workspace"
@@ -62,7 +62,7 @@ class CustomDomain(models.Model):
 
     @property
     def names(self) -> list[str]:
-        """What it claims, the domain itself first."""
+        """Return the names that the domain claims, itself first."""
         return [self.name, WWW + self.name] if self.include_www else [self.name]
 
     @property
@@ -79,10 +79,11 @@ def shown_name(name: str) -> str:
 
 
 class DomainName(models.Model):
-    """Who has a name. At most one domain does, and its owner is served under the name as long as this row says so.
+    """The holder of a name. At most one domain has a name, and its target is served under the name while this row says
+    so.
 
-    `domain` null: no one any more; the row goes with its file. `is_stale`: the file does not follow the row yet
-    (`publication`).
+    `domain` null: no domain has the name any more; the row goes with its file. `is_stale`: the file does not follow the
+    row yet (`publication`).
     """
 
     name = models.CharField(primary_key=True, max_length=NAME_LENGTH)

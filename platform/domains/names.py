@@ -16,7 +16,7 @@ from edge.addresses import cdn_address, page_addresses, public_address, sandbox_
 
 # No top-level domain has digits, and a name that ends in a number is an IPv4 address for browsers.
 _TOP = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]+")
-# Of a name that others are put before.
+# The longest name before which other labels can be put.
 LONGEST = NAME_LENGTH - max(len(PROOF_HOST), len(WWW))
 # Names that no public resolver answers for (RFC 6761, 6762, 7686, 9476, ICANN's `internal`).
 _NEVER_PUBLIC = frozenset({"alt", "arpa", "internal", "invalid", "local", "localhost", "onion"})
@@ -27,14 +27,14 @@ class NameRefused(ValueError):
 
 
 def custom_name(text: str) -> str:
-    """The name as ASCII in lower case (IDNA 2008), without a dot at its end. Raises NameRefused."""
+    """Return the name as ASCII in lower case (IDNA 2008), without a dot at its end. Raise NameRefused."""
     name = _as_ascii(text.strip().removesuffix("."))
     if not _TOP.fullmatch(name.rpartition(".")[2]):
         raise NameRefused("Give a domain name such as www.example.org, not an address.")
     if len(name) > LONGEST:
         raise NameRefused(f"The name is longer than {LONGEST} characters.")
     if name.rpartition(".")[2] in _NEVER_PUBLIC or _suffixes().is_public(name):
-        raise NameRefused(f"{name} is no domain that anybody can register.")
+        raise NameRefused(f"{name} is not a domain that anybody can register.")
     if is_of_platform(name):
         raise NameRefused(f"{name} is a name of this platform.")
     return name
@@ -50,7 +50,7 @@ def _as_ascii(text: str) -> str:
     try:
         return idna.encode(text, uts46=True, std3_rules=True).decode()
     except UnicodeError as error:  # also idna.IDNAError
-        raise NameRefused(f"This is no domain name: {error}.") from error
+        raise NameRefused(f"This is not a domain name: {error}.") from error
 
 
 def _is_address(text: str) -> bool:
@@ -68,7 +68,7 @@ def _suffixes() -> PublicSuffixList:
 
 
 def is_of_platform(name: str) -> bool:
-    """Whether a name is one of the platform's own or lies below one."""
+    """Return whether a name is one of the platform's own or lies below one."""
     return any(name == own or name.endswith(f".{own}") for own in _own_names())
 
 

@@ -1,6 +1,6 @@
 """Bringing the files of the edge (`edge.domain_files`) to the rows: which name leads where.
 
-The row decides. It is applied under its lock and the files' own, by the process that has changed it; where that dies,
+The row decides. It is applied under its lock and the files' own, by the process that has changed it; if that dies,
 `names_continue` of the worker does, and `names_reconcile` compares everything.
 """
 
@@ -24,12 +24,12 @@ from edge.domain_files import PORT, WWW, DomainFiles, is_name, link_kind, link_p
 logger = logging.getLogger(__name__)
 
 BATCH = 500
-# Of one look of the worker; it begins the next one after a few seconds.
+# The time of one look of the worker, which begins the next one after a few seconds.
 CONTINUE_SECONDS = 20.0
 
 
 def domain_files() -> DomainFiles:
-    """Those of this instance."""
+    """Return the files of this instance."""
     return _files(Path(settings.STATE))
 
 
@@ -39,7 +39,9 @@ def _files(state: Path) -> DomainFiles:
 
 
 def publish_on_commit(names: Collection[str]) -> None:
-    """Apply the rows of names once they are committed. What cannot be applied then the worker applies soon."""
+    """Apply the rows of names once they are committed. Changes that cannot be applied then are soon applied by the
+    worker.
+    """
     if names:
         call_after_commit(_publish_names, tuple(names))
 
@@ -59,7 +61,7 @@ def _publish(name: str) -> bool:
 
 @transaction.atomic
 def name_publish(name: str, *, even_if_fresh: bool = False) -> bool:
-    """Make the file of a name as its row says; whether anything changed. Idempotent. Raises OSError."""
+    """Make the file of a name as its row says; whether anything changed. Idempotent. Raise OSError."""
     row = DomainName.objects.select_for_update(of=("self",)).filter(pk=name).first()
     if row is None or not (row.is_stale or even_if_fresh):
         return False
@@ -77,7 +79,7 @@ def _link_of(row: DomainName) -> str | None:
 
 
 def _links(rows: Iterable[DomainName]) -> dict[str, str]:
-    """What each name leads to; without those that are not to be served."""
+    """Return the link of each name, without names that are not to be served."""
     held = [(row.name, row.domain) for row in rows if row.domain is not None]
     served = {kind: _served(kind, [domain for _, domain in held]) for kind in TargetKind}
     return {
@@ -97,18 +99,18 @@ def _link(name: str, domain: CustomDomain) -> str:
 
 
 def mark_certificate(name: str, present: bool) -> None:
-    """A handler of `certificates.hooks.certificate_changed`. Idempotent. Raises OSError."""
+    """Mark a certificate: a handler of `certificates.hooks.certificate_changed`. Idempotent. Raise OSError."""
     domain_files().set_tls(name, present=present)
 
 
 def names_continue() -> int:
-    """Apply the rows that a process has changed and not applied, as many as there is time for. Returns how many."""
+    """Apply the rows that a process has changed and not applied, as many as there is time for. Return how many."""
     stale = rows_in_turn(DomainName.objects.filter(is_stale=True), batch=BATCH, seconds=CONTINUE_SECONDS)
     return sum(_publish(row.name) for row in stale)
 
 
 def names_reconcile() -> list[str]:
-    """Compare all files with the rows, and correct the files. Returns what was done, one line each. Raises OSError."""
+    """Compare all files with the rows, and correct the files. Return what was done, one line each. Raise OSError."""
     # Files before rows: a file is made after its row is committed, so what has no row now has none any more.
     links = domain_files().links()
     done = []
@@ -124,7 +126,7 @@ def names_reconcile() -> list[str]:
 
 
 def _reconcile_marks() -> list[str]:
-    """A mark without a certificate would lead all visitors to a handshake that fails.
+    """Reconcile marks: one without a certificate would lead all visitors to a handshake that fails.
 
     A certificate that comes or goes at this moment has its mark changed beside this: then the next look corrects it.
     """
@@ -145,6 +147,8 @@ def _reconcile(names: list[str], links: dict[str, str]) -> list[str]:
 
 
 def _remove_unknown(name: str) -> bool:
-    """Its row may have come since: it is read under the files' lock, before which no process makes the file."""
+    """Remove an unknown file. Its row may have come since: the row is read under the files' lock, before which no
+    process makes the file.
+    """
     with domain_files().locked():
         return not DomainName.objects.filter(pk=name).exists() and domain_files().link_set(name, None)

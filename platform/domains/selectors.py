@@ -14,7 +14,7 @@ from domains.models import CustomDomain, DomainName, TargetKind
 from edge.domain_files import is_name
 
 _NO_CERTIFICATE = SslState("none", None, "")
-# Of the states of several names the first one is shown.
+# The first of these states that any of several names has is shown.
 _WORST_FIRST = ("failed", "expired", "pending", "none", "active")
 
 
@@ -23,7 +23,7 @@ def target_domain(kind: TargetKind, target_id: str) -> CustomDomain | None:
 
 
 def get_target_domain(kind: TargetKind, target_id: str) -> CustomDomain:
-    """Raises NotConnected."""
+    """Raise NotConnected."""
     found = target_domain(kind, target_id)
     if found is None:
         raise NotConnected
@@ -31,12 +31,12 @@ def get_target_domain(kind: TargetKind, target_id: str) -> CustomDomain:
 
 
 def domain_name_of(kind: TargetKind) -> Subquery:
-    """For annotating rows of a kind of target with the name of their domain."""
+    """Return a subquery that annotates rows of a kind of target with the name of their domain."""
     return Subquery(CustomDomain.objects.filter(target_kind=kind, target_id=OuterRef("pk")).values("name")[:1])
 
 
 def port_of_name(name: str) -> tuple[str, int] | None:
-    """The workspace and the port that a name leads to; None where it leads to none, or to another name."""
+    """Return the workspace and the port that a name leads to; None if it leads to none, or to another name."""
     if not is_name(name):
         return None
     rows = CustomDomain.objects.filter(held=name, name=name, target_kind=TargetKind.WORKSPACE)
@@ -46,7 +46,7 @@ def port_of_name(name: str) -> tuple[str, int] | None:
 
 
 def domain_url(domain: CustomDomain, ssl: SslState) -> str:
-    """Where the domain is served now."""
+    """Return the URL at which the domain is served now."""
     base = urlsplit(settings.BASE_URL)
     if settings.ENV.behind_proxy:
         return f"{base.scheme}://{domain.name}"
@@ -57,7 +57,7 @@ def domain_url(domain: CustomDomain, ssl: SslState) -> str:
 
 
 def ssl_state(domain: CustomDomain) -> SslState:
-    """Of all names that the domain has; none while another claim has them."""
+    """Return the state over all names that the domain has; `none` while another claim has them."""
     held = list(DomainName.objects.filter(domain=domain).values_list("name", flat=True))
     states = certificate_states(held) if held else {}
     found = [states.get(name, _NO_CERTIFICATE) for name in held] or [_NO_CERTIFICATE]

@@ -53,7 +53,9 @@ class ConnectPortDomainRequest(ConnectDomainRequest):
 
 class CnameObject(ResponseSerializer):
     expected = s.CharField(help_text="The edge's name.")
-    actual = s.CharField(allow_null=True, help_text="Where the name leads: a name, or addresses; null: nowhere.")
+    actual = s.CharField(
+        allow_null=True, help_text="The name or addresses that the name leads to; null if there are none."
+    )
     ok = s.BooleanField()
 
 
@@ -70,7 +72,7 @@ class DomainCheckResponse(Success):
     cname = CnameObject()
     ownership = OwnershipObject()
     errors = s.ListField(  # type: ignore[assignment]
-        child=s.CharField(), help_text="What is missing, a sentence each."
+        child=s.CharField(), help_text="What is missing, one sentence for each problem."
     )
 
 
@@ -82,7 +84,7 @@ class SslObject(ResponseSerializer):
 
 class ConnectedDomainResponse(Success):
     domain = s.CharField()
-    domain_ascii = s.CharField(help_text="As it is in the DNS.")
+    domain_ascii = s.CharField(help_text="The name as it is in the DNS.")
     ssl = SslObject()
     url = s.CharField(help_text="Where it is served now: plain HTTP until there is a certificate.")
 
@@ -97,9 +99,9 @@ class DomainObject(ResponseSerializer):
     domain = s.CharField(source="shown_name")
     domain_ascii = s.CharField(source="name")
     include_www = s.BooleanField()
-    port = s.IntegerField(required=False, help_text="Of a workspace's domain: the port that it leads to.")
+    port = s.IntegerField(required=False, help_text="For a workspace's domain: the port that it leads to.")
     verified = s.BooleanField(
-        help_text="False: a claim without a TXT record, which a proven one takes the domain from."
+        help_text="False: the claim has no TXT record, and a proven claim can take the domain from it."
     )
     ssl = SslObject()
     url = s.CharField()
@@ -119,12 +121,12 @@ class DomainResponse(Success):
 
 
 def check_body(found: DomainCheck) -> dict[str, Any]:
-    """What an error shows of a check."""
+    """Return the part of a check that an error shows."""
     body = dict(DomainCheckResponse(found).data)
     return {name: value for name, value in body.items() if name != "success"}
 
 
 def connected_fields(row: CustomDomain) -> dict[str, Any]:
-    """The fields of ConnectedDomainResponse."""
+    """Return the fields of ConnectedDomainResponse."""
     ssl = ssl_state(row)
     return {"domain": row.shown_name, "domain_ascii": row.name, "ssl": ssl, "url": domain_url(row, ssl)}

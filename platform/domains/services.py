@@ -42,7 +42,7 @@ def domain_connect(
 ) -> CustomDomain:
     """Connect a domain (a name of `names.custom_name`) in place of the one that the target has. Idempotent.
 
-    Raises DomainNotVerified, DomainTaken, DomainLimit, NotFound (the target is deleted), Conflict (others keep changing
+    Raise DomainNotVerified, DomainTaken, DomainLimit, NotFound (the target is deleted), Conflict (others keep changing
     the same names); nothing has changed then.
     """
     # Not at the top: workers disconnect domains, and only the api connects them.
@@ -105,7 +105,7 @@ def _detail(domain: CustomDomain) -> str:
 
 @transaction.atomic
 def domain_disconnect(*, domain: CustomDomain, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Disconnect a domain and remove its certificates. Raises NotConnected where another process was first."""
+    """Disconnect a domain and remove its certificates. Raise NotConnected if another process was first."""
     claims.lock_claims()
     stored = CustomDomain.objects.filter(pk=domain.pk).first()
     if stored is None:
@@ -132,7 +132,7 @@ def target_removed(kind: TargetKind, target_id: str) -> None:
 
 @transaction.atomic
 def targets_changed(kind: TargetKind, target_ids: Collection[str]) -> None:
-    """The targets are served, or not served any more: their names follow after the caller's transaction."""
+    """Let names follow targets that are served, or not served any more, after the caller's transaction."""
     if not CustomDomain.objects.filter(target_kind=kind, target_id__in=target_ids).exists():
         return
     claims.lock_claims()
@@ -144,7 +144,9 @@ def targets_changed(kind: TargetKind, target_ids: Collection[str]) -> None:
 
 @transaction.atomic
 def certificates_renew(*, domain: CustomDomain, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
-    """Order its certificates now. Raises as `certificate_renew`, and Conflict where another target has its names."""
+    """Order its certificates now. Raise what `certificate_renew` raises, and Conflict if another target has its
+    names.
+    """
     held = claims.held_names(domain)
     if not held:
         raise Conflict("The domain is claimed, not proven, and another target has it.")

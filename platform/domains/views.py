@@ -22,12 +22,12 @@ from domains.services import Target
 from domains.throttles import DnsThrottle
 
 REFUSALS = {
-    400: "`domain_not_verified`: `details` is the body of the check; `validation_error`: no name that can be connected",
+    400: "`domain_not_verified`: `details` is the body of the check; `validation_error`: the name cannot be connected",
     409: "`domain_taken` with `details.domain`; `domain_limit_exceeded` with `details.current` and `details.max`; "
     "`conflict`: it is being connected elsewhere at the same time",
     429: "`rate_limited`: 30 checks, connections and renewals a minute for an account",
 }
-NONE = {404: "`not_found`: also where no domain is connected"}
+NONE = {404: "`not_found`: also if no domain is connected"}
 CONNECTED = {200: serializers.ConnectedDomainResponse, **refused(REFUSALS)}
 CONNECT_TEXT = """Connect a domain, in place of the one that is connected now. Idempotent.
 
@@ -43,11 +43,11 @@ class DomainViewSet(ViewSet):
     request_serializer: type[serializers.ConnectDomainRequest] = serializers.ConnectDomainRequest
 
     def target_of(self, request: ApiRequest, **path: str) -> Target:
-        """What the path names, within the reach of the actor. Raises NotFound."""
+        """Return the target that the path names, within the reach of the actor. Raise NotFound."""
         raise NotImplementedError
 
     def check_target(self, target: Target) -> None:
-        """Raises DomainError where no domain can lead to it."""
+        """Raise DomainError if no domain can lead to it."""
 
     def get_throttles(self) -> list[BaseThrottle]:
         return [DnsThrottle()] if self.action in ("create", "check", "renew") else []
@@ -63,7 +63,7 @@ class DomainViewSet(ViewSet):
 
     @extend_schema(responses=serializers.DomainResponse)
     def retrieve(self, request: ApiRequest, **path: str) -> Response:
-        """The connected domain; null where there is none."""
+        """The connected domain; null if there is none."""
         target = self.target_of(request, **path)
         return respond(serializers.DomainResponse, domain=selectors.target_domain(target.kind, target.id))
 
@@ -80,7 +80,7 @@ class DomainViewSet(ViewSet):
         responses={200: serializers.DomainCheckResponse, **refused({429: REFUSALS[429]})},
     )
     def check(self, request: ApiRequest, **path: str) -> Response:
-        """Look up the DNS records of a domain, without any effect. Takes up to some ten seconds where name servers are
+        """Look up the DNS records of a domain, without any effect. Takes up to some ten seconds if name servers are
         slow. `verified`: it can be connected now.
         """
         target = self.target_of(request, **path)
@@ -117,5 +117,5 @@ def _check_fields(found: Any) -> dict[str, Any]:
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:
-    """Who does it, for the audit entry."""
+    """Return the actor and origin for the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}

@@ -176,7 +176,7 @@ def test_a_directory_that_is_no_address_leaves_a_sentence(announced: Any, monkey
     services.certificate_request([NAME])
     row = step()
     assert (row.status, row.claim) == ("pending", "")
-    assert row.error.startswith("PLATFORM_ACME_DIRECTORY is not a URL that can be asked.")
+    assert row.error.startswith("PLATFORM_ACME_DIRECTORY is not a URL that can be used.")
     assert "secret" not in row.error
 
 
@@ -192,4 +192,4 @@ def test_the_sentence_of_the_library_s_errors_has_no_address() -> None:
     from certificates.ca_errors import ca_error_of
 
     assert str(ca_error_of(ValueError("http://10.0.0.1/secret"))) == "The CA's answer was not valid."
-    assert json.dumps(str(ca_error_of(KeyError("x"), 502))) == '"The CA failed with the status 502."'
+    assert json.dumps(str(ca_error_of(KeyError("x"), 502))) == '"The CA failed with status 502."'

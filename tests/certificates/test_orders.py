@@ -243,7 +243,7 @@ def test_a_lease_of_a_clock_that_was_set_back_is_over() -> None:
 def test_the_doctor_counts_names_and_finds_those_that_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(doctor.doctor_lines())[1:3] == (True, "off: no PLATFORM_ACME_DIRECTORY")
     settings_with(monkeypatch, acme_directory="https://ca.example/dir")
-    assert next(doctor.doctor_lines())[1:3] == (False, "no CA finds its tokens")
+    assert next(doctor.doctor_lines())[1:3] == (False, "no CA can fetch its tokens")
     settings_with(monkeypatch, domains_http_port=80)
     row = certificate_make(NAME)
     services.certificate_request(["waits.example.org"])

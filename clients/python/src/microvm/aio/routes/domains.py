@@ -23,7 +23,7 @@ class AsyncDomainRoutes(AsyncGroup):
     """The custom domain of a workspace."""
 
     async def get(self, workspace: str) -> Domain | None:
-        """The connected domain; null where there is none."""
+        """The connected domain; null if there is none."""
         answer: Domain | None = await self._call("GET", f"/workspace/{quoted(workspace)}/domain", part="domain")
         return answer
 
@@ -35,8 +35,8 @@ class AsyncDomainRoutes(AsyncGroup):
         return answer
 
     async def check(self, workspace: str, **body: Unpack[CheckDomainRequest]) -> DomainCheckResponse:
-        """Look up the DNS records of a domain, without any effect. Takes up to some ten seconds where name servers
-        are slow. `verified`: it can be connected now.
+        """Look up the DNS records of a domain, without any effect. Takes up to some ten seconds if name servers are
+        slow. `verified`: it can be connected now.
         """
         answer: DomainCheckResponse = await self._call(
             "POST", f"/workspace/{quoted(workspace)}/domain/check", body=body, again=True

@@ -90,7 +90,7 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def get_domain(self, page: str) -> Domain | None:
-        """The connected domain; null where there is none."""
+        """The connected domain; null if there is none."""
         answer: Domain | None = await self._call("GET", f"/pages/{quoted(page)}/domain", part="domain")
         return answer
 
@@ -102,8 +102,8 @@ class AsyncPageRoutes(AsyncGroup):
         return answer
 
     async def check_domain(self, page: str, **body: Unpack[CheckDomainRequest]) -> DomainCheckResponse:
-        """Look up the DNS records of a domain, without any effect. Takes up to some ten seconds where name servers
-        are slow. `verified`: it can be connected now.
+        """Look up the DNS records of a domain, without any effect. Takes up to some ten seconds if name servers are
+        slow. `verified`: it can be connected now.
         """
         answer: DomainCheckResponse = await self._call(
             "POST", f"/pages/{quoted(page)}/domain/check", body=body, again=True
