@@ -41,7 +41,7 @@ _IPV4_SPECIAL = tuple(
         ),
     )
 )
-# Of rtnetlink(7).
+# Constants of rtnetlink(7).
 _RTM_NEWROUTE, _RTM_GETROUTE, _NLM_F_REQUEST, _RTA_DST = 24, 26, 1, 1
 _ENDS_HERE = (2, 3, 4)  # RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
 
@@ -54,7 +54,7 @@ class AddressRefused(Exception):
 
 
 def is_public(address: str) -> bool:
-    """Whether a numeric address is a unicast address of the internet. False for text that is no address.
+    """Return whether a numeric address is a unicast address of the internet. False for text that is no address.
 
     Not public: private, loopback, link-local, shared, multicast, reserved and documentation addresses, and IPv6
     addresses that carry an IPv4 address that is not public, in any of the forms that a host may translate.
@@ -64,12 +64,12 @@ def is_public(address: str) -> bool:
 
 
 def is_within(address: str, networks: Iterable[Network]) -> bool:
-    """Whether a numeric address, or an IPv4 address that it carries, is in one of the networks."""
+    """Return whether a numeric address, or an IPv4 address that it carries, is in one of the networks."""
     return any(form in network for form in _forms(address) for network in networks)
 
 
 def _forms(address: str) -> list[IPv4Address | IPv6Address]:
-    """The address, and the IPv4 address that packets to it may end at. Empty for text that is no address."""
+    """Return the address, and the IPv4 address that packets to it may end at. Empty for text that is no address."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -79,7 +79,10 @@ def _forms(address: str) -> list[IPv4Address | IPv6Address]:
 
 
 def _carried_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """Of the forms that can be public. Those of `_IPV6_SPECIAL` and outside of 2000::/3 are refused as they are."""
+    """Return the IPv4 address that an address carries in a form that can be public.
+
+    Addresses of `_IPV6_SPECIAL` and outside of 2000::/3 are refused as they are.
+    """
     number = int(address)
     if any(address in network for network in _IPV4_EMBEDDED) or (number >> 32) & 0xFFFFFFFF in _ISATAP:
         return IPv4Address(number & 0xFFFFFFFF)
@@ -97,10 +100,10 @@ def _is_unicast(address: IPv4Address | IPv6Address) -> bool:
 
 
 def is_own(address: str) -> bool:
-    """Whether packets to a numeric address end on this host: what listens there may be closed to the internet.
+    """Return whether packets to a numeric address end on this host: what listens there may be closed to the internet.
 
     The kernel's routes are asked each time (some 25 us), so every interface counts, and one that was added just now.
-    Binding a socket to the address would not tell: with `ip_nonlocal_bind` that works for all of them. Where the kernel
+    Binding a socket to the address would not tell: with `ip_nonlocal_bind` that works for all of them. If the kernel
     cannot be asked (no descriptor is left), the address counts as this host's.
     """
     try:
@@ -110,7 +113,7 @@ def is_own(address: str) -> bool:
 
 
 def _route_type(address: IPv4Address | IPv6Address) -> int:
-    """The type of the kernel's route to an address (rtnetlink(7)); 0 where it has none. Raises OSError."""
+    """Return the type of the kernel's route to an address (rtnetlink(7)); 0 if it has none. Raise OSError."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     destination = struct.pack("=HH", 4 + len(address.packed), _RTA_DST) + address.packed
     route = struct.pack("=8BI", family, address.max_prefixlen, *bytes(6), 0) + destination
@@ -122,7 +125,9 @@ def _route_type(address: IPv4Address | IPv6Address) -> int:
 
 
 def addresses_of(host: str, port: int) -> list[str]:
-    """The numeric addresses of a name, or the address itself, unchecked. Raises AddressRefused if there is none."""
+    """Return the numeric addresses of a name, or the address itself, unchecked. Raise AddressRefused if there is
+    none.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -131,16 +136,16 @@ def addresses_of(host: str, port: int) -> list[str]:
 
 
 def public_addresses(host: str, port: int, refused: Iterable[Network] = ()) -> list[str]:
-    """The addresses to connect to, all of them as `require_public` wants them. Raises AddressRefused."""
+    """Return the addresses to connect to, all of them as `require_public` wants them. Raise AddressRefused."""
     found = addresses_of(host, port)
     require_public(host, found, refused)
     return found
 
 
 def require_public(host: str, found: Iterable[str], refused: Iterable[Network] = ()) -> None:
-    """Raises AddressRefused unless all addresses of a host are public, outside of `refused` and none of this host's.
+    """Raise AddressRefused unless all addresses of a host are public, outside of `refused` and none of this host's.
 
-    Also where only one of several is not: such a name is meant to deceive.
+    Also if only one of several is not: such a name is meant to deceive.
     """
     networks = tuple(refused)
     for address in found:

@@ -32,9 +32,9 @@ _CIPHERS = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:!aNULL:!eNULL:!aDSS:!
 
 @cache
 def tls_context(authority: str = "") -> ssl.SSLContext:
-    """For all connections of the process: it trusts the host's certificates, and is not changed after this.
+    """Return the context for all connections of the process: it trusts the host's certificates and does not change.
 
-    `authority`: a file with the certificates to trust instead. Raises OSError (ssl.SSLError is one) where it has none.
+    `authority`: a file with the certificates to trust instead. Raise OSError (ssl.SSLError is one) if it has none.
     """
     context = ssl.create_default_context(cafile=authority or None)
     context.set_alpn_protocols(["http/1.1"])
@@ -53,7 +53,9 @@ class Wire:
         self._left = _MAX_RECEIVED
 
     def receive_bytes(self, size: int = _PIECE) -> bytes:
-        """At most `size`, and at most 16 KiB; b"" at the end. Raises OutboundError (timeout, protocol, too_large)."""
+        """Return at most `size`, and at most 16 KiB; b"" at the end. Raise OutboundError (timeout, protocol,
+        too_large).
+        """
         self._reads -= 1
         if self._reads < 0 or self._left <= 0:
             raise OutboundError("too_large")
@@ -68,7 +70,7 @@ class Wire:
         return data
 
     def send_bytes(self, data: bytes) -> None:
-        """All of it. Raises OutboundError (timeout), and httpcore.WriteError where the receiver has closed."""
+        """Send all of it. Raise OutboundError (timeout), and httpcore.WriteError if the receiver has closed."""
         view = memoryview(data)
         while view:
             self._connection.settimeout(seconds_left(self._until))
@@ -87,7 +89,7 @@ class Wire:
 
 
 class PlainStream(httpcore.NetworkStream):
-    """What httpcore writes a request to and reads an answer from. The `timeout` of its calls is not used."""
+    """The stream that httpcore writes a request to and reads an answer from. The `timeout` of its calls is not used."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -95,7 +97,7 @@ class PlainStream(httpcore.NetworkStream):
         self._reads = _MAX_READS  # of TLS each may be a record of one byte
 
     def limit_read(self, size: int) -> None:
-        """From now on at most `size` bytes are read; then OutboundError (too_large) is raised."""
+        """Limit what is read from now on to `size` bytes; then OutboundError (too_large) is raised."""
         self._limit = size
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -113,7 +115,7 @@ class PlainStream(httpcore.NetworkStream):
         self._wire.send_bytes(buffer)
 
     def close(self) -> None:
-        """Nothing: the wire is closed by what opened it."""
+        """Do nothing: the opener of the wire closes it."""
 
     def get_extra_info(self, info: str) -> Any:
         return None
@@ -177,7 +179,7 @@ class TlsStream(PlainStream):
 
 
 def open_wire(addresses: Sequence[str], port: int, until: float) -> Wire:
-    """A connection to the first of the addresses that accepts one. Raises OutboundError (connect, timeout)."""
+    """Return a connection to the first of the addresses that accepts one. Raise OutboundError (connect, timeout)."""
     tried = addresses[:_MAX_ADDRESSES]
     failure: OSError | None = None
     for position, address in enumerate(tried):
@@ -190,7 +192,7 @@ def open_wire(addresses: Sequence[str], port: int, until: float) -> Wire:
 
 
 def open_socket(address: str, port: int, seconds: float) -> socket.socket:
-    """A socket that is connected to a numeric address. Raises OSError, TimeoutError."""
+    """Return a socket that is connected to a numeric address. Raise OSError, TimeoutError."""
     connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         connection.settimeout(seconds)
@@ -204,7 +206,7 @@ def open_socket(address: str, port: int, seconds: float) -> socket.socket:
 
 
 def seconds_left(until: float) -> float:
-    """Until that time of `time.monotonic`. Raises OutboundError (timeout) once it is over."""
+    """Return the seconds until that time of `time.monotonic`. Raise OutboundError (timeout) once it is over."""
     left = until - time.monotonic()
     if left <= 0:
         raise OutboundError("timeout")

@@ -19,7 +19,7 @@ from dns.rdatatype import RdataType
 
 from outbound import names
 
-# Of one question, so that a server which does not answer leaves time for the others.
+# The time of one question, so that a server which does not answer leaves time for the others.
 QUESTION_SECONDS = 3.0
 # Beyond these the rest of an answer is not looked at.
 MAX_RECORDS = 64
@@ -39,7 +39,7 @@ class DnsQuestions:
         self._servers = servers
 
     def texts(self, name: str) -> list[str]:
-        """The TXT records of a name, each as one text; none where there is no such name. Raises NoAnswer."""
+        """Return the TXT records of a name, each as one text; none if there is no such name. Raise NoAnswer."""
         found = []
         for record in self._records(name, dns.rdatatype.TXT):
             joined = b"".join(record.strings)[: MAX_TEXT + 1]
@@ -48,7 +48,9 @@ class DnsQuestions:
         return found
 
     def aliases(self, name: str, *, until: str) -> list[str]:
-        """Where CNAME records lead from a name, in order, lower-case; `until` or a circle ends it. Raises NoAnswer."""
+        """Return the names that CNAME records lead to, in order, in lower case, up to `until` or a circle. Raise
+        NoAnswer.
+        """
         found: list[str] = []
         while len(found) < MAX_ALIASES:
             records = self._records(name, dns.rdatatype.CNAME)
@@ -63,7 +65,7 @@ class DnsQuestions:
         return found
 
     def addresses(self, name: str) -> list[str]:
-        """IPv4 and IPv6 addresses in their shortest form. Raises NoAnswer."""
+        """Return IPv4 and IPv6 addresses in their shortest form. Raise NoAnswer."""
         kinds = (dns.rdatatype.A, dns.rdatatype.AAAA)
         found = [str(ip_address(record.address)) for kind in kinds for record in self._records(name, kind)]
         return list(dict.fromkeys(found))
@@ -86,7 +88,7 @@ class DnsQuestions:
         return list(answer.rrset or ())[:MAX_RECORDS]
 
     def _resolver(self) -> dns.resolver.Resolver:
-        """Of no cache: an answer is to be as fresh as the resolver has it."""
+        """Return a resolver without a cache: an answer is to be as fresh as the resolver has it."""
         if not self._servers:
             return names.host_resolver()
         made = dns.resolver.Resolver(configure=False)

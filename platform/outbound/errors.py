@@ -11,7 +11,7 @@ _SENTENCES: Final[dict[Kind, str]] = {
     # One sentence for both: a user does not learn which names the operator's name servers know.
     "refused_target": NOT_PUBLIC,
     "name": NOT_PUBLIC,
-    "connect": "The receiver could not be connected to.",
+    "connect": "The receiver could not be reached.",
     "tls": "The TLS connection to the receiver failed.",
     "timeout": "The receiver did not answer in time.",
     "protocol": "The receiver's answer was not valid HTTP.",

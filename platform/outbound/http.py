@@ -50,9 +50,9 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a receiver answered. Names of headers are lower case; values are printable ASCII, other bytes as `\\xNN`.
+    """The answer of a receiver. Names of headers are lower case; values are printable ASCII, other bytes as `\\xNN`.
 
-    `body`: as it was sent, at most 64 KiB of it; compressed where the receiver compressed although it was asked not to.
+    `body`: as it was sent, at most 64 KiB of it; compressed if the receiver compressed although it was asked not to.
     `truncated`: there was more, or the deadline passed or the connection ended before the end of the body.
     """
 
@@ -63,7 +63,7 @@ class Answer:
 
 
 def require_public_url(url: str, policy: Targets) -> None:
-    """For the registration of a URL. Raises OutboundError (refused_target) with a sentence for the user.
+    """Require a URL that may be registered. Raise OutboundError (refused_target) with a sentence for the user.
 
     Looks the name up for a second at most, so it is to be called outside of transactions. A name that has no address or
     no answer yet is accepted, as each request checks it again.
@@ -79,7 +79,7 @@ def require_public_url(url: str, policy: Targets) -> None:
 def post(url: str, *, body: bytes, headers: Mapping[str, str], deadline_seconds: float = 15, policy: Targets) -> Answer:
     """Send `body` to the URL. Any status from 200 to 599 is an Answer, redirects included; nothing is sent twice.
 
-    `deadline_seconds` bounds all of it: name, connection, TLS, request, answer. Raises OutboundError (every kind), and
+    `deadline_seconds` bounds all of it: name, connection, TLS, request, answer. Raise OutboundError (every kind), and
     ValueError for headers that are no headers or are set here. No connection remains.
     """
     return send_request("POST", url, body=body, headers=headers, deadline_seconds=deadline_seconds, policy=policy)
@@ -95,7 +95,7 @@ def send_request(
     policy: Targets,
     trust: ssl.SSLContext | None = None,
 ) -> Answer:
-    """As `post`, by another method. `trust`: for TLS instead of `connection.tls_context`."""
+    """Send a request as `post` does, by another method. `trust`: for TLS instead of `connection.tls_context`."""
     until = time.monotonic() + deadline_seconds
     target = required_target(url, policy)
     request = _request(method, target, body, headers)
@@ -110,7 +110,7 @@ def send_request(
 
 
 def _checked_addresses(target: Target, policy: Targets, until: float) -> list[str]:
-    """The addresses to connect to. Raises OutboundError (refused_target, name, timeout)."""
+    """Return the addresses to connect to. Raise OutboundError (refused_target, name, timeout)."""
     seconds = min(seconds_left(until), _NAME_SECONDS)
     listed = policy.is_listed(target)
     try:
@@ -158,7 +158,9 @@ def _exchange(wire: Wire, target: Target, request: httpcore.Request, trust: ssl.
 
 
 def _body(pieces: Iterable[bytes]) -> tuple[bytes, bool]:
-    """The status is known: what goes wrong from here on costs the rest of the body and nothing else."""
+    """Return the body, and whether it is cut. The status is known: a failure from here on costs only the rest of the
+    body.
+    """
     body = bytearray()
     try:
         for count, piece in enumerate(pieces, 1):
@@ -171,7 +173,7 @@ def _body(pieces: Iterable[bytes]) -> tuple[bytes, bool]:
 
 
 def _headers(found: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Those with one name are joined with commas."""
+    """Return the headers; the values of one name are joined with commas."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in found:
         name = raw_name.decode("ascii").lower()

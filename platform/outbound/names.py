@@ -24,9 +24,9 @@ class NameFailed(Exception):
 
 
 def dns_addresses(host: str, seconds: float) -> list[str]:
-    """The addresses of a name from the DNS, within `seconds`. Raises NameFailed.
+    """Return the addresses of a name from the DNS, within `seconds`. Raise NameFailed.
 
-    IPv4 and IPv6 by turns, as this host may have one of them only and not all are tried. Where one of the two questions
+    IPv4 and IPv6 by turns, as this host may have one of them only and not all are tried. If one of the two questions
     gets no answer, the addresses of the other are returned.
     """
     until = time.monotonic() + seconds
@@ -45,19 +45,21 @@ def dns_addresses(host: str, seconds: float) -> list[str]:
 
 
 def listed_addresses(host: str, seconds: float) -> list[str]:
-    """The same for a name of the operator's: those of this host's hosts file, if it has the name. Raises NameFailed."""
+    """Return the same for a name of the operator's: those of this host's hosts file, if it has the name. Raises
+    NameFailed.
+    """
     return _of_hosts_file(host) or dns_addresses(host, seconds)
 
 
 def host_resolver() -> dns.resolver.Resolver:
-    """With this host's name servers as they are now: reading them takes some 20 us."""
+    """Return a resolver with this host's name servers as they are now: reading them takes some 20 us."""
     return dns.resolver.Resolver()
 
 
 def _records(
     resolver: dns.resolver.Resolver, host: str, kind: dns.rdatatype.RdataType, seconds: float
 ) -> tuple[list[str], Exception | None]:
-    """The addresses of one kind, or why there is no answer. A trailing dot: no search domain is added."""
+    """Return the addresses of one kind, or why there is no answer. A trailing dot: no search domain is added."""
     try:
         answer = resolver.resolve(f"{host}.", kind, lifetime=seconds, search=False, raise_on_no_answer=False)
     except (dns.exception.DNSException, OSError) as error:

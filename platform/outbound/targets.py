@@ -26,18 +26,18 @@ class Targets:
 
     @classmethod
     def of(cls, listed: Iterable[str] = (), refused: Iterable[str] = ()) -> Targets:
-        """From `host:port` and networks as settings have them. Raises OutboundError, ValueError."""
+        """Return targets from `host:port` and networks as settings have them. Raise OutboundError, ValueError."""
         return cls(frozenset(map(place_of, listed)), tuple(map(ip_network, refused)))
 
     def is_listed(self, target: Target) -> bool:
-        """Whether the target is a listed place."""
+        """Return whether the target is a listed place."""
         return (target.host, target.port) in self.listed
 
 
 def required_target(url: str, policy: Targets) -> Target:
-    """The place that a URL names, if the policy permits the URL itself; a name's addresses are not looked up.
+    """Return the place that a URL names, if the policy permits the URL itself; a name's addresses are not looked up.
 
-    Raises OutboundError (refused_target).
+    Raise OutboundError (refused_target).
     """
     target = target_of(url)
     if policy.is_listed(target):

@@ -23,13 +23,13 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z]+)://(?P<authority>[^/?]*)(?P<path>[A-Za-
 _AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]+))?")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?|_[a-z0-9_-]{0,61}[a-z0-9]")
-# What inet_aton and browsers take for a part of an IPv4 address: decimal, octal, hexadecimal.
+# Texts that inet_aton and browsers take for a part of an IPv4 address: decimal, octal, hexadecimal.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL names: host and path as they are sent, in ASCII. `literal`: the host is an address, not a name."""
+    """The target of a URL: host and path as they are sent, in ASCII. `literal`: the host is an address, not a name."""
 
     scheme: Literal["http", "https"]
     host: str
@@ -44,7 +44,9 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """The place that a URL names. Raises OutboundError with a sentence about the URL; its host is not yet checked."""
+    """Return the place that a URL names. Raise OutboundError with a sentence about the URL; its host is not yet
+    checked.
+    """
     if len(url) > _MAX_URL:
         raise _refusal(f"The URL must have at most {_MAX_URL} characters.")
     if "#" in url:
@@ -65,7 +67,7 @@ def target_of(url: str) -> Target:
 
 
 def place_of(text: str) -> tuple[str, int]:
-    """Host and port of a setting's `host:port`. Raises OutboundError."""
+    """Return host and port of a setting's `host:port`. Raise OutboundError."""
     host, port, _ = _place(text, 0)
     if port == 0:
         raise _refusal("The port is missing.")
@@ -95,7 +97,7 @@ def _ipv6(text: str) -> str:
 
 
 def _ipv4(text: str) -> str:
-    """The text, if it is an address in its usual form; "" for anything else."""
+    """Return the text, if it is an address in its usual form; "" for anything else."""
     try:
         return text if text.isascii() and str(IPv4Address(text)) == text else ""
     except ValueError:
@@ -103,7 +105,7 @@ def _ipv4(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """The name in ASCII, with at most 253 characters."""
+    """Return the name in ASCII, with at most 253 characters."""
     try:
         # Strict: what a mapping would turn into other characters (full-width and enclosed ones) is refused.
         normal = unicodedata.normalize("NFC", text.lower())
@@ -123,14 +125,14 @@ def _refusal(sentence: str) -> OutboundError:
 
 
 def server_place(value: str) -> tuple[str, int]:
-    """Address and port of a name server: `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`.
+    """Return address and port of a name server: `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`.
 
-    Raises ValueError.
+    Raise ValueError.
     """
     host, separator, port = value.rpartition(":")
     if not separator or (":" in host and not value.startswith("[")):
         host, port = value, "53"
     number = int(port)
     if not 0 < number < 65536:
-        raise ValueError(f"{port} is no port.")
+        raise ValueError(f"{port} is not a port.")
     return str(ip_address(host.removeprefix("[").removesuffix("]"))), number

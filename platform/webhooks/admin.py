@@ -42,7 +42,7 @@ def webhook_state(row: Subscription) -> SafeString:
 
 
 class TroubleFilter(ConditionFilter):
-    """What the dashboard counts."""
+    """The filter for the conditions that the dashboard counts."""
 
     title = "trouble"
     parameter_name = "trouble"
@@ -71,7 +71,7 @@ class SubscriptionAdmin(StaffActionsMixin, ReadOnlyAdmin):
         StaffAction(
             name="switch_off", label="Switch off", call=_switch_off, icon="toggle_off", harms=True,
             allowed=lambda row: row.active and row.deleted_at is None,
-            will="Nothing more is sent to the webhook; what is pending is not sent.",
+            will="Nothing more is sent to the webhook, pending deliveries included.",
         ),
         StaffAction(
             name="switch_on", label="Switch on", call=_switch_on, icon="toggle_on", owner_reads=True,
@@ -96,7 +96,7 @@ class EventAdmin(OutboxAdmin):
         "id", "type", id_column("account_id", "accounts.Account"), "namespace_slug", time_column("created_at"),
     )  # fmt: skip
     list_filter = (("type", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
-    # What happened in an account may hold what staff need not know.
+    # Events of an account may have content that staff need not know.
     exclude = ("data",)
     search_fields = ("=type",)
     search_ids = ("id", "account__id")
@@ -121,7 +121,7 @@ class DeliveryAdmin(StaffActionsMixin, OutboxAdmin):
         StaffAction(
             name="redeliver", label="Deliver again", icon="send", call=lambda act: delivery_redeliver(act.row),
             allowed=lambda row: row.status != DeliveryStatus.PENDING, owner_reads=True,
-            will="The same event, with the same id, is sent again now, with all its attempts ahead of it.",
+            will="The same event, with the same id, is sent again now, with all attempts.",
         ),
     )  # fmt: skip
 

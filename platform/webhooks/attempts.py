@@ -30,7 +30,7 @@ USER_AGENT = "microvm-workspaces-webhooks/1"
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """What an attempt needs to know. `number`: which attempt it is, from 1. `secrets`: see `signature_headers`.
+    """The facts that an attempt needs. `number`: which attempt it is, from 1. `secrets`: see `signature_headers`.
 
     `began`: monotonic seconds, as its threads are shared out.
     """
@@ -54,7 +54,7 @@ class ClaimedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt. `status_code` is None where no answer came, and `error` says why.
+    """The outcome of an attempt. `status_code` is None if no answer came, and `error` says why.
 
     `retry_after`: seconds that the receiver asked for, if it did.
     """
@@ -72,12 +72,14 @@ class Outcome:
 
     @property
     def is_gone(self) -> bool:
-        """The receiver wants nothing any more."""
+        """Return whether the receiver does not want anything any more."""
         return self.status_code == GONE
 
 
 def event_body(delivery: ClaimedDelivery) -> bytes:
-    """The body of every attempt: made of what is stored and never changes, so it has the same bytes each time."""
+    """Return the body of every attempt: made of what is stored and never changes, so it has the same bytes each
+    time.
+    """
     body = {
         "id": delivery.event_id,
         "type": delivery.event_type,

@@ -55,7 +55,7 @@ WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 
 
 def is_anything_due(now: datetime) -> bool:
-    """Whether a delivery is due, or being attempted. One query."""
+    """Return whether a delivery is due, or being attempted. One query."""
     return Delivery.objects.filter(status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__lte=now).exists()
 
 
@@ -70,7 +70,9 @@ def waits_limit() -> int:
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
-    """Active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One query."""
+    """Return active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One
+    query.
+    """
     active, off = [], []
     with connection.cursor() as cursor:
         times: dict[str, Any] = {"now": now, "longest_lease": DELIVERY_LEASE.longest}
@@ -84,7 +86,7 @@ def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
 
 
 def claim_deliveries(due: list[DueSubscription], in_flight: InFlight) -> list[ClaimedDelivery]:
-    """Claim what the free threads are shared out to. Where the process dies after it, the leases end.
+    """Claim what the free threads are shared out to. If the process dies after it, the leases end.
 
     Two processes never claim one row, and together no more of a subscription than it may have in flight.
     """
@@ -103,8 +105,8 @@ def claim_deliveries(due: list[DueSubscription], in_flight: InFlight) -> list[Cl
 
 
 def _locked_subscriptions(shares: Mapping[str, int]) -> dict[str, Subscription]:
-    """Locked against a claim by another process; publishing goes on. What another transaction has locked is left to
-    the next look.
+    """Return the subscriptions, locked against a claim by another process; publishing goes on. Rows that another
+    transaction has locked are left to the next look.
     """
     rows = Subscription.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
     rows = rows.filter(pk__in=shares, active=True)
@@ -112,7 +114,9 @@ def _locked_subscriptions(shares: Mapping[str, int]) -> dict[str, Subscription]:
 
 
 def _chosen_rows(rows: Mapping[str, Subscription], shares: Mapping[str, int], now: datetime) -> list[str]:
-    """The ids of the deliveries to claim: the oldest, within what other processes leave of a subscription's share."""
+    """Return the ids of the deliveries to claim: the oldest, within what other processes leave of a subscription's
+    share.
+    """
     others = _leased_counts()
     first = Subscription.objects.filter(pk__in=rows).annotate(**_first_due(now))
     chosen: list[str] = []
@@ -124,7 +128,7 @@ def _chosen_rows(rows: Mapping[str, Subscription], shares: Mapping[str, int], no
 
 
 def _is_proven(row: Subscription) -> bool:
-    """As in the query above."""
+    """Return whether the subscription is proven, as in the query above."""
     return row.failing_since is None and row.last_triggered_at is not None
 
 
@@ -132,7 +136,7 @@ _FIRST = [f"first_{place}" for place in range(MOST_OF_SUBSCRIPTION)]
 
 
 def _first_due(now: datetime) -> dict[str, Any]:
-    """The oldest deliveries of a subscription that can be claimed, as columns of its row.
+    """Return the oldest deliveries of a subscription that can be claimed, as columns of its row.
 
     Without a second key of order, for which all rows of one time would be sorted.
     """

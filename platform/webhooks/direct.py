@@ -40,7 +40,9 @@ def send_direct_event(receiver: DirectReceiver, event: NewEvent) -> Delivery:
 
 
 def _subscription_of(receiver: DirectReceiver, event: NewEvent) -> Subscription:
-    """Locked; made where it is missing. Its namespace and secret are those of the newest event."""
+    """Return the subscription, locked, and made if it is missing. Its namespace and secret are those of the newest
+    event.
+    """
     wanted = {
         "namespace_id": event.namespace_id,
         "namespace_slug": event.namespace_slug,
@@ -63,7 +65,7 @@ def _subscription_of(receiver: DirectReceiver, event: NewEvent) -> Subscription:
 
 
 def delete_unused_receivers() -> int:
-    """Delete a batch of receivers that nothing was sent to for a day. Returns how many."""
+    """Delete a batch of receivers that nothing was sent to for a day. Return how many."""
     pending = Delivery.objects.filter(subscription=OuterRef("pk"), status=DeliveryStatus.PENDING)
     unused = Subscription.objects.filter(
         ~Exists(pending), direct_key__isnull=False, updated_at__lt=timezone.now() - UNUSED_FOR
@@ -73,7 +75,9 @@ def delete_unused_receivers() -> int:
 
 @transaction.atomic
 def _delete_unused(found: Subscription) -> bool:
-    """Its row and deliveries go with those of deleted webhooks. One that was used since stays."""
+    """Delete an unused subscription: row and deliveries go with those of deleted webhooks. One that was used since
+    stays.
+    """
     rows = live_subscriptions().select_for_update(of=("self",), no_key=True)
     stored = rows.filter(pk=found.pk, updated_at=found.updated_at).first()
     if stored is not None:

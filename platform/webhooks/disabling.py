@@ -18,7 +18,7 @@ BATCH = 1000  # deliveries of one statement, some 10 ms
 
 
 def subscription_switch_off(subscription: Subscription, reason: DisabledReason) -> bool:
-    """Switch it off with an audit entry, in the caller's transaction. False where it is off already."""
+    """Switch it off with an audit entry, in the caller's transaction. False if it is off already."""
     changed = Subscription.objects.filter(pk=subscription.pk, active=True).update(
         active=False, disabled_reason=reason, updated_at=timezone.now()
     )
@@ -30,7 +30,7 @@ def subscription_switch_off(subscription: Subscription, reason: DisabledReason) 
 
 
 def settle_switched_off() -> int:
-    """Disable what is pending of all subscriptions that are off, a batch of each. Returns how many.
+    """Disable what is pending of all subscriptions that are off, a batch of each. Return how many.
 
     `hooks` does it for those with something due; of the others a webhook with very many deliveries has some left.
     """
@@ -40,7 +40,7 @@ def settle_switched_off() -> int:
 
 
 def disable_deliveries(subscription_id: str) -> int:
-    """Disable pending deliveries of a subscription that is off, BATCH at most. Returns how many. Idempotent.
+    """Disable pending deliveries of a subscription that is off, BATCH at most. Return how many. Idempotent.
 
     The process `hooks` finds the others. One that is being attempted is left to the end of its attempt, and one that
     another transaction has locked to the next call.

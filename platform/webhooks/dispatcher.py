@@ -1,4 +1,4 @@
-"""What the process `hooks` does: one thread that claims and writes, and many that send and touch no database.
+"""The work of the process `hooks`: one thread claims and writes, and many send and touch no database.
 
 With one writer no two transactions of this process wait for each other, and what ended at about the same time is one
 commit.
@@ -51,12 +51,12 @@ class WebhookDispatcher(Dispatcher[Outcome]):
         return bool(self._in_flight.total or self._unwritten)
 
     def run_pass(self) -> int:
-        """Another pass follows: a share may have been larger than what was due of it, and others get the rest."""
+        """Run a pass. Another one follows: a share may have been larger than what was due, and others get the rest."""
         self._write_ended()
         return 0 if self.is_stopping else self._begin_due()
 
     def seconds_to_look(self) -> float:
-        """Earlier where an attempt will leave its thread to what waits."""
+        """Return the seconds to the next look: fewer if an attempt will leave its thread to what waits."""
         soon = None if self._in_flight.free else self._in_flight.seconds_to_wait
         return self.LOOK_SECONDS if soon is None else min(self.LOOK_SECONDS, max(soon, self.GATHER_SECONDS))
 
@@ -69,15 +69,15 @@ class WebhookDispatcher(Dispatcher[Outcome]):
         except Exception as exc:
             if is_database_unavailable(exc):
                 raise
-            logger.exception("outcomes of webhooks; each is written by itself")
+            logger.exception("outcomes of webhooks could not be written together; each is written by itself")
             later = self._write_one_by_one()
-        # What is locked stays in flight: its account has no more of the threads for it.
+        # A locked outcome stays in flight: its account has no more of the threads for it.
         self._forget([each for each in self._unwritten if each not in later])
         self._unwritten = later
 
     def _write_one_by_one(self) -> list[Outcome]:
-        """One that the database refuses must not keep the others from being written; its lease ends. Returns those
-        that are to be written later.
+        """Write outcomes one by one: one that the database refuses must not keep the others from being written; its
+        lease ends. Return those that are to be written later.
         """
         later: list[Outcome] = []
         while self._unwritten:
@@ -124,7 +124,7 @@ class WebhookDispatcher(Dispatcher[Outcome]):
         except InvalidToken:
             if len(due) > 1:
                 return sum(self._begin([each]) for each in due)
-            logger.error("%s is not readable with the keys of this instance; nothing is sent to it", due[0].id)
+            logger.error("%s cannot be read with the keys of this instance; nothing is sent to it", due[0].id)
             self._unreadable.add(due[0].id)
             return 0
         for claimed in found:

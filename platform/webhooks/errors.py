@@ -10,4 +10,4 @@ class WebhookLimitExceeded(DomainError):
 
     code = "webhook_limit_exceeded"
     status = 409
-    message = "The account has as many webhooks as it may have."
+    message = "The account has reached its limit of webhooks."

@@ -1,7 +1,7 @@
 """Publishing events: the names that exist, and the outbox.
 
 An event and its deliveries are written in the transaction of the fact that they announce, so neither is ever without
-the other. What is sent later, and when, is the business of the process `hooks`.
+the other. The process `hooks` decides what is sent later, and when.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from common.bulk_rows import rows_insert
 from webhooks.models import Delivery, DeliveryStatus, Event, Subscription, new_delivery_id, new_event_id
 from webhooks.wakeups import HOOKS_WAKEUP
 
-# What may be subscribed to, and when each is sent.
+# The events that may be subscribed to, and when each is sent.
 CATALOGUE = {
-    "namespace.quota.threshold": "What a namespace has used of a service passed a threshold of its quota.",
+    "namespace.quota.threshold": "The usage of a service by a namespace passed a threshold of its quota.",
     "namespace.suspended": "A namespace was suspended, by hand or by a quota (`data.reason`).",
     "namespace.restored": "A namespace is no longer suspended by hand, or by a quota (`data.reason`).",
     "credits.depleted": "The quota of a namespace and its overdraft are used up, or have no room for a request.",
-    "credits.usage": "What a workspace has used in a billing cycle.",
+    "credits.usage": "The usage of a workspace in a billing cycle.",
     "vm.stopped": "A workspace was stopped.",
     "vm.exited": "The machine of a workspace ended by itself.",
     "vm.lost": "The machine of a workspace has vanished from its host.",
@@ -41,7 +41,7 @@ _ACCOUNTS = 10_000  # of one query
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """A fact to announce. `data`: JSON values. `key` names the fact in its account, where it may be found twice."""
+    """A fact to announce. `data`: JSON values. `key` names the fact in its account, if it may be found twice."""
 
     account_id: str
     namespace_id: str
@@ -53,7 +53,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What an active subscription wants."""
+    """The events that an active subscription wants."""
 
     id: str
     namespace_id: str
@@ -65,11 +65,11 @@ class _Wanted:
 
 
 def publish_events(events: Sequence[NewEvent]) -> int:
-    """Write the events that a subscription wants, and their deliveries, in the caller's transaction. Returns how many.
+    """Write the events that a subscription wants, and their deliveries, in the caller's transaction. Return how many.
 
-    A fixed number of statements beside bulk inserts: one query, two where an event has a key. Of transactions that
-    publish one key at once all but the first wait, and publish nothing. Raises RuntimeError outside of a transaction,
-    ValueError for an unknown name.
+    A fixed number of statements beside bulk inserts: one query, two if an event has a key. If transactions publish one
+    key at once, all but the first wait, and publish nothing. Raise RuntimeError outside of a transaction, ValueError
+    for an unknown name.
     """
     if not connection.in_atomic_block:
         raise RuntimeError("Events are published in the transaction of their fact.")
@@ -83,7 +83,7 @@ def publish_events(events: Sequence[NewEvent]) -> int:
 
 
 def count_events(account_id: str, types: Iterable[str], since: datetime) -> int:
-    """How many events of these names were written for an account since that time, some minutes ago."""
+    """Return how many events of these names were written for an account since that time, some minutes ago."""
     return Event.objects.filter(account_id=account_id, type__in=list(types), created_at__gte=since).count()
 
 
@@ -116,7 +116,7 @@ def _chunks(values: list[str], size: int) -> Iterator[list[str]]:
 
 
 def _receivers(event: NewEvent, wanted: Mapping[str, list[_Wanted]]) -> list[str]:
-    """The ids of the subscriptions that get it."""
+    """Return the ids of the subscriptions that get it."""
     return [each.id for each in wanted.get(event.account_id, ()) if each.wants(event)]
 
 
@@ -137,7 +137,9 @@ def _write_events(pairs: Sequence[tuple[NewEvent, list[str]]]) -> int:
 
 
 def _insert_deliveries(wanted: Sequence[tuple[str, str, str]]) -> None:
-    """Of subscription, event and its time; as columns, as a billing cycle has a hundred thousand of them."""
+    """Insert deliveries of (subscription, event, time of the event); as columns, because a billing cycle has 100,000 of
+    them.
+    """
     rows = [
         (key, subscription, event, at, at)
         for key, (subscription, event, at) in zip(sorted(new_delivery_id() for _ in wanted), wanted, strict=True)
@@ -151,7 +153,7 @@ def _stored_time(moment: datetime) -> str:
 
 
 def _event_rows(events: Sequence[NewEvent]) -> list[Event]:
-    """Their ids and times are in the order of the events, and so is what is sent of them first."""
+    """Return the rows; ids and times are in the order of the events, and so are their first attempts."""
     now, ids = timezone.now(), sorted(new_event_id() for _ in events)
     return [
         Event(
@@ -169,7 +171,7 @@ def _event_rows(events: Sequence[NewEvent]) -> list[Event]:
 
 
 def _insert_events(rows: Sequence[Event]) -> set[str]:
-    """Those without a key, and those whose key is new. Returns the ids of what was written."""
+    """Insert the rows without a key, and those whose key is new. Return the ids of what was written."""
     # In order, so that two transactions never wait for each other in a circle.
     keyed = sorted((row for row in rows if row.key is not None), key=lambda row: (row.account_id, row.key or ""))
     unkeyed = [row for row in rows if row.key is None]

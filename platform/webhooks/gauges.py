@@ -11,6 +11,8 @@ from webhooks.models import Delivery, DeliveryStatus
 
 
 def gauges() -> Iterator[Metric]:
-    """One query over the index of what is pending. The age is that of the most overdue attempt."""
+    """Yield the gauges, by one query over the index of pending deliveries. The age is that of the most overdue
+    attempt.
+    """
     pending = Delivery.objects.filter(status=DeliveryStatus.PENDING, attempts__gte=0)
     return backlog(pending, "next_attempt_at", "mvm_webhook_deliveries_pending", "Events to be delivered")

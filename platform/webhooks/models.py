@@ -38,7 +38,7 @@ def new_delivery_id() -> str:
 
 
 class DisabledReason(models.TextChoices):
-    """Why the platform switched a subscription off: the receiver answered 410, or got nothing for days."""
+    """The reason why the platform switched a subscription off: the receiver answered 410, or got nothing for days."""
 
     GONE = "gone"
     FAILING = "failing"
@@ -74,7 +74,7 @@ class Subscription(models.Model):
     # Signs as well until the time beside it (`POST /webhooks/:id/rotate`).
     former_secret = EncryptedJSONField(null=True, blank=True)
     former_secret_until = models.DateTimeField(null=True, blank=True)
-    # What came of the newest attempt.
+    # The outcome of the newest attempt.
     last_triggered_at = models.DateTimeField(null=True, blank=True)
     last_status_code = models.PositiveSmallIntegerField(null=True, blank=True)
     # The first attempt since the last delivery that did not deliver.
@@ -93,7 +93,7 @@ class Subscription(models.Model):
         indexes = [
             models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="webhook_deleted"),
             models.Index(fields=["updated_at"], condition=Q(direct_key__isnull=False), name="webhook_direct"),
-            # What the dashboard counts.
+            # For the counts of the dashboard.
             models.Index(fields=["failing_since"], condition=Q(failing_since__isnull=False), name="webhook_failing"),
             models.Index(fields=["updated_at"], condition=Q(disabled_reason__isnull=False), name="webhook_disabled"),
         ]
@@ -170,8 +170,8 @@ class Delivery(LeasedRow):
             models.Index(
                 fields=["subscription", "id"], condition=Q(status=DeliveryStatus.DISABLED), name="deliveries_disabled"
             ),
-            # `attempts` is never negative: only a query that says so can use this index (`claims.is_anything_due`). Who
-            # looked for the first delivery of one subscription by it would read those of all others.
+            # `attempts` is never negative: only a query that says so can use this index (`claims.is_anything_due`). A
+            # query for the first delivery of one subscription by it would read those of all others.
             models.Index(
                 fields=["next_attempt_at"],
                 condition=Q(status=DeliveryStatus.PENDING, attempts__gte=0),
@@ -197,7 +197,7 @@ class Delivery(LeasedRow):
 
 
 class Attempt(models.Model):
-    """One attempt of a delivery, written when it ends. `error` is empty where the receiver answered."""
+    """One attempt of a delivery, written when it ends. `error` is empty if the receiver answered."""
 
     id = models.BigAutoField(primary_key=True)
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="+")

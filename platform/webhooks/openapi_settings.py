@@ -11,5 +11,5 @@ ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WebhookDisabledReason": "webhooks.models.DisabledReason",
 }
 GROUPS = [
-    ApiGroup("Webhooks", "Where events are sent to.", r"/webhooks(/.*)?"),
+    ApiGroup("Webhooks", "Addresses that events are sent to.", r"/webhooks(/.*)?"),
 ]

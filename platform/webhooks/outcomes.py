@@ -21,7 +21,9 @@ FAILING_FOR = timedelta(days=5)
 
 
 class Recorded(NamedTuple):
-    """How many outcomes were written, and which are to be written later: other transactions have locked their rows."""
+    """The number of written outcomes, and those that are to be written later: other transactions have locked their
+    rows.
+    """
 
     written: int
     later: list[Outcome]
@@ -31,7 +33,7 @@ def record_outcomes(outcomes: Sequence[Outcome]) -> Recorded:
     """Write attempts, deliveries and subscriptions, without waiting for other transactions.
 
     An outcome whose claim was lost writes nothing: another attempt is being made, or the row is at its end. Idempotent,
-    as writing gives the claim back. Raises what the database raises; nothing is written then, and once the leases end
+    as writing gives the claim back. Raise what the database raises; nothing is written then, and once the leases end
     the same deliveries are due again. A fixed number of statements, and one for each kind of 2xx answer.
     """
     with transaction.atomic():
@@ -49,7 +51,7 @@ def record_outcomes(outcomes: Sequence[Outcome]) -> Recorded:
 
 
 def _locked_subscriptions(outcomes: Iterable[Outcome]) -> dict[str, Subscription]:
-    """Before the deliveries, as a claim does; without what is encrypted."""
+    """Lock the subscriptions before the deliveries, as a claim does; without encrypted columns."""
     keys = {each.delivery.subscription_id for each in outcomes}
     rows = Subscription.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).filter(pk__in=keys)
     plain = rows.defer("url", "secret", "former_secret")
@@ -65,14 +67,14 @@ def _locked_deliveries(outcomes: Iterable[Outcome]) -> dict[str, Delivery]:
 def _locked_by_others(
     outcomes: Sequence[Outcome], subscriptions: Mapping[str, Subscription], deliveries: Mapping[str, Delivery]
 ) -> list[Outcome]:
-    """Those with a row that exists and was skipped; of one that is gone nothing is left to write."""
+    """Return the outcomes with a row that exists and was skipped; for a row that is gone nothing is left to write."""
     hooks = _skipped(Subscription, {each.delivery.subscription_id for each in outcomes}, subscriptions)
     rows = _skipped(Delivery, {each.delivery.id for each in outcomes}, deliveries)
     return [each for each in outcomes if each.delivery.subscription_id in hooks or each.delivery.id in rows]
 
 
 def _skipped(model: type[Model], keys: set[str], found: Mapping[str, Model]) -> set[str]:
-    """No query where none was."""
+    """Return the rows that were skipped; without a query if none was."""
     missing = keys - found.keys()
     return set(model._default_manager.filter(pk__in=missing).values_list("pk", flat=True)) if missing else set()
 
@@ -114,7 +116,7 @@ def _write_delivered(delivered: Iterable[Outcome]) -> None:
 def _follow_receivers(
     outcomes: Iterable[Outcome], subscriptions: Mapping[str, Subscription]
 ) -> dict[str, DisabledReason]:
-    """Note on the subscriptions how their receivers do. Returns those that are to be switched off, and why."""
+    """Note on the subscriptions how their receivers do. Return those that are to be switched off, and why."""
     reasons: dict[str, DisabledReason] = {}
     followed: dict[str, Subscription] = {}
     for each in outcomes:
@@ -146,7 +148,7 @@ def _write_undelivered(
     subscriptions: Mapping[str, Subscription],
     reasons: Mapping[str, DisabledReason],
 ) -> None:
-    """The next attempt; none where all were made or the subscription is off."""
+    """Write the next attempt; none if all were made or the subscription is off."""
     now, rows = timezone.now(), []
     for each in outcomes:
         row = deliveries[each.delivery.id]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _build() -> WebhookDispatcher:
-    # What sends is of no use to the other workers, which load this module, too.
+    # The sending code is of no use to the other workers, which load this module, too.
     from webhooks.dispatcher import WebhookDispatcher
 
     return WebhookDispatcher(settings.ENV.webhook_threads)

@@ -11,7 +11,7 @@ from common.errors import Conflict
 from webhooks.models import Delivery, DeliveryStatus, Subscription
 from webhooks.wakeups import HOOKS_WAKEUP
 
-# Of one request; what is left is found by the next one.
+# The most deliveries of one request; the next request finds the rest.
 MOST_OF_REQUEST = 1000
 
 
@@ -19,7 +19,7 @@ MOST_OF_REQUEST = 1000
 def delivery_redeliver(delivery: Delivery) -> Delivery:
     """Make a delivery due now, with all its attempts ahead of it. Idempotent: one that is pending stays as it is.
 
-    Raises Conflict while its subscription is switched off; nothing has changed then.
+    Raise Conflict while its subscription is switched off; nothing has changed then.
     """
     _require_active(delivery.subscription_id)
     _make_due([delivery.pk], [DeliveryStatus.DELIVERED, DeliveryStatus.FAILED, DeliveryStatus.DISABLED])
@@ -29,10 +29,10 @@ def delivery_redeliver(delivery: Delivery) -> Delivery:
 
 @transaction.atomic
 def failed_redeliver(subscription: Subscription, *, since: datetime) -> int:
-    """Make the failed deliveries of events since that time due now, the oldest first. Returns how many.
+    """Make the failed deliveries of events since that time due now, the oldest first. Return how many.
 
     MOST_OF_REQUEST at most. As many returned says that there may be more, which another call finds: those of this one
-    are not failed any more. Raises Conflict while the subscription is switched off.
+    are not failed any more. Raise Conflict while the subscription is switched off.
     """
     _require_active(subscription.pk)
     failed = Delivery.objects.filter(
@@ -42,14 +42,14 @@ def failed_redeliver(subscription: Subscription, *, since: datetime) -> int:
 
 
 def _require_active(subscription_id: str) -> None:
-    """Locked, so that it is not switched off before the caller commits."""
+    """Require an active subscription, locked, so that it is not switched off before the caller commits."""
     rows = Subscription.objects.select_for_update(of=("self",), no_key=True).filter(pk=subscription_id, active=True)
     if not rows.values_list("pk", flat=True).first():
         raise Conflict("The webhook is switched off; switch it on first.")
 
 
 def _make_due(ids: list[str], of: list[DeliveryStatus]) -> int:
-    """From these states only: of two calls at once the second changes nothing."""
+    """Make a delivery due, from these states only: if two calls come at once, the second changes nothing."""
     changed = Delivery.objects.filter(pk__in=ids, status__in=of).update(
         status=DeliveryStatus.PENDING,
         attempts=0,

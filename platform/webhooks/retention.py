@@ -14,12 +14,12 @@ from webhooks.models import Attempt, Delivery, DeliveryStatus, Event
 KEPT_FOR = timedelta(days=30)
 # An event has one delivery for each webhook of its account that wants it, ten at most, and these some ten attempts.
 BATCH = 50
-# Of one run, which is every ten minutes: more than can be published in that time.
+# The most batches of one run, which is every ten minutes: more than can be published in that time.
 MOST_BATCHES = 400
 
 
 def remove_old_events() -> int:
-    """Remove events older than 30 days with all that belongs to them. Returns how many.
+    """Remove events older than 30 days with all that belongs to them. Return how many.
 
     Each batch is a short transaction, which locks few rows, and a run that ends early has removed whole events. An
     event with a delivery that is pending, as after a redelivery, stays until that has ended.
@@ -35,7 +35,7 @@ def remove_old_events() -> int:
 
 @transaction.atomic
 def _remove_batch() -> int:
-    """The deliveries are locked, so that none is made pending again before it is removed."""
+    """Remove a batch. The deliveries are locked, so that none is made pending again before it is removed."""
     pending = Delivery.objects.filter(event=OuterRef("pk"), status=DeliveryStatus.PENDING)
     old = Event.objects.filter(~Exists(pending), created_at__lt=timezone.now() - KEPT_FOR).order_by("created_at")
     events = list(old.values_list("pk", flat=True)[:BATCH])

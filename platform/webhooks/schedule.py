@@ -22,7 +22,7 @@ _MOST_DIGITS = 12
 
 
 def retry_wait(attempts: int, *, retry_after: float | None = None) -> float | None:
-    """Seconds from the end of an attempt to the next one; None after the last.
+    """Return seconds from the end of an attempt to the next one; None after the last.
 
     `attempts`: how many were made. `retry_after`: what the receiver asked for in seconds; honoured up to an hour.
     """
@@ -35,7 +35,7 @@ def retry_wait(attempts: int, *, retry_after: float | None = None) -> float | No
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:
-    """A `Retry-After` header, which is seconds or an HTTP date; None where it is absent or neither."""
+    """Return a `Retry-After` header, which is seconds or an HTTP date; None if it is absent or neither."""
     text = (value or "").strip()
     if text.isascii() and text.isdecimal():
         return float(text[:_MOST_DIGITS])

@@ -14,7 +14,7 @@ from webhooks.subscriptions import listed_subscriptions
 
 
 def visible_subscriptions(actor: Actor, namespace: ScopeBinding | None = None) -> QuerySet[Subscription]:
-    """Newest first; with a namespace, only those of it."""
+    """Return the subscriptions, newest first; with a namespace, only those of it."""
     found = listed_subscriptions().filter(account=actor.account).order_by("-created_at", "-pk")
     if actor.scope is Scope.NAMESPACE:
         found = found.filter(namespace_id=actor.namespace_id)
@@ -22,7 +22,7 @@ def visible_subscriptions(actor: Actor, namespace: ScopeBinding | None = None) -
 
 
 def get_subscription(actor: Actor, public_id: int) -> Subscription:
-    """Raises NotFound."""
+    """Raise NotFound."""
     found = visible_subscriptions(actor).filter(public_id=public_id).first()
     if found is None:
         raise NotFound("There is no such webhook.")
@@ -30,9 +30,9 @@ def get_subscription(actor: Actor, public_id: int) -> Subscription:
 
 
 def requested_namespace(actor: Actor, slug: str | None) -> ScopeBinding | None:
-    """The namespace that a request is about: the one named, or that of the credential; None: the whole account.
+    """Return the namespace that a request is about: the one named, or that of the credential; None: the whole account.
 
-    Raises NotFound, Forbidden (the credential is bound to another).
+    Raise NotFound, Forbidden (the credential is bound to another).
     """
     if actor.scope is Scope.NAMESPACE:
         require_named_namespace(actor, slug)
@@ -41,13 +41,13 @@ def requested_namespace(actor: Actor, slug: str | None) -> ScopeBinding | None:
 
 
 def listed_deliveries(subscription: Subscription, *, status: str = "") -> QuerySet[Delivery]:
-    """The deliveries of a webhook, newest first, without what was sent."""
+    """Return the deliveries of a webhook, newest first, without what was sent."""
     found = Delivery.objects.filter(subscription=subscription).select_related("event").defer("event__data")
     return (found.filter(status=status) if status else found).order_by("-pk")
 
 
 def get_delivery(actor: Actor, delivery_id: str) -> Delivery:
-    """Raises NotFound."""
+    """Raise NotFound."""
     reached = visible_subscriptions(actor).values("pk")
     found = Delivery.objects.filter(pk=delivery_id, subscription__in=reached)
     delivery = found.select_related("event", "subscription").defer("event__data").first()

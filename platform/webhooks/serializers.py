@@ -18,7 +18,7 @@ from webhooks.targets import url_problem
 MAX_URL = 2048
 GRACE_SECONDS, MAX_GRACE_SECONDS = 86_400, 604_800
 _SECRET = re.compile(r"[!-~]+")
-# Who gets one event can try secrets until its signature fits: those that the platform makes are much longer.
+# A receiver of one event can try secrets until its signature fits: those that the platform makes are much longer.
 LEAST_SECRET = 8
 
 
@@ -35,7 +35,7 @@ class EventNames(BoundedList):
         return names
 
 
-EVENTS_HELP = "Names of `GET /webhooks/events`, or `*` for all, those of later versions included."
+EVENTS_HELP = "Names from `GET /webhooks/events`, or `*` for all, events of later versions included."
 URL_HELP = "https, to a public host, without user name and password."
 
 
@@ -43,7 +43,7 @@ class UpdateWebhookRequest(s.Serializer[Any]):
     url = StrictChar(max_length=MAX_URL, required=False, help_text=URL_HELP)
     events = EventNames(required=False, help_text=EVENTS_HELP)
     active = StrictBoolean(
-        required=False, help_text="`true` switches a webhook on again, also one that the platform has switched off."
+        required=False, help_text="`true` switches the webhook on again, also if the platform has switched it off."
     )
     description = StrictChar(max_length=500, required=False, allow_blank=True)
 
@@ -59,7 +59,9 @@ class CreateWebhookRequest(UpdateWebhookRequest):
     active = StrictBoolean(default=True)
     description = StrictChar(max_length=500, default="", allow_blank=True)
     namespace = StrictChar(
-        max_length=128, required=False, help_text="The slug: events of this namespace only. Default: of all."
+        max_length=128,
+        required=False,
+        help_text="The slug: events of this namespace only. Default: events of all namespaces.",
     )
     secret = StrictChar(
         min_length=LEAST_SECRET,
@@ -89,7 +91,7 @@ class RotateWebhookRequest(s.Serializer[Any]):
 
 
 class RedeliverWebhookRequest(s.Serializer[Any]):
-    since = s.DateTimeField(help_text="What was sent or tried before is left out.")
+    since = s.DateTimeField(help_text="Deliveries that were sent or tried before are left out.")
     status = s.ChoiceField(choices=[DeliveryStatus.FAILED.value], default=DeliveryStatus.FAILED.value)
 
 
@@ -109,11 +111,11 @@ class WebhookObject(ResponseSerializer):
     description = s.CharField()
     namespace = BlankAsNull(source="namespace_slug", help_text="Null: events of all namespaces.")
     last_triggered_at = Timestamp(allow_null=True, help_text="The newest attempt of any delivery.")
-    last_status_code = s.IntegerField(allow_null=True, help_text="What it was answered; null: no answer.")
+    last_status_code = s.IntegerField(allow_null=True, help_text="The status code of the answer; null: no answer.")
     disabled_reason = s.ChoiceField(
         choices=DisabledReason.choices,
         allow_null=True,
-        help_text="Why the platform switched it off: it was answered 410, or delivered nothing for five days.",
+        help_text="Why the platform switched the webhook off: the receiver answered 410, or got nothing for five days.",
     )
     created_at = Timestamp()
 
@@ -131,7 +133,7 @@ class NewWebhookResponse(Success):
 
 
 class RotatedWebhookResponse(WebhookResponse):
-    secret = s.CharField(help_text="The new one; shown here only.")
+    secret = s.CharField(help_text="The new secret; shown here only.")
 
 
 class WebhookListResponse(Success):
@@ -140,7 +142,7 @@ class WebhookListResponse(Success):
 
 class WebhookEventsResponse(Success):
     events = s.ListField(child=s.CharField())
-    descriptions = s.DictField(child=s.CharField(), help_text="Event to when it is sent.")
+    descriptions = s.DictField(child=s.CharField(), help_text="Each event with a sentence that says when it is sent.")
 
 
 class WebhookDelivery(ResponseSerializer):

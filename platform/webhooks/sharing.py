@@ -2,7 +2,7 @@
 
 Threads go one by one to the account whose turn it is (`common.work.shares`), and within it to its subscription with the
 fewest attempts in flight. So it does not matter how many deliveries of an account are due, or how long its receivers
-take. What a subscription has in flight beyond one attempt fits in half of its account's share: the other half is there
+take. The attempts of a subscription beyond the first fit in half of its account's share: the other half is there
 for the subscriptions of the account that have none. A receiver that has not proven that it answers gets one attempt at
 a time.
 
@@ -63,24 +63,24 @@ class InFlight:
 
     @property
     def long(self) -> int:
-        """How many take long."""
+        """Return how many take long."""
         return sum(self._is_long(begun) for _, begun in self.begun)
 
     @property
     def free(self) -> int:
-        """How many may begin now: half of what those that take long leave of twice the threads, without those that have
-        begun.
+        """Return how many may begin now: half of what those that take long leave of twice the threads, without those
+        that have begun.
         """
         return max(0, self.threads - self.long // 2 - (self.total - self.long))
 
     @property
     def slow_subscriptions(self) -> set[str]:
-        """Those with an attempt that takes long."""
+        """Return the subscriptions with an attempt that takes long."""
         return {key for key, begun in self.begun if self._is_long(begun)}
 
     @property
     def seconds_to_wait(self) -> float | None:
-        """Until the next attempt in flight takes long; None where none will."""
+        """Return the seconds until the next attempt in flight takes long; None if none will."""
         left = [begun + LONG_SECONDS - self.now for _, begun in self.begun if not self._is_long(begun)]
         return min(left, default=None)
 
@@ -89,28 +89,28 @@ class InFlight:
 
     @property
     def most_of_account(self) -> int:
-        """A quarter of the threads that those that take long would leave."""
+        """Return a quarter of the threads that those that take long would leave."""
         return max(1, (self.threads - self.long) // 4)
 
     @property
     def most_beyond_one(self) -> int:
-        """How many an account may have in flight when a subscription of it begins another one beside its own."""
+        """Return how many an account may have in flight when a subscription of it begins another one beside its own."""
         return max(1, self.most_of_account // 2)
 
     @property
     def most_unproven(self) -> int:
-        """Half of the threads: the others are there for receivers that answer, however many do not."""
+        """Return half of the threads: the others are there for receivers that answer, however many do not."""
         return max(1, self.threads // 2)
 
     def attempt_began(self, subscription_id: str, account_id: str, *, is_proven: bool) -> None:
-        """It begins at `now`."""
+        """Record that an attempt begins at `now`."""
         self.begun.append((subscription_id, self.now))
         self.of_subscription[subscription_id] += 1
         self.accounts.begin(account_id)
         self.unproven += not is_proven
 
     def attempt_ended(self, subscription_id: str, account_id: str, *, is_proven: bool, began: float = 0.0) -> None:
-        """`began`: what `now` was then."""
+        """Record the end of an attempt. `began`: what `now` was at its beginning."""
         self.begun.remove((subscription_id, began))
         self.of_subscription[subscription_id] -= 1
         if self.of_subscription[subscription_id] <= 0:
@@ -120,12 +120,12 @@ class InFlight:
 
 
 def most_in_flight(*, is_proven: bool) -> int:
-    """How many attempts of one subscription may be in flight."""
+    """Return how many attempts of one subscription may be in flight."""
     return MOST_OF_SUBSCRIPTION if is_proven else MOST_OF_UNPROVEN
 
 
 def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mapping[str, int]:
-    """How many attempts each subscription may begin now, by its id; those that may begin none are left out."""
+    """Return how many attempts each subscription may begin now, by its id; those that may begin none are left out."""
     free, most_of_account, most_beyond_one = in_flight.free, in_flight.most_of_account, in_flight.most_beyond_one
     unproven_left = in_flight.most_unproven - in_flight.unproven
     waiting = _waiting_by_account(due, in_flight)
@@ -157,7 +157,7 @@ def _waiting_by_account(due: Iterable[DueSubscription], in_flight: InFlight) -> 
 
 
 def _next_of_account(waiting: _Waiting, *, may_add: bool, may_prove: bool) -> DueSubscription | None:
-    """Takes what may begin no further attempt off the heap."""
+    """Return the account's next subscription; those that may not begin a further attempt leave the heap."""
     while waiting:
         busy, due_at, key, found = heapq.heappop(waiting)
         is_full = busy >= most_in_flight(is_proven=found.is_proven) or (busy and not may_add)

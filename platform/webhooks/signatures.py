@@ -12,7 +12,9 @@ PREFIX = "whsec_"
 
 
 def signing_key(secret: str) -> bytes:
-    """The key of `webhook-signature`: what follows `whsec_`, base64-decoded; else the secret's own characters."""
+    """Return the key of `webhook-signature`: what follows `whsec_`, base64-decoded; else the secret's own
+    characters.
+    """
     if secret.startswith(PREFIX):
         encoded = secret.removeprefix(PREFIX)
         try:
@@ -26,7 +28,8 @@ def signing_key(secret: str) -> bytes:
 
 
 def signature_headers(*, event_id: str, timestamp: int, body: bytes, secrets: Sequence[str]) -> dict[str, str]:
-    """The headers of one attempt. `timestamp`: seconds since 1970 at which it is made; receivers refuse old ones.
+    """Return the headers of one attempt. `timestamp`: seconds since 1970 at which it is made; receivers refuse old
+    ones.
 
     `secrets`: the present one first, then the former one while its grace lasts. All of them sign `webhook-signature`,
     which may hold many; `X-Webhook-Signature` holds one, by the present secret.

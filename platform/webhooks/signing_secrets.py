@@ -10,5 +10,5 @@ BYTES = 32
 
 
 def new_signing_secret() -> str:
-    """`whsec_` and 256 random bits in base64, as Standard Webhooks has it."""
+    """Return `whsec_` and 256 random bits in base64, as Standard Webhooks has it."""
     return PREFIX + base64.b64encode(secrets.token_bytes(BYTES)).decode()

@@ -49,9 +49,9 @@ class NewSubscription:
 def subscription_create(
     *, account: Account, new: NewSubscription, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> Subscription:
-    """A new webhook; its `secret` is shown this once.
+    """Create a webhook; its `secret` is shown this once.
 
-    Raises ValidationError (`url`), WebhookLimitExceeded, NotFound (its namespace was deleted); nothing is left then.
+    Raise ValidationError (`url`), WebhookLimitExceeded, NotFound (its namespace was deleted); nothing is left then.
     """
     host = required_host(new.url)
     with transaction.atomic():
@@ -82,7 +82,7 @@ def _insert(account: Account, new: NewSubscription, host: str) -> Subscription:
 
 
 def _require_namespace(account: Account, wanted: ScopeBinding) -> None:
-    """Under the account's lock, which a deletion holds, too."""
+    """Require the namespace, under the account's lock, which a deletion holds, too."""
     if wanted.namespace_id:
         found = namespace_binding.one(account, wanted.namespace_slug)
         if found.namespace_id != wanted.namespace_id:
@@ -94,7 +94,7 @@ def subscription_update(
 ) -> Subscription:
     """Change `url`, `events`, `active`, `description`. Idempotent: without a change there is no audit entry.
 
-    Switched on again, it begins without failures; switched off, what is pending is not sent. Raises ValidationError
+    Switched on again, it begins without failures; switched off, what is pending is not sent. Raise ValidationError
     (`url`), NotFound (deleted concurrently); nothing has changed then.
     """
     url = changes.get("url", subscription.url)
@@ -124,9 +124,9 @@ def _write_changes(stored: Subscription, changed: Mapping[str, Any], host: str) 
 def subscription_rotate(
     *, subscription: Subscription, grace_seconds: int, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> Subscription:
-    """A new secret, shown this once. The former one signs as well for `grace_seconds`; one before it no more.
+    """Return a new secret, shown this once. The former one signs as well for `grace_seconds`; one before it no more.
 
-    Raises NotFound (deleted concurrently).
+    Raise NotFound (deleted concurrently).
     """
     stored = locked_subscription(subscription)
     former = stored.secret if grace_seconds else None
@@ -139,7 +139,7 @@ def subscription_rotate(
 
 @transaction.atomic
 def subscription_test(*, subscription: Subscription) -> Delivery:
-    """Write an event for this webhook alone. Raises Conflict (switched off), NotFound (deleted concurrently)."""
+    """Write an event for this webhook alone. Raise Conflict (switched off), NotFound (deleted concurrently)."""
     stored = locked_subscription(subscription)
     if not stored.active:
         raise Conflict("The webhook is switched off; switch it on first.")
@@ -151,7 +151,7 @@ def subscription_delete(*, subscription: Subscription, actor: str, origin: Reque
     """Delete a webhook: nothing more is sent to it, and its place is free.
 
     Its secrets are deleted at once; its row and its deliveries, which may be many, by `deleted_subscriptions_remove`.
-    Raises NotFound (deleted concurrently).
+    Raise NotFound (deleted concurrently).
     """
     stored = locked_subscription(subscription)
     subscription_discard(stored)
@@ -159,7 +159,7 @@ def subscription_delete(*, subscription: Subscription, actor: str, origin: Reque
 
 
 def namespace_subscriptions_delete(namespace_id: str) -> int:
-    """Delete the webhooks of a namespace, in the transaction that deletes it. Returns how many."""
+    """Delete the webhooks of a namespace, in the transaction that deletes it. Return how many."""
     rows = (
         live_subscriptions()
         .select_for_update(of=("self",), no_key=True)
@@ -174,17 +174,17 @@ def namespace_subscriptions_delete(namespace_id: str) -> int:
 
 
 def subscription_discard(stored: Subscription) -> None:
-    """Without an audit entry, in the caller's transaction, which has locked the row."""
+    """Discard a subscription without an audit entry, in the caller's transaction, which has locked the row."""
     nothing = {"url": "", "secret": "", "former_secret": None, "former_secret_until": None, "direct_key": None}
     _write_columns(stored, active=False, deleted_at=timezone.now(), **nothing)
     _disable_pending(stored)
 
 
 def deleted_subscriptions_remove() -> int:
-    """Remove a batch of the deliveries of deleted webhooks, then the webhooks. Returns how many deliveries.
+    """Remove a batch of the deliveries of deleted webhooks, then the webhooks. Return how many deliveries.
 
     Very many webhooks that were made and deleted cost as many statements as some. Not at once: a transaction that read
-    the webhook before its deletion may still insert a delivery, and would fail, with its fact, where the row is gone.
+    the webhook before its deletion may still insert a delivery, and would fail, with its fact, if the row is gone.
     """
     removed, emptied = 0, []
     deleted = Subscription.objects.filter(deleted_at__lt=timezone.now() - REMOVE_AFTER).order_by("deleted_at")
@@ -210,17 +210,17 @@ def _remove_deliveries(subscription_id: str, most: int) -> int:
 
 
 def live_subscriptions() -> QuerySet[Subscription]:
-    """All that are not deleted."""
+    """Return all that are not deleted."""
     return Subscription.objects.filter(deleted_at__isnull=True)
 
 
 def listed_subscriptions() -> QuerySet[Subscription]:
-    """Without the receivers that requests named themselves (`webhooks.direct`)."""
+    """Return the subscriptions without the receivers that requests named themselves (`webhooks.direct`)."""
     return live_subscriptions().filter(direct_key__isnull=True)
 
 
 def locked_subscription(subscription: Subscription) -> Subscription:
-    """The row as it is now, locked to the end of the transaction. Raises NotFound (deleted)."""
+    """Return the row as it is now, locked to the end of the transaction. Raise NotFound (deleted)."""
     found = _locked_rows().filter(pk=subscription.pk).first()
     if found is None:
         raise NotFound("There is no such webhook.")
@@ -228,13 +228,15 @@ def locked_subscription(subscription: Subscription) -> Subscription:
 
 
 def account_subscriptions_lock(account: Account) -> None:
-    """Before an account is deleted: `hooks` locks a subscription, then deliveries of it, and not the account."""
+    """Lock an account's subscriptions before it is deleted: `hooks` locks a subscription, then deliveries of it, and
+    not the account.
+    """
     rows = Subscription.objects.select_for_update(of=("self",), no_key=True).filter(account=account)
     list(rows.order_by("pk").values_list("pk"))
 
 
 def _locked_rows() -> QuerySet[Subscription]:
-    """Those that are not deleted. Publishing to them goes on."""
+    """Return the rows that are not deleted, locked. Publishing to them goes on."""
     return live_subscriptions().select_for_update(of=("self",), no_key=True)
 
 
@@ -245,5 +247,5 @@ def _write_columns(stored: Subscription, **columns: Any) -> None:
 
 
 def _disable_pending(stored: Subscription) -> None:
-    """What is pending is not sent: a batch of it ends here, `hooks` ends the others."""
+    """End a batch of the pending deliveries, which are not sent; `hooks` ends the others."""
     disable_deliveries(stored.pk)

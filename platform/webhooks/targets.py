@@ -10,7 +10,9 @@ from outbound.urls import target_of
 
 
 def url_problem(url: str) -> str | None:
-    """Why a URL is never connected to, by what it says itself: no name is looked up. None: nothing is wrong with it."""
+    """Return why a URL is never connected to, by what it says itself: no name is looked up. None: nothing is wrong with
+    it.
+    """
     try:
         required_target(url, outbound_targets())
     except OutboundError as exc:
@@ -19,7 +21,7 @@ def url_problem(url: str) -> str | None:
 
 
 def required_host(url: str) -> str:
-    """The host that a URL names. Raises ValidationError, which names `url`, for one that is never connected to.
+    """Return the host that a URL names. Raise ValidationError, which names `url`, for one that is never connected to.
 
     May look a name up for a second, so it is called outside of transactions. Each attempt checks again.
     """

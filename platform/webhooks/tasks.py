@@ -9,7 +9,7 @@ from webhooks import claims, direct, disabling, process, retention, subscription
 
 @shared_task
 def send_deliveries() -> None:
-    """On the queue of `hooks`: something is due."""
+    """Tell the process `hooks` that something is due."""
     process.PROCESS.wake()
 
 

@@ -26,7 +26,7 @@ OFF = {409: "`conflict`: the webhook is switched off"}
 
 
 class SendThrottle(RedisThrottle):
-    """Of what makes the platform send to a receiver when it is asked to, test and redelivery together."""
+    """The limit of requests that make the platform send to a receiver: tests and redeliveries together."""
 
     scope = "webhooks-send"
     limit = 60
@@ -34,7 +34,9 @@ class SendThrottle(RedisThrottle):
 
 
 class WriteThrottle(RedisThrottle):
-    """Of what writes activity and may look a name up for a second: created, changed and rotated together."""
+    """The limit of requests that write activity and may look a name up for a second: create, update and rotate
+    together.
+    """
 
     scope = "webhooks-write"
     limit = 60
@@ -46,7 +48,9 @@ def _throttles_of(action: str | None) -> list[BaseThrottle]:
 
 
 class WebhookViewSet(ViewSet):
-    """Where events are sent to; account or namespace scope. A namespace's credential has the webhooks of it alone."""
+    """Webhooks, the places that events are sent to; account or namespace scope. A namespace's credential reaches only
+    the webhooks of its namespace.
+    """
 
     scopes = NAMESPACE_SCOPES
     later_throttles = dict.fromkeys(("create", "update", "rotate"), (WriteThrottle,))
@@ -140,7 +144,7 @@ class DeliveryPagination(OffsetPagination):
 
 
 class WebhookDeliveryViewSet(GenericViewSet[Any]):
-    """What was sent to a webhook, for 30 days; account or namespace scope."""
+    """Deliveries to a webhook, for 30 days; account or namespace scope."""
 
     scopes = NAMESPACE_SCOPES
     queryset = Delivery.objects.all()
@@ -166,5 +170,5 @@ class WebhookDeliveryViewSet(GenericViewSet[Any]):
 
 
 def _by(request: ApiRequest) -> dict[str, Any]:
-    """For the audit entry."""
+    """Return the actor and origin for the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}

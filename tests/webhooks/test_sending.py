@@ -118,7 +118,7 @@ def test_a_receiver_that_is_not_there_is_tried_again(
     hooks.settle()
     row = Delivery.objects.get(pk=key)
     assert (row.status, row.attempts, row.last_status_code) == ("pending", 1, None)
-    assert row.last_error == Attempt.objects.get().error == "The receiver could not be connected to."
+    assert row.last_error == Attempt.objects.get().error == "The receiver could not be reached."
     subscription.refresh_from_db()
     assert subscription.failing_since is not None
     assert subscription.last_status_code is None
