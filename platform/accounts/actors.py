@@ -10,7 +10,7 @@ from accounts.scopes import Scope
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who makes a request and what it reaches. `via` is `credential` or `token`.
+    """The holder of a credential or token, and what its requests reach. `via` is `credential` or `token`.
 
     `expires`: seconds since the epoch at which the token ends; 0 for a credential.
     """

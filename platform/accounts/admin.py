@@ -33,12 +33,14 @@ class PlanAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="remove", label="Delete", call=lambda act: services.plan_delete(act.row), icon="delete", harms=True,
             permission="delete",
-            will="The plan is deleted; it is refused while an account has it. It cannot be undone.",
+            will="The plan is deleted; it is refused while an account has it. This cannot be undone.",
         ),
     )  # fmt: skip
 
     def get_readonly_fields(self, request: HttpRequest, obj: Plan | None = None) -> tuple[str, ...]:
-        """The code is the key: with another one the form would write that plan."""
+        """Return the fields that a form does not change. The code is the key: with another one the form would write
+        that plan.
+        """
         return ("code",) if obj else ()
 
     def save_by_service(self, request: HttpRequest, obj: Plan, *, change: bool) -> None:
@@ -62,7 +64,7 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
             name="deactivate", label="Deactivate", call=_deactivate, icon="block", harms=True,
             allowed=lambda row: row.is_active,
             will="The credentials and tokens of the account are refused, and its public ports, pages, files and "
-            "domains are not served, until it is activated. Machines go on, and are charged.",
+            "domains are not served, until it is activated. Machines go on running, and are charged.",
         ),
         StaffAction(
             name="activate", label="Activate", call=_activate, icon="check", allowed=lambda row: not row.is_active,
@@ -73,12 +75,14 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
             name="remove", label="Delete", call=lambda act: services.account_delete(act.row), icon="delete",
             harms=True, permission="delete",
             will="The account is deleted with its credentials, namespaces and webhooks; it is refused while it has "
-            "workspaces or pages. It cannot be undone.",
+            "workspaces or pages. This cannot be undone.",
         ),
     )  # fmt: skip
 
     def get_readonly_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
-        """An account is activated and deactivated by actions, which take a reason."""
+        """Return the fields that a form does not change. Actions, which take a reason, activate and deactivate an
+        account.
+        """
         return (*self.readonly_fields, "is_active") if obj else self.readonly_fields
 
     def staff_subject(self, row: Account) -> Subject:
@@ -120,13 +124,13 @@ class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
         StaffAction(
             name="end_tokens", label="Replace the secret", call=lambda act: services.credential_end(act.row),
             icon="key_off", harms=True,
-            will="The secret and every token that was minted with it are refused from now on. The new secret is shown "
-            "to no user: the owner rotates the credential by another one, and then has one that works.",
+            will="The secret and every token that was minted with it are refused from now on. The new secret is not "
+            "shown to anybody: the owner rotates the credential with another one to get a secret that works.",
         ),
         StaffAction(
             name="revoke", label="Revoke", call=lambda act: services.credential_remove(act.row), icon="delete",
             harms=True, permission="delete",
-            will="The credential is deleted: it and its tokens are refused from now on. It cannot be undone.",
+            will="The credential is deleted: it and its tokens are refused from now on. This cannot be undone.",
         ),
     )  # fmt: skip
 

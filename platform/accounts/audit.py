@@ -104,7 +104,7 @@ def audit_models() -> Iterator[type[AccountEvent]]:
 
 
 def prune_audit() -> int:
-    """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, of each log some ten thousand at most. Returns how
+    """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, of each log some ten thousand at most. Return how
     many.
     """
     before = timezone.now() - timedelta(days=settings.ENV.activity_days)

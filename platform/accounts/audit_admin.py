@@ -17,7 +17,7 @@ class AccountEventAdmin(ReadOnlyAdmin):
 
     subject_model: ClassVar[str] = ""
     search_fields = ("=actor", "=action")
-    search_help_text = "Id of what the entry is about, or of its account; action, actor"
+    search_help_text = "Id of the object of the entry, or of its account; action, actor"
     keyset = ("-id",)
 
     def __init__(self, model: type[AccountEvent], admin_site: AdminSite) -> None:

@@ -25,9 +25,9 @@ _NO_CREDENTIAL = keyed_hash("no credential")
 
 
 def actor_of(request: HttpRequest | Request) -> Actor | None:
-    """The actor of a request, or None. One query. Client credentials take precedence over a token.
+    """Return the actor of a request, or None. One query. Client credentials take precedence over a token.
 
-    Raises RateLimited where a wrong secret or token is one too many of this address, or for this client id.
+    Raise RateLimited if a wrong secret or token is one too many of this address, or for this client id.
     """
     client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
     inner = request._request if isinstance(request, Request) else request
@@ -102,7 +102,7 @@ _BY_CLIENT_ID, _BY_ID = _finder("client_id"), _finder("id")
 
 
 def _credential(finder: CompiledQuery, value: str) -> Credential | None:
-    """With its account, which is active."""
+    """Return the credential with its account, which is active."""
     row = finder.first_row([value])
     if row is None:
         return None
@@ -112,7 +112,7 @@ def _credential(finder: CompiledQuery, value: str) -> Credential | None:
 
 
 class ApiRequest(Request):
-    """For annotations: a request that passed ScopePermission, so that its user is an Actor."""
+    """The type of a request that passed ScopePermission, so that its user is an Actor."""
 
     user: Actor  # type: ignore[assignment]
 

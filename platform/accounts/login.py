@@ -28,7 +28,7 @@ from common.errors import RateLimited
 from common.request_origin import request_origin
 
 WINDOW_SECONDS = 300
-# Of several addresses together.
+# Attempts from several addresses together.
 PER_NAME = 3
 COOKIE = f"{settings.COOKIE_PREFIX}known_browser"
 COOKIE_SECONDS = 90 * 24 * 3600
@@ -59,7 +59,7 @@ class LoginForm(AuthenticationForm):  # type: ignore[misc]  # unfold has no type
         return cleaned
 
     def _checked(self, name: str) -> dict[str, Any]:
-        """Raises RateLimited before the password is hashed, ValidationError where it is wrong."""
+        """Raise RateLimited before the password is hashed, ValidationError if it is wrong."""
         browser = _known_browser(self.request, name)
         source = f"browser-{browser}" if browser else network_of(request_origin(self.request).ip_address)
         attempt = Attempt(_limits(), source, f"{name}\0{browser}" if browser else name)
@@ -77,8 +77,8 @@ class LoginForm(AuthenticationForm):  # type: ignore[misc]  # unfold has no type
 def answer_refused_logins(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware of the admin: the login page of a refused attempt has status 429 and Retry-After, and a browser that
-    has logged in gets its cookie.
+    """Return middleware of the admin: the login page of a refused attempt has status 429 and Retry-After, and a browser
+    that has logged in gets its cookie.
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
@@ -96,8 +96,8 @@ def answer_refused_logins(
 
 
 def _known_browser(request: HttpRequest, name: str) -> str:
-    """The id of a browser that has logged in as this name, with the password that the user still has; empty where it
-    has not. A query for signed cookies of this name only.
+    """Return the id of a browser that has logged in as this name, with the password that the user still has; empty if
+    it has not. A query for signed cookies of this name only.
     """
     try:
         known = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_SECONDS)
@@ -124,5 +124,5 @@ def _remember_browser(response: HttpResponseBase, user: AbstractBaseUser) -> Non
 
 
 def _password_mark(user: AbstractBaseUser) -> str:
-    """Changes with the user's password, as Django's sessions do."""
+    """Return a mark that changes with the user's password, as Django's sessions do."""
     return salted_hmac(_SALT, user.password, algorithm="sha256").hexdigest()

@@ -28,10 +28,10 @@ _LOCK_FILES = {False: "password-hashing.lock", True: "password-hashing-known.loc
 
 @contextmanager
 def password_hashing(*, known: bool = False) -> Iterator[None]:
-    """The right to hash a password, which one thread of all processes on this host has; `known`: of those that serve
-    browsers which have logged in before.
+    """Hold the right to hash a password, which one thread of all processes on this host has; `known`: of those that
+    serve browsers which have logged in before.
 
-    A file lock: the kernel releases it when its process dies. Raises RateLimited where MAX_WAITING threads of this
+    A file lock: the kernel releases it when its process dies. Raise RateLimited if MAX_WAITING threads of this
     process wait already, and after WAIT_SECONDS.
     """
     if not _waiting[known].acquire(blocking=False):

@@ -18,7 +18,9 @@ OTHER_NAMESPACE = "This credential is bound to another namespace."
 
 
 def require_scope(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool = True) -> Actor:
-    """The actor, if it may. Raises Unauthorized (no actor), Forbidden (wrong scope or kind of credential)."""
+    """Return the actor if it is allowed. Raise Unauthorized (no actor), Forbidden (wrong scope or kind of
+    credential).
+    """
     if actor is None:
         raise Unauthorized
     if actor.scope not in scopes:
@@ -29,13 +31,15 @@ def require_scope(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool
 
 
 def require_named_namespace(actor: Actor, slug: str | None) -> None:
-    """Raises Forbidden where a request names another namespace than the one that its credential is bound to."""
+    """Raise Forbidden if a request names another namespace than the one that its credential is bound to."""
     if slug is not None and actor.scope is Scope.NAMESPACE and slug != actor.namespace_slug:
         raise Forbidden(OTHER_NAMESPACE)
 
 
 class ScopePermission(BasePermission):
-    """Reads `scopes` (or `action_scopes[action]`) and `allow_tokens` of the view; default: the resource scopes."""
+    """The permission by `scopes` (or `action_scopes[action]`) and `allow_tokens` of the view; default: the resource
+    scopes.
+    """
 
     def has_permission(self, request: Request, view: Any) -> bool:
         tokens = getattr(view, "allow_tokens", True)
@@ -44,7 +48,7 @@ class ScopePermission(BasePermission):
 
     @staticmethod
     def allowed_scopes(view: Any) -> frozenset[Scope]:
-        """Those of which one is needed for the view's action; the OpenAPI document shows them, too."""
+        """Return the scopes of which the view's action needs one; the OpenAPI document shows them, too."""
         default: frozenset[Scope] = getattr(view, "scopes", RESOURCE_SCOPES)
         by_action: dict[str, frozenset[Scope]] = getattr(view, "action_scopes", {})
         return by_action.get(getattr(view, "action", ""), default)

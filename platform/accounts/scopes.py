@@ -8,7 +8,7 @@ from django.db import models
 
 
 class Scope(models.TextChoices):
-    """What a credential or access token reaches.
+    """The reach of a credential or access token.
 
     `account`: everything of the account. `namespace`, `workspace`: one of them, by a scope binding. `billing`: credits
     and the usage of namespaces.

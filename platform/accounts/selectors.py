@@ -9,5 +9,5 @@ from accounts.models import Credential
 
 
 def listed_credentials(actor: Actor) -> QuerySet[Credential]:
-    """The credentials of the actor's account, newest first, without the hashes of their secrets."""
+    """Return the credentials of the actor's account, newest first, without the hashes of their secrets."""
     return Credential.objects.filter(account=actor.account).order_by("-created_at", "id").defer("secret_hash")

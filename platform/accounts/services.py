@@ -48,9 +48,9 @@ class NewCredential:
 
 @transaction.atomic
 def account_create(*, name: str, plan: str) -> tuple[Account, NewCredential]:
-    """An account with its default namespace and one account-scope credential.
+    """Create an account with its default namespace and one account-scope credential.
 
-    Raises ValidationError where there is no such plan; nothing is left then.
+    Raise ValidationError if there is no such plan; nothing is left then.
     """
     found = Plan.objects.filter(code=plan).first()
     if found is None:
@@ -62,7 +62,7 @@ def account_create(*, name: str, plan: str) -> tuple[Account, NewCredential]:
 
 
 def account_update(account: Account, *, name: str, plan: Plan) -> Account:
-    """Change the name and the plan. Raises NotFound (deleted)."""
+    """Change the name and the plan. Raise NotFound (deleted)."""
     _write_account(account, name=name, plan=plan)
     return account
 
@@ -71,7 +71,7 @@ def account_update(account: Account, *, name: str, plan: Plan) -> Account:
 def account_switch(account: Account, *, is_active: bool) -> Account:
     """Activate or deactivate. While inactive, the account's credentials and tokens are refused, and nothing that it
     publishes is served: public ports, pages, files, custom domains. What else was changed since `account` was read
-    stays. Raises NotFound (deleted); nothing has changed then.
+    stays. Raise NotFound (deleted); nothing has changed then.
     """
     _write_account(account, is_active=is_active)
     account_switched(account)
@@ -79,7 +79,7 @@ def account_switch(account: Account, *, is_active: bool) -> Account:
 
 
 def _write_account(account: Account, **columns: Any) -> None:
-    """These columns, and a new `updated_at`. Raises NotFound (deleted)."""
+    """Write these columns, and a new `updated_at`. Raise NotFound (deleted)."""
     columns["updated_at"] = timezone.now()
     if not Account.objects.filter(pk=account.pk).update(**columns):
         raise NotFound("There is no such account.")
@@ -90,8 +90,8 @@ def _write_account(account: Account, **columns: Any) -> None:
 def account_delete(account: Account) -> None:
     """Delete an account with its credentials, namespaces and idempotency keys.
 
-    What another transaction writes for it at the same time is deleted, too, where that has committed first; else that
-    transaction fails. Raises ProtectedError while it has workspaces; nothing is deleted then.
+    What another transaction writes for it at the same time is deleted, too, if that has committed first; else that
+    transaction fails. Raise ProtectedError while it has workspaces; nothing is deleted then.
     """
     for _ in range(DELETE_TRIES - 1):
         try:
@@ -114,7 +114,7 @@ def _delete_whole(account: Account) -> None:
 
 
 def plan_save(plan: Plan) -> Plan:
-    """Create a plan or change it. New limits apply to requests from now on; what exists stays. Raises NotFound (it was
+    """Create a plan or change it. New limits apply to requests from now on; what exists stays. Raise NotFound (it was
     deleted since it was read)."""
     plan.full_clean(validate_unique=False)
     save_unless_deleted(plan)
@@ -122,12 +122,14 @@ def plan_save(plan: Plan) -> Plan:
 
 
 def plan_delete(plan: Plan) -> None:
-    """Delete a plan. Raises ProtectedError while any account has it, NotFound (it was deleted since it was read)."""
+    """Delete a plan. Raise ProtectedError while any account has it, NotFound (it was deleted since it was read)."""
     delete_unless_deleted(plan)
 
 
 def credential_issue(*, account: Account, name: str, scope: Scope, binding: ScopeBinding) -> NewCredential:
-    """A credential of any scope; `binding` must fit the scope. For staff, the command line, `credential_create`."""
+    """Issue a credential of any scope; `binding` must fit the scope. For staff, the command line,
+    `credential_create`.
+    """
     secret = new_secret("sec_")
     credential = Credential.objects.create(
         account=account,
@@ -145,13 +147,15 @@ def credential_issue(*, account: Account, name: str, scope: Scope, binding: Scop
 def credential_create(
     *, actor: Actor, name: str, scope: Scope, namespace: str | None, workspace: str | None
 ) -> NewCredential:
-    """What `POST /credentials` does. Raises BindingMissing, NotFound (no such namespace or workspace)."""
+    """Create a credential, as `POST /credentials` does. Raise BindingMissing, NotFound (no such namespace or
+    workspace).
+    """
     binding = binding_of(actor.account, scope, namespace, workspace)
     return credential_issue(account=actor.account, name=name, scope=scope, binding=binding)
 
 
 def credential_rotate(*, actor: Actor, credential_id: str) -> NewCredential:
-    """A new secret for the same client id; the old one and every token minted with it end at once."""
+    """Issue a new secret for the same client id; the old one and every token minted with it end at once."""
     secret = new_secret("sec_")
     changed = Credential.objects.filter(account=actor.account, id=credential_id).update(
         secret_hash=keyed_hash(secret), epoch=F("epoch") + 1
@@ -162,9 +166,9 @@ def credential_rotate(*, actor: Actor, credential_id: str) -> NewCredential:
 
 
 def credential_end(credential: Credential) -> None:
-    """Another secret that is unknown, on behalf of staff: the present one and its tokens are refused from now on.
+    """Set another secret that nobody knows, on behalf of staff: the present one and its tokens are refused from now on.
 
-    The row stays, with its scope and binding, until its owner rotates or deletes it. Raises NotFound.
+    The row stays, with its scope and binding, until its owner rotates or deletes it. Raise NotFound.
     """
     changed = Credential.objects.filter(pk=credential.pk).update(
         secret_hash=keyed_hash(new_secret("sec_")), epoch=F("epoch") + 1
@@ -174,21 +178,21 @@ def credential_end(credential: Credential) -> None:
 
 
 def credential_delete(*, actor: Actor, credential_id: str) -> None:
-    """The credential and its tokens are refused from now on. Raises NotFound."""
+    """Delete the credential: it and its tokens are refused from now on. Raise NotFound."""
     deleted, _ = Credential.objects.filter(account=actor.account, id=credential_id).delete()
     if not deleted:
         raise NotFound("There is no such credential.")
 
 
 def credential_rename(credential: Credential, *, name: str) -> None:
-    """Change the name shown for a credential. Raises NotFound (deleted)."""
+    """Change the name shown for a credential. Raise NotFound (deleted)."""
     if not Credential.objects.filter(pk=credential.pk).update(name=name):
         raise NotFound("There is no such credential.")
     credential.name = name
 
 
 def credential_remove(credential: Credential) -> None:
-    """Delete a credential on behalf of staff; it and its tokens are refused from now on. Raises NotFound."""
+    """Delete a credential on behalf of staff; it and its tokens are refused from now on. Raise NotFound."""
     if not Credential.objects.filter(pk=credential.pk).delete()[0]:
         raise NotFound("There is no such credential.")
 
@@ -205,11 +209,11 @@ def credential_used(credential: Credential) -> None:
         except DatabaseError as exc:
             if not is_database_unavailable(exc):
                 raise
-            logger.warning("the use of a credential is not recorded: %s", exc)
+            logger.warning("the use of a credential could not be recorded: %s", exc)
 
 
 def binding_of(account: Account, scope: Scope, namespace: str | None, workspace: str | None) -> ScopeBinding:
-    """The binding of a scope. Raises BindingMissing, NotFound."""
+    """Return the binding of a scope. Raise BindingMissing, NotFound."""
     if scope is Scope.NAMESPACE:
         if not namespace:
             raise BindingMissing(details={"namespace": ["Required for the namespace scope."]})
@@ -224,9 +228,9 @@ def binding_of(account: Account, scope: Scope, namespace: str | None, workspace:
 def token_mint(
     *, actor: Actor, scope: Scope, namespace: str | None, workspace: str | None, ttl: int, label: str
 ) -> tokens.Minted:
-    """An access token that reaches no further than the credential that mints it.
+    """Mint an access token that reaches no further than the credential that mints it.
 
-    Raises Forbidden (wider than the credential), BindingMissing, NotFound (for a credential of the whole account: to
+    Raise Forbidden (wider than the credential), BindingMissing, NotFound (for a credential of the whole account: to
     others what does not exist is outside, too, so that they learn no names). Nothing is stored: the token is signed,
     and ends with its credential or its expiry.
     """
@@ -250,7 +254,7 @@ def _within(actor: Actor, scope: Scope, binding: ScopeBinding) -> bool:
 
 
 def idempotency_find(*, account: Account, key: str) -> IdempotencyKey | None:
-    """The key's use within the last 24 hours."""
+    """Return the key's use within the last 24 hours."""
     since = timezone.now() - timedelta(hours=IDEMPOTENCY_HOURS)
     return IdempotencyKey.objects.filter(account=account, key=key, created_at__gte=since).first()
 
@@ -258,7 +262,7 @@ def idempotency_find(*, account: Account, key: str) -> IdempotencyKey | None:
 def idempotency_record(*, account: Account, key: str, fingerprint: str, resource_id: str) -> None:
     """Claim a key for a resource, in the transaction that makes it; the account's row must be locked.
 
-    An expired use of the key is replaced. Raises IntegrityError where another request was first.
+    An expired use of the key is replaced. Raise IntegrityError if another request was first.
     """
     since = timezone.now() - timedelta(hours=IDEMPOTENCY_HOURS)
     IdempotencyKey.objects.filter(account=account, key=key, created_at__lt=since).delete()
@@ -266,7 +270,7 @@ def idempotency_record(*, account: Account, key: str, fingerprint: str, resource
 
 
 def idempotency_keys_expire() -> int:
-    """Delete the keys older than 24 hours. Returns how many."""
+    """Delete the keys older than 24 hours. Return how many."""
     since = timezone.now() - timedelta(hours=IDEMPOTENCY_HOURS)
     deleted, _ = IdempotencyKey.objects.filter(created_at__lt=since).delete()
     return deleted
@@ -288,7 +292,7 @@ def account_lock(account: Account) -> Account:
     Rows that reference the account (audit entries, events) may still be written: a charge that has locked a namespace
     writes some, and would wait for a request that has locked the account and waits for the namespace.
 
-    Raises AccountGone (deleted).
+    Raise AccountGone (deleted).
     """
     rows = Account.objects.select_for_update(of=("self",), no_key=True).select_related("plan")
     try:

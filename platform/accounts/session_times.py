@@ -18,17 +18,17 @@ from django.utils import timezone
 
 # In the session: when it ends at the latest, in seconds since the epoch.
 ENDS = "ends"
-# Of the idle time: the end is moved, which writes the session, in steps of this share.
+# A share of the idle time: the end is moved, which writes the session, in steps of it.
 STEP = 1 / 20
 
 
 def begin_session(request: HttpRequest, **_: Any) -> None:
-    """A receiver of `user_logged_in`: a login begins both times."""
+    """Begin both times at a login: a receiver of `user_logged_in`."""
     _begin(request.session)
 
 
 def move_session_end(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Any:
-    """Middleware of the admin, after that of sessions: a request moves the end of a session without requests."""
+    """Return middleware of the admin, after that of sessions: a request moves the end of a session without requests."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         session = request.session

@@ -16,12 +16,12 @@ from django.utils import timezone
 
 from common.secrets_at_rest import decrypted_text, encrypted_text
 
-# Of Django's column.
+# The length of Django's column.
 KEY_LENGTH = 40
 
 
 def stored_key(session_key: str) -> str:
-    """What the table has in place of a session's key."""
+    """Return the hash that the table stores in place of a session's key."""
     return hashlib.sha256(session_key.encode()).hexdigest()[:KEY_LENGTH]
 
 
@@ -32,7 +32,7 @@ class SessionStore(db.SessionStore):
         return encrypted_text(super().encode(session_dict))
 
     def decode(self, session_data: bytes | str) -> dict[str, Any]:
-        """Empty for what is none: the session is signed out then."""
+        """Return the session's data; empty for an invalid text, which signs the session out."""
         try:
             data = decrypted_text(session_data if isinstance(session_data, str) else session_data.decode())
         except (InvalidToken, UnicodeError):

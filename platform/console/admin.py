@@ -36,8 +36,8 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
             name="drain", label="Drain", call=_drain, icon="output", allowed=lambda row: row.accepts_new,
-            will="No new machine is placed on the host. Those that it has go on, and are started and woken there; "
-            "delete or destroy them, or wait for their owners, to empty it.",
+            will="No new machine is placed on the host. Its machines go on, and are started and woken there; to "
+            "empty the host, delete or destroy them, or wait for their owners.",
         ),
         StaffAction(
             name="undrain", label="Take new machines", call=_undrain, icon="input",
@@ -46,7 +46,7 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
         ),
         StaffAction(
             name="remove", label="Delete", call=_delete, icon="delete", harms=True, permission="delete",
-            will="The row of a host that is gone is deleted; it is refused while the host has workspaces. One whose "
-            "vmhost runs makes its row again.",
+            will="The row of a host that is gone is deleted; it is refused while the host has workspaces. A host "
+            "whose vmhost runs makes its row again.",
         ),
     )  # fmt: skip

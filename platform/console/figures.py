@@ -33,20 +33,20 @@ ENDS_SOON = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many rows there are of something, and the earliest time among them."""
+    """The number of rows of something, and the earliest time among them."""
 
     count: int
     since: datetime | None
 
 
 def live_operations() -> list[Operation]:
-    """The oldest ones."""
+    """Return the oldest ones."""
     found = Operation.objects.filter(finished_at=None).select_related("workspace").order_by("created_at")
     return list(_without_secrets(found)[:SHOWN])
 
 
 def noticeable_operations() -> list[Operation]:
-    """The newest that failed or were slow in the last day."""
+    """Return the newest that failed or were slow in the last day."""
     found = Operation.objects.filter(attention_at__gte=timezone.now() - DAY).select_related("workspace")
     return list(_without_secrets(found).order_by("-attention_at")[:SHOWN])
 
@@ -67,7 +67,7 @@ HOSTS = CachedValue(_hosts, CACHED_SECONDS)  # with the MiB promised to their ru
 
 
 def summaries() -> list[HourlySummary]:
-    """The last days, oldest first."""
+    """Return the last days, oldest first."""
     since = timezone.now() - timedelta(days=TREND_DAYS)
     return list(HourlySummary.objects.filter(hour__gte=since).order_by("hour"))
 

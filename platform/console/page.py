@@ -46,7 +46,7 @@ OPERATION_TILES = (
     ("slow", "slow in a day", WARNING),
 )
 TREND = (Status.RUNNING, Status.SLEEPING, Status.STOPPED, Status.FAILED)
-# Name of a backlog: what is said, the list with its filter, how it is shown where there is any.
+# Name of a backlog: what is said, the list with its filter, how it is shown if there is any.
 HEALTH: dict[str, tuple[str, str, dict[str, str], str]] = {
     "deliveries_due": ("Webhook deliveries due", "webhooks.Delivery", {"status__exact": "pending"}, BUSY),
     "webhooks_failing": ("Webhooks failing", "webhooks.Subscription", {"trouble": "failing"}, WARNING),
@@ -128,7 +128,7 @@ def _panels(allowed: Allowed, backlogs: dict[str, Backlog]) -> Iterator[Panel]:
 
 
 def _trend(summaries: Sequence[HourlySummary]) -> Panel:
-    """Up to 84 points of the last days."""
+    """Return up to 84 points of the last days."""
     step = max(1, len(summaries) // 84)
     chosen = list(reversed(list(reversed(summaries))[::step]))
     labels = [f"{row.hour:%d %b %H:00}" for row in chosen]

@@ -85,7 +85,7 @@ def fill_roles(groups: type[Group], permissions: type[Permission]) -> None:
 
 @transaction.atomic
 def sync_roles() -> None:
-    """As `fill_roles`. Raises RuntimeError where a role names a permission that no model has."""
+    """Do what `fill_roles` does, but raise RuntimeError if a role names a permission that no model has."""
     rows = Permission.objects.values_list("content_type__app_label", "codename")
     known = {f"{app}.{codename}" for app, codename in rows}
     if missing := set().union(*role_permissions(known).values()) - known:

@@ -55,7 +55,7 @@ class Details(TypedDict):
 
 
 def status_counts() -> dict[str, int]:
-    """Workspaces by status. One query, which reads an entry of an index for each workspace."""
+    """Return workspaces by status. One query, which reads an entry of an index for each workspace."""
     rows = Workspace.objects.order_by().values_list("status").annotate(count=Count("*"))
     return dict(rows)
 
@@ -94,7 +94,7 @@ def _full_pools() -> list[FullPool]:
 
 
 def _full_plans() -> Iterator[FullPool]:
-    """Accounts that own most of what their plan allows."""
+    """Yield accounts that own most of what their plan allows."""
     owned = Workspace.objects.filter(~Q(status__in=OWNS_NOTHING)).order_by().values_list("account_id")
     sums = owned.annotate(Sum("cpu_millis"), Sum("memory_mb"), Sum("disk_size_mb"))
     used = {account_id: amounts for account_id, *amounts in sums}
@@ -141,7 +141,7 @@ def _days(today: date) -> list[date]:
 
 
 def _by_day(days: list[date], column: str, chosen: Q) -> dict[str, list[float]]:
-    """The credits of each value of a column, on each of the days."""
+    """Return the credits of each value of a column, on each of the days."""
     rows = Spending.objects.filter(chosen, day__gte=days[0]).order_by().values_list("day", column)
     found: dict[str, dict[date, Decimal]] = defaultdict(dict)
     for day, name, spent in rows.annotate(spent=Sum("credits")):

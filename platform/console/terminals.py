@@ -28,6 +28,6 @@ TERMINAL = StaffAction(
     leads_away=True,
     allowed=lambda row: row.kind == Kind.WORKSPACE and row.status == Status.RUNNING,
     will="This opens a terminal with all rights inside the machine, which does not fall asleep while it is open. "
-    f"{NOT_WOKEN} The activity of the workspace, which its owner reads, names you. The address that opens is valid for "
+    f"{NOT_WOKEN} The activity of the workspace, which its owner can read, will name you. The address is valid for "
     f"{MINUTES} minutes.",
 )

@@ -27,10 +27,10 @@ MOST_MESSAGES = 20
 
 
 class StaffActionsMixin:
-    """For admin classes with `staff_actions`; before the base class."""
+    """A mixin for admin classes with `staff_actions`; before the base class."""
 
     staff_actions: tuple[StaffAction, ...] = ()
-    # Of Django's and unfold's admin classes, which come after this one.
+    # Attributes of Django's and unfold's admin classes, which come after this one.
     model: Any
     opts: Any
     admin_site: Any
@@ -39,11 +39,11 @@ class StaffActionsMixin:
 
     @classmethod
     def add_staff_action(cls, action: StaffAction) -> None:
-        """For an app above that of the rows: comes first."""
+        """Add an action of an app above that of the rows: it comes first."""
         cls.staff_actions = (action, *cls.staff_actions)
 
     def staff_rows(self, request: HttpRequest) -> QuerySet[Any]:
-        """The rows that actions may be carried out on, as the services read them."""
+        """Return the rows that actions may be carried out on, as the services read them."""
         return self.get_queryset(request)
 
     def staff_subject(self, row: Any) -> Subject:
@@ -55,7 +55,7 @@ class StaffActionsMixin:
         return [action for action in self.staff_actions if request.user.has_perm(action.codename(self.model))]
 
     def staff_buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
-        """The actions that the row's state allows to this user, as unfold's templates take them. No query."""
+        """Return the actions that the row's state allows to this user, as unfold's templates take them. No query."""
         return [
             {
                 "title": action.label,
@@ -86,7 +86,7 @@ class StaffActionsMixin:
         return [path("_actions/<slug:name>/", view, name=name), *super().get_urls()]  # type: ignore[misc]
 
     def staff_action_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """GET: what the action will do, and to which rows. POST: do it. `row`: the keys, several times."""
+        """Show what the action will do, and to which rows (GET), or do it (POST). `row`: the keys, several times."""
         action = next((one for one in self.staff_actions if one.name == name), None)
         if action is None:
             raise Http404
@@ -140,7 +140,7 @@ class StaffActionsMixin:
         return TemplateResponse(request, "admin/staff/confirm_action.html", context)
 
     def _url_after(self, request: HttpRequest, rows: list[Any]) -> str:
-        """The row's page where the action was begun there and the row is left; else the list."""
+        """Return the row's page if the action was begun there and the row is left; else the list."""
         at_row = (request.POST.get("at") or request.GET.get("at")) == "row"
         if at_row and self.get_queryset(request).filter(pk=rows[0].pk).exists():
             return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[rows[0].pk])

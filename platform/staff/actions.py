@@ -13,12 +13,12 @@ In an app's admin module:
         staff_actions = (
             StaffAction(
                 name="stop", label="Stop", call=_stop, harms=True, icon="stop_circle",
-                will="The machine is shut down. Its disk stays; what is in its memory is lost.",
+                will="The machine is shut down. Its disk stays; the content of its memory is lost.",
                 allowed=lambda row: row.status in STOPPABLE,
             ),
         )
 
-The mixin comes first. It adds each action to the list (several rows) and, where `allowed` says so, as a button to the
+The mixin comes first. It adds each action to the list (several rows) and, if `allowed` says so, as a button to the
 row's page, both for users with its permission; both lead to the confirmation page at `_actions/<name>/?row=<pk>`.
 `staff_rows` may be overridden for what the services read (`select_related`), `staff_subject` for whose activity has the
 reason. `staff_buttons(request, row)` gives the
@@ -52,13 +52,13 @@ from staff.subjects import Subject
 logger = logging.getLogger(__name__)
 
 MOST_ROWS = 50
-# Of the rows because of which another is not deleted.
+# The most rows that a message names as the reason why another row is not deleted.
 MOST_NAMED = 5
 DELETED = "It has been deleted."
 
 
 def is_always(row: Any) -> bool:
-    """For actions that every state allows."""
+    """Return True: for actions that every state allows."""
     return True
 
 
@@ -101,7 +101,7 @@ class StaffAction:
     owner_reads: bool = False
 
     def codename(self, model: type[Model]) -> str:
-        """The permission as `has_perm` takes it."""
+        """Return the permission as `has_perm` takes it."""
         if "." in self.permission:
             return self.permission
         return f"{model._meta.app_label}.{self.permission}_{model._meta.model_name}"
@@ -137,7 +137,7 @@ def rows_act(
 ) -> Outcomes:
     """Carry out the action for each row, each in a transaction of its own, once for a submission.
 
-    Leaves an audit entry for each row, of refusals, too. Where this process dies, the rows that it had done are done.
+    Leaves an audit entry for each row, of refusals, too. If this process dies, the rows that it had done are done.
     """
     outcomes = Outcomes()
     seen = is_repeated(submission, [str(row.pk) for row in rows])

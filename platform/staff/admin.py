@@ -77,7 +77,7 @@ class StaffUserAdmin(
             allowed=lambda row: row.has_factor,
             most=1,
             will="The second factor and the recovery codes are removed: the password alone logs in, until the user "
-            "sets up another. Make sure that it is the user who asks for it.",
+            "sets up another. Make sure that the user asked for this.",
         ),
     )
 

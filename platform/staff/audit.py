@@ -25,12 +25,12 @@ class StaffMember:
 
     @classmethod
     def of(cls, request: HttpRequest) -> StaffMember:
-        """The user of a request to the admin."""
+        """Return the user of a request to the admin."""
         return cls(request.user.pk, request.user.get_username(), request_origin(request))
 
     @property
     def actor(self) -> str:
-        """As activity and audit logs of users name staff."""
+        """Return the name of staff in activity and audit logs of users."""
         return f"staff {self.name}"
 
 
@@ -45,7 +45,7 @@ class Target:
 
     @classmethod
     def of(cls, row: Model) -> Target:
-        """A row of any model, with its account where it has one."""
+        """Return a row of any model, with its account if it has one."""
         account = str(getattr(row, "account_id", "") or "")
         return cls(row._meta.label_lower, str(row.pk)[:255], str(row)[:200], account[:24])
 
@@ -60,7 +60,7 @@ def record_entry(
     detail: str = "",
     submission: str = "",
 ) -> StaffEntry:
-    """Write the entry, and a log line. Raises IntegrityError where the submission has an entry for this object."""
+    """Write the entry, and a log line. Raise IntegrityError if the submission has an entry for this object."""
     values: dict[str, Any] = {
         "user_id": member.user_id,
         "user_name": member.name[:150],

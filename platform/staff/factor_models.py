@@ -29,7 +29,7 @@ class Authenticator(ThrottlingMixin, Device):  # type: ignore[misc]  # its packa
         constraints = [models.UniqueConstraint(fields=["user"], name="one_authenticator_of_a_user")]
 
     def get_throttle_factor(self) -> float:
-        """Seconds to wait after the first wrong code; twice as many after each further one."""
+        """Return seconds to wait after the first wrong code; twice as many after each further one."""
         return 1.0
 
 

@@ -19,7 +19,7 @@ WRITTEN_BY_SERVICES = frozenset({NAMESPACE})
 
 
 def record_form(request: HttpRequest, row: Model, action: str, detail: str, reason: str) -> None:
-    """`staff.parts.bases.row_written`, in the transaction of the form. The owner reads of it, too."""
+    """Record a form, as `staff.parts.bases.row_written`, in its transaction. The owner can read the entry, too."""
     member = StaffMember.of(request)
     record_entry(member, f"{row._meta.model_name}.{action}", Target.of(row), reason=reason, detail=detail)
     label, subject = row._meta.label_lower, Subject.of(row)

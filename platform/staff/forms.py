@@ -21,5 +21,5 @@ class ActionForm(forms.Form):
 
     @property
     def own_data(self) -> dict[str, Any]:
-        """The values of what a subclass has added."""
+        """Return the values of what a subclass has added."""
         return {name: value for name, value in self.cleaned_data.items() if name not in ActionForm.base_fields}

@@ -28,7 +28,7 @@ class Outcome(models.TextChoices):
 
 
 class FixedRows(models.QuerySet["StaffEntry"]):
-    """Rows are only added. The database refuses the rest, too (`AUDIT`)."""
+    """A model whose rows are only added. The database refuses the rest, too (`AUDIT`)."""
 
     def update(self, **kwargs: Any) -> NoReturn:
         raise TypeError(AUDIT.refusal)
@@ -65,7 +65,7 @@ class StaffEntry(models.Model):
         ordering = ["-at", "-id"]
         verbose_name = "audit entry"
         verbose_name_plural = "audit entries"
-        # Of no one model: what else staff may be allowed.
+        # Permissions that belong to no single model.
         permissions = [
             ("open_terminal", "Can open a terminal in a customer's machine"),
             ("reset_second_factor", "Can reset the second factor of another user"),

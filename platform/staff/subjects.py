@@ -1,4 +1,4 @@
-"""Whom an action of staff concerns."""
+"""Subjects: whom an action of staff concerns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = ("account_id", "namespace_id", "workspace_id")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Ids, empty where there is none. With a workspace, its activity has the reason; else that of the namespace."""
+    """Ids, empty if there is none. With a workspace, its activity has the reason; else that of the namespace."""
 
     account_id: str = ""
     namespace_id: str = ""
@@ -18,5 +18,5 @@ class Subject:
 
     @classmethod
     def of(cls, row: Any) -> Subject:
-        """By the columns of these names that the row has."""
+        """Return the subject by the columns of these names that the row has."""
         return cls(**{name: str(getattr(row, name, "") or "") for name in NAMES})

@@ -48,7 +48,7 @@ class CredentialRequest(WorkspaceIdRequest):
 
 
 def _bound(attrs: dict[str, Any], workspace_field: str) -> dict[str, Any]:
-    """With what the scope is bound to. Raises ValidationError that names the field of this request."""
+    """Return the data with what the scope is bound to. Raise ValidationError that names the field of this request."""
     for scope, field in ((Scope.NAMESPACE, "namespace"), (Scope.WORKSPACE, workspace_field)):
         if attrs["scope"] == scope and field not in attrs:
             raise serializers.ValidationError({field: [f"Required for the {scope} scope."]})

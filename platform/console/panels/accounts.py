@@ -58,7 +58,7 @@ def _mebibytes(label: str, used: int, limit: int) -> Bar:
 
 
 def _some(limit: float) -> float:
-    """A limit to divide by: of nothing that is allowed, everything is used."""
+    """Return a limit to divide by: of nothing that is allowed, everything is used."""
     return limit or 1
 
 

@@ -35,7 +35,7 @@ def pool_panels(request: HttpRequest, row: Pool) -> Iterator[Panel]:
 
 
 def _limits(row: Pool) -> tuple[int | None, int | None]:
-    """The nearest ones that are set: of the namespace, the account's template, the plan."""
+    """Return the nearest ones that are set: of the namespace, the account's template, the plan."""
     found: list[NamespaceQuota | Template] = []
     if row.namespace_id is not None:
         found += NamespaceQuota.objects.filter(pk=row.namespace_id)

@@ -54,7 +54,7 @@ def domains_panel(request: HttpRequest, row: Workspace) -> Panel:
 
 
 def domains_of(target_id: str) -> Panel:
-    """The custom domains that lead to a page or workspace."""
+    """Return the custom domains that lead to a page or workspace."""
     columns = (
         ("Name", lambda domain: row_link(domain, domain.name)),
         ("Port", lambda domain: domain.port or "-"),

@@ -215,7 +215,7 @@ def _charged(row: Workspace) -> Panel:
 
 
 def time_label(start: int) -> str:
-    """Seconds since 1970 as the label of a chart."""
+    """Return seconds since 1970 as the label of a chart."""
     return f"{from_epoch(start):%d %b %H:00}"
 
 

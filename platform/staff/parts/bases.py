@@ -21,7 +21,7 @@ row_written: Hook[[HttpRequest, Model, str, str, str], None] = Hook("admin.row_w
 
 
 class AuditedFormsMixin:
-    """Calls `row_written` for what the forms of an admin class have written. Before the base class."""
+    """A mixin that calls `row_written` for what the forms of an admin class have written. Before the base class."""
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         row_written(request, obj, "added", "", reason_of(message))
@@ -40,7 +40,7 @@ class AuditedFormsMixin:
 class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):  # type: ignore[misc]  # unfold has no types
     """Saves by `save_by_service`, which calls services. Rows are deleted by an action (`staff.action_admin`).
 
-    What a service refuses is shown in the form, beside what was typed, and nothing is written.
+    A service's refusal is shown in the form, beside what was typed, and nothing is written.
     """
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ class ServiceModelAdmin(ReasonMixin, AuditedFormsMixin, ListMixin, PageMixin, Mo
 
 
 class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """Shows rows that no form may change: audit entries, ledgers, what only services write."""
+    """An admin of rows that no form may change: audit entries, ledgers, what only services write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -80,13 +80,13 @@ class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):  # type: ignore[misc]  # 
 
 
 def _fields_of(message: Any) -> str:
-    """The names of the changed fields, of Django's message of a change; never a value."""
+    """Return the names of the changed fields from Django's message of a change; never a value."""
     parts = [part.get("changed", {}) for part in message if isinstance(part, dict)] if isinstance(message, list) else []
     return ", ".join(str(name) for part in parts for name in part.get("fields", ()))
 
 
 def staff_label(request: HttpRequest) -> str:
-    """The actor of an audit entry for what staff do in the admin."""
+    """Return the actor of an audit entry for what staff do in the admin."""
     return f"staff {request.user}"
 
 

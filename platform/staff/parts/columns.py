@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 EMPTY = "-"
 SHORT = 24  # characters of a text that stays on one line
 GOOD, BAD, BUSY, QUIET, WARNING = "good", "bad", "busy", "quiet", "warning"
-# Of all apps: a state that is not here is shown as quiet.
+# The states of all apps: a state that is not here is shown as quiet.
 KINDS = {
     **dict.fromkeys(("running", "active", "succeeded", "delivered", "ready", "online", "agrees", "open", "done"), GOOD),
     **dict.fromkeys(("failed", "lost", "suspended", "expired", "rejected", "gone", "offline", "stalled"), BAD),
@@ -33,14 +33,14 @@ _STEPS = ((86400 * 365, "y"), (86400 * 30, "mo"), (86400, "d"), (3600, "h"), (60
 
 
 def badge(text: object, kind: str = "", title: str = "") -> SafeString:
-    """A coloured word; the colour follows from the word where no `kind` is given."""
+    """Return a coloured word; the colour follows from the word if no `kind` is given."""
     word = str(text or EMPTY)
     chosen = kind or KINDS.get(word, QUIET)
     return format_html('<span class="mvm-badge mvm-{}" title="{}">{}</span>', chosen, title, word)
 
 
 def duration_text(seconds: float) -> str:
-    """`45 s`, `3 min`, `2 d`: the largest unit of which there is a whole one."""
+    """Return `45 s`, `3 min`, `2 d`: the largest unit of which there is a whole one."""
     whole = int(abs(seconds))
     for size, unit in _STEPS:
         if whole >= size:
@@ -49,7 +49,7 @@ def duration_text(seconds: float) -> str:
 
 
 def time_text(moment: datetime | None) -> SafeString | str:
-    """`3 min ago` or `in 2 h`, with the exact time (UTC) on hover."""
+    """Return `3 min ago` or `in 2 h`, with the exact time (UTC) on hover."""
     if moment is None:
         return EMPTY
     seconds = (timezone.now() - moment).total_seconds()
@@ -59,7 +59,7 @@ def time_text(moment: datetime | None) -> SafeString | str:
 
 
 def bytes_text(size: int | None) -> str:
-    """A number of bytes as `1.5 GiB`."""
+    """Return a number of bytes as `1.5 GiB`."""
     if size is None:
         return EMPTY
     amount, unit = float(size), 0
@@ -77,12 +77,12 @@ def credits_text(amount: Decimal | None) -> str:
 
 
 def taken(begun: datetime, ended: datetime | None) -> str:
-    """How long it took, until now where it has not ended."""
+    """Return how long it took, until now if it has not ended."""
     return duration_text(((ended or timezone.now()) - begun) / timedelta(seconds=1))
 
 
 def change_url(model: str, key: object) -> str:
-    """The page of a row in the admin, by `app.model`; empty where there is none."""
+    """Return the page of a row in the admin, by `app.model`; empty if there is none."""
     if not key:
         return ""
     try:
@@ -92,7 +92,7 @@ def change_url(model: str, key: object) -> str:
 
 
 def list_url(model: str, **filters: str | int) -> str:
-    """A list of the admin, filtered; empty where there is none."""
+    """Return a list of the admin, filtered; empty if there is none."""
     try:
         url = reverse(f"admin:{model.lower().replace('.', '_')}_changelist")
     except NoReverseMatch:
@@ -101,8 +101,8 @@ def list_url(model: str, **filters: str | int) -> str:
 
 
 def without_directions(text: str) -> str:
-    """A text of a user's without the characters that turn the direction of what follows it, for a place that is no
-    element of its own.
+    """Return a text of a user's without the characters that turn the direction of what follows it, for a place that is
+    no element of its own.
     """
     return text.translate(_DIRECTIONS)
 
@@ -114,7 +114,9 @@ def link(text: object, url: str, title: str = "") -> SafeString | str:
 
 
 def row_link(row: Model | None, text: object = "") -> SafeString | str:
-    """A link to a row's page. Users choose what rows are called: a long name is cut off, and is whole on hover."""
+    """Return a link to a row's page. Users choose what rows are called: a long name is cut off, and is whole on
+    hover.
+    """
     if row is None:
         return EMPTY
     shown = str(text or row)
@@ -122,7 +124,7 @@ def row_link(row: Model | None, text: object = "") -> SafeString | str:
 
 
 def shortened(text: str, length: int = 60) -> SafeString | str:
-    """The beginning of a text, which may take several lines; all of it on hover."""
+    """Return the beginning of a text, which may take several lines; all of it on hover."""
     if not text:
         return EMPTY
     if len(text) <= SHORT:
@@ -143,7 +145,7 @@ def _column(name: str, label: str, read: Callable[[Any], Any], ordering: str | N
 
 
 def value_of(row: Any, path: str) -> Any:
-    """The value at a path such as `workspace__status`; None where a part of it is."""
+    """Return the value at a path such as `workspace__status`; None if a part of it is."""
     for name in path.split("__"):
         if row is None:
             return None
@@ -152,7 +154,7 @@ def value_of(row: Any, path: str) -> Any:
 
 
 def state_column(path: str, label: str = "", *, reason: str = "") -> Callable[[Any], Any]:
-    """A badge; `reason` names a column with what is shown on hover."""
+    """Return a badge; `reason` names a column with what is shown on hover."""
 
     def read(row: Any) -> SafeString:
         return badge(value_of(row, path), title=str(value_of(row, reason) or "") if reason else "")
@@ -182,7 +184,9 @@ def text_column(path: str, label: str = "", length: int = 60) -> Callable[[Any],
 
 
 def link_column(path: str, label: str = "", *, text: str = "") -> Callable[[Any], Any]:
-    """A link to the page of a row that the list's query joins in. `text`: its column that is shown, else its `str`."""
+    """Return a link to the page of a row that the list's query joins in. `text`: its column that is shown, else its
+    `str`.
+    """
 
     def read(row: Any) -> SafeString | str:
         found = value_of(row, path)
@@ -192,7 +196,7 @@ def link_column(path: str, label: str = "", *, text: str = "") -> Callable[[Any]
 
 
 def id_column(column: str, model: str, label: str = "") -> Callable[[Any], Any]:
-    """A link by a plain id, of a row that may not exist any more."""
+    """Return a link by a plain id, of a row that may not exist any more."""
     words = label or column.removesuffix("_id").replace("_", " ").capitalize()
 
     def read(row: Any) -> SafeString | str:

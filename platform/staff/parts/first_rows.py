@@ -12,7 +12,9 @@ WINDOW = 500
 
 
 class OneOf(Q):
-    """That a foreign key has one of these values: many of them, where an index has that key and then the order."""
+    """The condition that a foreign key has one of these values: many of them, if an index has that key and then the
+    order.
+    """
 
     def __init__(self, key: str, values: Sequence[Any]) -> None:
         super().__init__(**{f"{key}__in": values})
@@ -20,9 +22,9 @@ class OneOf(Q):
 
 
 def keys_in_window(rows: QuerySet[Any], condition: Q, order: Sequence[str], count: int) -> list[Any]:
-    """Keys of those of the first WINDOW rows that fulfil the condition, in `order`: at most `count`.
+    """Return keys of those of the first WINDOW rows that fulfil the condition, in `order`: at most `count`.
 
-    Where there are so many, they are the first of all: what nearly all rows fulfil is found without reading these.
+    If there are so many, they are the first of all: what nearly all rows fulfil is found without reading these.
     """
     window = rows.order_by(*order).values("pk")[:WINDOW]
     found = rows.filter(condition, pk__in=window).order_by(*order)
@@ -30,9 +32,9 @@ def keys_in_window(rows: QuerySet[Any], condition: Q, order: Sequence[str], coun
 
 
 def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str], count: int) -> list[Any]:
-    """Keys of the first `count` rows that fulfil a condition, in one statement: the first of each, in `order`.
+    """Return keys of the first `count` rows that fulfil a condition, in one statement: the first of each, in `order`.
 
-    For an OR of the conditions databases read all rows that fulfil one, or all rows. Where many fulfil a single one,
+    For an OR of the conditions databases read all rows that fulfil one, or all rows. If many fulfil a single one,
     keys are sorted, and not rows with all that the list joins to them.
     """
     key = rows.model._meta.pk.name
@@ -44,9 +46,9 @@ def first_keys(rows: QuerySet[Any], conditions: Sequence[Q], order: Sequence[str
 
 
 def first_keys_of(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], count: int) -> list[Any]:
-    """As `first_keys`, of the rows of many owners. The columns of `order` are never null.
+    """Return what `first_keys` returns, of the rows of many owners. The columns of `order` are never null.
 
-    Where so many owners have `nth` rows each that these are enough, no row beyond them is among the first: with one row
+    If so many owners have `nth` rows each that these are enough, no row beyond them is among the first: with one row
     of each, with some of some, with all of one. So few rows are read, however they are spread over owners and times.
     A UNION takes longer to build and to parse than these statements.
     """
@@ -61,7 +63,9 @@ def first_keys_of(rows: QuerySet[Any], owners: OneOf, order: Sequence[str], coun
 
 
 def _nth_of_each(rows: QuerySet[Any], owners: OneOf, ordered: str, nth: int) -> list[Any]:
-    """The column of the `nth` row of each owner that has so many; an index of owner and column is all that is read."""
+    """Return the column of the `nth` row of each owner that has so many; an index of owner and column is all that is
+    read.
+    """
     of_owner = rows.filter(**{owners.key: OuterRef("pk")}).order_by(ordered).values(ordered.lstrip("-"))
     related = rows.model._meta.get_field(owners.key).related_model._default_manager.filter(pk__in=owners.values)
     found = related.annotate(nth=Subquery(of_owner[nth - 1 : nth])).values_list("nth", flat=True)

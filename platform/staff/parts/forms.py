@@ -27,22 +27,24 @@ class ReasonedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django has non
     """The row's form with the reason, which is no column of it. `reason_to_add`: a new row needs one as well.
 
     A form has all columns, also those that its sender left as they were. One that was opened before others changed any
-    of them is refused once, by names; sent again it replaces what they wrote. Of two that are sent within the same
-    milliseconds, the later one is what stays; both are in the audit entries.
+    of them is refused once, by names; sent again it replaces what they wrote. If two are sent within the same
+    milliseconds, the later one stays; both are in the audit entries.
     """
 
-    reason = reason_field("In the audit entry; of what an account has, its owner reads it. At most 300 characters.")
+    reason = reason_field(
+        "Part of the audit entry. If an account has the row, its owner can read the entry. At most 300 characters."
+    )
     reason_to_add = False
     # Digests of the columns as they were when the form was made. A client that sends none is not refused.
     opened_with = forms.CharField(required=False, widget=forms.HiddenInput)
-    # What a service has answered to this form: it is then shown again, with what was typed.
+    # The refusal of a service for this form, which is then shown again with what was typed.
     refusal: DomainError | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields[REASON].required = self.reason_to_add or not self.instance._state.adding
         for field in self.fields.values():
-            # Of a column with a callable default Django would compare with what the page sends as its former value.
+            # For a column with a callable default, Django would compare with what the page sends as its former value.
             field.show_hidden_initial = False
         if not self.instance._state.adding:
             self.initial[OPENED_WITH] = json.dumps(self._digests(settings.SECRET_KEY))
@@ -72,7 +74,7 @@ class ReasonedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django has non
         self.data = data
 
     def _differs(self, name: str) -> bool:
-        """Whether what was sent is something else than what is stored."""
+        """Return whether what was sent is something else than what is stored."""
         field = self.fields[name]
         return field.has_changed(self.get_initial_for_field(field, name), self[name].data)
 
@@ -87,12 +89,12 @@ class ReasonedForm(forms.ModelForm):  # type: ignore[type-arg]  # Django has non
 
     @property
     def changed_data(self) -> list[str]:
-        """Columns that were changed."""
+        """Return columns that were changed."""
         return [name for name in super().changed_data if name not in _OWN_FIELDS]
 
 
 class ReasonMixin:
-    """For admin classes: the form asks for the reason, last, and the message of what was written has it."""
+    """A mixin for admin classes: the form asks for the reason, last, and the message of what was written has it."""
 
     form = ReasonedForm
 
@@ -111,7 +113,7 @@ class ReasonMixin:
         return [*found, (None, {"fields": _OWN_FIELDS})] if writes else [*found]
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> list[Any]:
-        """Django's own shows nothing of an entry that it does not know."""
+        """Return the message of a change; Django's own shows nothing of an entry that it does not know."""
         message: list[Any] = super().construct_change_message(request, form, formsets, add)  # type: ignore[misc]
         return [*message, {REASON: form.cleaned_data[REASON]}]
 
@@ -121,7 +123,7 @@ def _digest(text: str, secret: str) -> str:
 
 
 def _digests_of(text: str | None) -> dict[str, str]:
-    """Empty where it is not what a form has."""
+    """Return the digests by column; empty if the text is not what a form has."""
     with suppress(ValueError, RecursionError):
         found = json.loads(text or "{}")
         return found if isinstance(found, dict) else {}
@@ -129,7 +131,9 @@ def _digests_of(text: str | None) -> dict[str, str]:
 
 
 def _texts_by_field(refusal: DomainError) -> dict[str, list[str]]:
-    """Under "" what names no field. Details of another shape are for programs; people read the message."""
+    """Return the texts by field, under "" those without a field. Details of another shape are for programs; people read
+    the message.
+    """
     details = refusal.details or {}
     if details and all(isinstance(texts, list) for texts in details.values()):
         return {name: [str(text) for text in texts] for name, texts in details.items()}
@@ -137,6 +141,6 @@ def _texts_by_field(refusal: DomainError) -> dict[str, list[str]]:
 
 
 def reason_of(message: Any) -> str:
-    """The reason, of a message that such a form has made; empty where there is none."""
+    """Return the reason, of a message that such a form has made; empty if there is none."""
     parts = message if isinstance(message, list) else []
     return next((str(part[REASON]) for part in parts if isinstance(part, dict) and REASON in part), "")

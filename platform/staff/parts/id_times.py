@@ -40,7 +40,9 @@ def _stored(model: type[Model], column: str, at: datetime) -> datetime | int:
 
 
 def _key_of(model: type[Model], order: str, condition: str, at: datetime) -> Any:
-    """The primary key of the first row in this order of times; None where there is none, or keys are in another one."""
+    """Return the primary key of the first row in this order of times; None if there is none, or keys are in another
+    one.
+    """
     if "AutoField" not in model._meta.pk.get_internal_type():
         return None
     rows = model._default_manager.filter(**{condition: _stored(model, order.lstrip("-"), at)})
@@ -48,7 +50,7 @@ def _key_of(model: type[Model], order: str, condition: str, at: datetime) -> Any
 
 
 def _first_id(model: type[Model], at: datetime) -> str | None:
-    """The first id of a time; None where the keys are no ids."""
+    """Return the first id of a time; None if the keys are no ids."""
     pk: Any = model._meta.pk
     if "AutoField" in pk.get_internal_type():
         return None

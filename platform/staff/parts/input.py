@@ -21,7 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 # As `common.ids.new_id` makes them.
 ID = re.compile(r"[a-z]{2,5}_[a-z0-9]{16}")
-# Of `django.contrib.admin.utils.unquote`: `_22` and the like, which begin some ids, stand for these.
+# The characters of `django.contrib.admin.utils.unquote`: `_22` and the like, which begin some ids, stand for these.
 _UNQUOTED = re.compile(r'["#$%&@]')
 
 
@@ -30,8 +30,9 @@ _NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class CheckedJSONField(forms.JSONField):
-    """Refuses what PostgreSQL's JSON has not: null characters, halves of surrogate pairs, NaN, infinity; and what is
-    nested too deeply to be read."""
+    """A field that refuses what PostgreSQL's JSON does not have: null characters, halves of surrogate pairs, NaN,
+    infinity; and what is nested too deeply to be read.
+    """
 
     def to_python(self, value: Any) -> Any:
         try:
@@ -56,18 +57,18 @@ class CheckedJSONField(forms.JSONField):
 
 
 def checked_value(field: Any, value: Any) -> Any:
-    """The value as the column has it. Raises ValidationError for one that it cannot have."""
+    """Return the value as the column has it. Raise ValidationError for one that it cannot have."""
     while field.remote_field is not None:
         field = field.target_field
     if isinstance(value, str) and ("\0" in value or not _is_unicode(value)):
-        raise ValidationError("No database stores this text.")
+        raise ValidationError("The database cannot store this text.")
     found = field.to_python(value)
     field.run_validators(found)
     return found
 
 
 def _is_unicode(text: str) -> bool:
-    """Half of a pair of surrogates is none."""
+    """Return whether the text is Unicode; half of a pair of surrogates is not."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -85,13 +86,13 @@ def possible_keys(model: type[Model], keys: Iterable[str]) -> list[Any]:
 
 
 def given_id(key: str) -> str:
-    """The id that was in an address: the admin has unquoted it, and with it what begins some of our ids."""
+    """Return the id that was in an address: the admin has unquoted it, and with it what begins some of our ids."""
     quoted = _UNQUOTED.sub(lambda found: f"_{ord(found[0]):02X}", key)
     return quoted if ID.fullmatch(quoted) else key
 
 
 def search_page(request: HttpRequest) -> HttpResponse:
-    """The search of the navigation, by unfold. Raises Http404 for a page that it does not have."""
+    """Return the search of the navigation, by unfold. Raise Http404 for a page that it does not have."""
     try:
         found: HttpResponse = admin.site.search(request)  # type: ignore[attr-defined]  # unfold's site
     except (InvalidPage, ValueError) as exc:

@@ -29,7 +29,7 @@ def cursor_of(row: Model, keyset: Sequence[str]) -> str:
 
 
 def cursor_values(model: type[Model], cursor: str, keyset: Sequence[str]) -> list[Any]:
-    """The values of a cursor; empty for what is none, which shows the first page."""
+    """Return the values of a cursor; empty for what is none, which shows the first page."""
     if len(cursor) > CURSOR_LENGTH:
         return []
     try:
@@ -50,7 +50,7 @@ def _column(model: type[Model], name: str) -> Any:
 
 
 def rows_beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
-    """Rows that come after these values. The first condition is one that an index can begin with."""
+    """Return rows that come after these values. The first condition is one that an index can begin with."""
     found, equal = Q(), Q()
     for name, value in zip(order, values, strict=True):
         column = name.lstrip("-")

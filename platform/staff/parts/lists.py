@@ -62,15 +62,15 @@ class FilteredChangeList(ChangeList):  # type: ignore[misc]  # its package has n
     def get_filters(self, request: HttpRequest) -> Any:
         specs, has_filters, left, *others = super().get_filters(request)
         if left:
-            messages.error(request, f"This list has no filter {', '.join(sorted(left))}; all of it is shown.")
+            messages.error(request, f"This list has no filter {', '.join(sorted(left))}; the whole list is shown.")
             raise IncorrectLookupParameters(f"no filters: {sorted(left)}")
         return specs, has_filters, left, *others
 
 
 class UncountedChangeList(FilteredChangeList):
-    """A page of rows, found by its number, or by key where the admin class has a `keyset`.
+    """A page of rows, found by its number, or by key if the admin class has a `keyset`.
 
-    What is searched for may be in one of several columns; of a table with a `keyset`: `staff.parts.first_rows`.
+    The text may be in one of several columns; of a table with a `keyset`: `staff.parts.first_rows`.
     """
 
     page_num: int
@@ -95,7 +95,7 @@ class UncountedChangeList(FilteredChangeList):
         rows = self._rows_by_key(request, keyset) if keyset else self._rows_by_number()
         self.result_list = rows
         self.result_count = len(rows)
-        # Nothing is known of the rows on other pages; unfold says something where the two differ.
+        # Nothing is known of the rows on other pages; unfold says something if the two differ.
         self.full_result_count = self.result_count
         self.show_full_result_count = self.can_show_all = self.multi_page = False
         self.show_admin_actions = True
@@ -128,7 +128,7 @@ class UncountedChangeList(FilteredChangeList):
         return rows
 
     def _first_rows(self, order: Sequence[str], within: Q) -> list[Any]:
-        """One more than a page has."""
+        """Return the first rows, one more than a page has."""
         count = self.list_per_page + 1
         if not self.conditions:
             return list(self.queryset.filter(within).order_by(*order)[:count])
@@ -151,7 +151,7 @@ def _range(start: int, count: int) -> str:
 
 
 class CheckedListMixin:
-    """For admin classes: a list that takes nothing but its filters, and keys that a row can have."""
+    """A mixin for admin classes: a list that takes nothing but its filters, and keys that a row can have."""
 
     model: Any
 
@@ -159,7 +159,7 @@ class CheckedListMixin:
         return FilteredChangeList
 
     def response_action(self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Rows whose keys no row can have are not looked for."""
+        """Carry out an action. Keys that no row can have are not looked for."""
         keys = possible_keys(self.model, request.POST.getlist(ACTION_CHECKBOX_NAME))
         sent = request.POST.copy()
         sent.setlist(ACTION_CHECKBOX_NAME, [str(key) for key in keys])
@@ -168,10 +168,10 @@ class CheckedListMixin:
 
 
 class ListMixin(CheckedListMixin):
-    """For admin classes: lists as described above.
+    """A mixin for admin classes: lists as described above.
 
     `keyset`: the order of a table that grows without end, as of `order_by`, whose columns are never null and are
-    together unique; such a list has no other order. `search_keyset`: the order of what a search found, where an index
+    together unique; such a list has no other order. `search_keyset`: the order of what a search found, if an index
     has another one than `keyset`. `search_newest_first`: a text that nearly all rows may have is looked for in the
     first ones before all others (`keys_in_window`). `search_ids`, `search_ips`: columns in which an id or an address
     is looked up exactly, in place of a search for a text in `search_fields` (`staff.parts.search`).
@@ -203,7 +203,7 @@ class ListMixin(CheckedListMixin):
         return queryset.filter(reduce(or_, conditions)) if conditions else queryset, False
 
     def search_conditions(self, term: str) -> Sequence[Q]:
-        """Conditions of which a found row fulfils at least one; none: no term, or nothing to search in."""
+        """Return conditions of which a found row fulfils at least one; none: no term, or nothing to search in."""
         return search_conditions(self.model, term.strip(), self.search_fields, self.search_ids, self.search_ips)  # type: ignore[attr-defined]
 
 

@@ -1,7 +1,7 @@
 """Pages of single rows in the admin: tabs of panels above the form. Each app adds its panels to the pages of others.
 
-A panel is data: facts, a table, bars or a chart; templates of the app `dashboard` draw it. What a user may not view is
-not asked for.
+A panel is data: facts, a table, bars or a chart; templates of the app `dashboard` draw it. Data that a user may not
+view is not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = 10  # of a table on a page
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How much of a limit is used; without a limit only the number is shown."""
+    """The used part of a limit; without a limit only the number is shown."""
 
     label: str
     used: str
@@ -55,7 +55,7 @@ class Chart:
 
     @property
     def data(self) -> dict[str, Any]:
-        """For the page's script, as JSON."""
+        """Return the data for the page's script, as JSON."""
         return {"kind": self.kind, "labels": list(self.labels), "series": [list(each) for each in self.series]}
 
 
@@ -97,7 +97,7 @@ _providers: dict[str, list[tuple[str, str, Provider]]] = defaultdict(list)
 
 @dataclass(frozen=True, slots=True)
 class PageForm:
-    """How a model's page is put together: the order of its tabs, the name of that with the form, its badges."""
+    """The structure of a model's page: the order of its tabs, the name of that with the form, its badges."""
 
     tabs: Sequence[str]
     form_tab: str = "Raw"
@@ -124,7 +124,7 @@ def panel(model: str, tab: str, permission: str = "") -> Callable[[Provider], Pr
 
 
 def tabs_of(request: HttpRequest, model: str, row: Any, order: Sequence[str]) -> list[Tab]:
-    """The tabs of a row's page that have something to show, in this order; others after them."""
+    """Return the tabs of a row's page that have something to show, in this order; others after them."""
     found: dict[str, list[Panel]] = {name: [] for name in order}
     for tab, permission, provider in _providers[model.lower()]:
         if permission and not request.user.has_perm(permission):
@@ -144,14 +144,16 @@ def table(
     empty: str = "None.",
     wide: bool = True,
 ) -> Panel:
-    """A panel with the first rows; `more` is shown where there may be others."""
+    """Return a panel with the first rows; `more` is shown if there may be others."""
     found = list(rows[: ROWS + 1])
     cells = [[read(row) for _, read in columns] for row in found[:ROWS]]
     return Panel(title, headers=[name for name, _ in columns], rows=cells, more=more, empty=empty, wide=wide)
 
 
 class HistoryMixin:
-    """For admin classes: who may view no row of the model does not learn from the history's page which there are."""
+    """A mixin for admin classes: a user who may not view rows of the model does not learn from the history's page which
+    there are.
+    """
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
         if not self.has_view_or_change_permission(request):  # type: ignore[attr-defined]
@@ -160,7 +162,9 @@ class HistoryMixin:
 
 
 class PageMixin(HistoryMixin):
-    """For admin classes: the page of a row has the panels that are registered for its model. The form is a tab."""
+    """A mixin for admin classes: the page of a row has the panels that are registered for its model. The form is a
+    tab.
+    """
 
     change_form_template = "console/object.html"
 
@@ -181,7 +185,7 @@ class PageMixin(HistoryMixin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponseBase:
-        """The audit entries of the row: Django's own history has what forms wrote, and no action."""
+        """Return the audit entries of the row: Django's own history has what forms wrote, and no action."""
         if not request.user.has_perm("staff.view_staffentry"):
             own: HttpResponseBase = super().history_view(request, object_id, extra_context)
             return own

@@ -18,8 +18,9 @@ MOST_NAMED = 50
 def search_conditions(
     model: type[Model], term: str, fields: Sequence[str], ids: Sequence[str], ips: Sequence[str]
 ) -> list[Q]:
-    """An id or an IP address is looked up as it is, other texts in `fields`: as a whole (`=name`), at the beginning
-    (`^name`, for large tables), or anywhere. Of `account__name` the accounts are looked up first, a query for each.
+    """Return the conditions. An id or an IP address is looked up as it is, other texts in `fields`: as a whole
+    (`=name`), at the beginning (`^name`, for large tables), or anywhere. For `account__name` the accounts are looked up
+    first, a query for each.
     """
     if not term or "\0" in term:
         return [Q(pk__in=())] if term else []

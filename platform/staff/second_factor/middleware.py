@@ -17,13 +17,13 @@ VERIFY, SETUP = "second-factor", "second-factor-setup"
 
 
 def second_factor_required(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Any:
-    """Middleware of the admin, after Django's authentication and django-otp's. One query for each page."""
+    """Return middleware of the admin, after Django's authentication and django-otp's. One query for each page."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         place = _place_before(request)
         if place is None:
             return get_response(request)
-        # Where a form was to be sent, it would be lost: the page before it is as good as any.
+        # If a form was to be sent, it would be lost: the page before it is as good as any.
         query = f"?{urlencode({'next': request.get_full_path()})}" if request.method == "GET" else ""
         return HttpResponseRedirect(reverse(place) + query)
 
@@ -31,7 +31,7 @@ def second_factor_required(get_response: Callable[[HttpRequest], HttpResponseBas
 
 
 def _place_before(request: HttpRequest) -> str | None:
-    """The name of the page that comes first; None where this one may be answered."""
+    """Return the name of the page that comes first; None if this one may be answered."""
     mode, user = settings.ENV.admin_second_factor, request.user
     if mode == "off" or not user.is_authenticated or not user.is_staff:
         return None

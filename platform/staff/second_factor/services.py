@@ -28,7 +28,7 @@ CODE_LENGTH = 16
 # The wait after wrong codes doubles from one second to 2^9: of a million codes an attacker who has the password tries
 # 170 a day.
 MOST_FAILURES = 10
-NOT_BEGUN = "Another second factor has been begun since; use the new key."
+NOT_BEGUN = "The set-up was begun again since; use the new key."
 
 
 class WrongCode(DomainError):
@@ -36,19 +36,20 @@ class WrongCode(DomainError):
 
     code = "wrong_code"
     status = 403
-    message = "The code is wrong, or has been used. Wait for the next one of your authenticator app."
+    message = "The code is wrong, or has been used. Wait for the next code of your authenticator app."
 
 
 def factor_of(user_id: int) -> Authenticator | None:
-    """The user's confirmed authenticator. One query."""
+    """Return the user's confirmed authenticator. One query."""
     found: Authenticator | None = Authenticator.objects.filter(user_id=user_id, confirmed=True).first()
     return found
 
 
 @transaction.atomic
 def factor_begin(user_id: int, begun: int | None = None) -> Authenticator:
-    """The authenticator that is to be confirmed: that with the key `begun`, else a new one in place of any other, as
-    who has begun another session may know its secret. Raises Conflict where one is confirmed."""
+    """Return the authenticator that is to be confirmed: that with the key `begun`, else a new one in place of any
+    other, as who has begun another session may know its secret. Raise Conflict if one is confirmed.
+    """
     found: Authenticator | None = Authenticator.objects.select_for_update().filter(user_id=user_id).first()
     if found is not None and found.confirmed:
         raise Conflict("There is a second factor already; remove it first.")
@@ -70,7 +71,7 @@ def factor_begin(user_id: int, begun: int | None = None) -> Authenticator:
 def factor_confirm(member: StaffMember, code: str, begun: int) -> list[str]:
     """Make the authenticator with the key `begun` the user's second factor, after a right code of it.
 
-    Returns the recovery codes, which are available only here. Raises WrongCode, RateLimited, NotFound (another has been
+    Return the recovery codes, which are available only here. Raise WrongCode, RateLimited, NotFound (another has been
     begun since, or one is confirmed).
     """
     _require_right(member, code, confirmed=False, key=begun)
@@ -83,15 +84,15 @@ def factor_confirm(member: StaffMember, code: str, begun: int) -> list[str]:
 
 
 def code_check(member: StaffMember, code: str) -> Authenticator:
-    """Accept a code of the authenticator, or a recovery code, once. Returns the authenticator.
+    """Accept a code of the authenticator, or a recovery code, once. Return the authenticator.
 
-    Raises WrongCode, RateLimited (too soon after wrong ones: it was not looked at), NotFound (no second factor).
+    Raise WrongCode, RateLimited (too soon after wrong ones: it was not looked at), NotFound (no second factor).
     """
     return _require_right(member, code, confirmed=True)
 
 
 def recovery_codes_renew(member: StaffMember, code: str) -> list[str]:
-    """New recovery codes in place of the former ones, after a right code. Raises as `code_check`."""
+    """Return new recovery codes in place of the former ones, after a right code. Raise what `code_check` raises."""
     code_check(member, code)
     with transaction.atomic():
         record_entry(member, "second_factor.codes_renewed", _target(member))
@@ -99,7 +100,7 @@ def recovery_codes_renew(member: StaffMember, code: str) -> list[str]:
 
 
 def factor_remove(member: StaffMember, code: str) -> int:
-    """Remove the user's own second factor, after a right code. Returns 1. Raises as `code_check`."""
+    """Remove the user's own second factor, after a right code. Return 1. Raise what `code_check` raises."""
     code_check(member, code)
     with transaction.atomic():
         removed = _delete(member.user_id or 0)
@@ -110,14 +111,14 @@ def factor_remove(member: StaffMember, code: str) -> int:
 def factor_reset(user_id: int) -> None:
     """Remove the second factor of a user who has lost it. The caller writes the audit entry.
 
-    Raises NotFound where there is none. Sessions that it had verified are unverified from now on.
+    Raise NotFound if there is none. Sessions that it had verified are unverified from now on.
     """
     if not _delete(user_id):
         raise NotFound("The user has no second factor.")
 
 
 def require_reset_allowed(is_superuser: bool, by_superuser: bool, *, is_own: bool) -> None:
-    """Raises Forbidden: of a superuser only another one resets it, or who has the host; never one's own, as that
+    """Raise Forbidden: of a superuser only another one resets it, or who has the host; never one's own, as that
     is removed with a code, which a session that was taken over has not."""
     if is_own:
         raise Forbidden("Your own second factor is removed on its page, with a code of it.")
@@ -133,7 +134,8 @@ def _delete(user_id: int) -> int:
 
 
 def _require_right(member: StaffMember, code: str, *, confirmed: bool, key: int | None = None) -> Authenticator:
-    """Under the row's lock, so that of many guesses at once one is looked at, and a code is accepted once.
+    """Require a right code under the row's lock, so that one of many guesses at once is looked at, and a code is
+    accepted once.
 
     A wrong code is counted, and recorded, before WrongCode is raised.
     """

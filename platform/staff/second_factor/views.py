@@ -37,12 +37,12 @@ class CodeForm(forms.Form):
     code = forms.CharField(
         max_length=32,
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "one-time-code", "autofocus": True}),
-        help_text="Six digits of your authenticator app, or a recovery code.",
+        help_text="Six digits from your authenticator app, or a recovery code.",
     )
 
 
 def verify_page(request: HttpRequest) -> HttpResponse:
-    """After the password: the code. `next`: where to go then."""
+    """Ask for the code, after the password. `next`: where to go then."""
     _require_on()
     if services.factor_of(request.user.pk or 0) is None:
         return HttpResponseRedirect(reverse("admin:index"))
@@ -53,7 +53,7 @@ def verify_page(request: HttpRequest) -> HttpResponse:
 
 
 def setup_page(request: HttpRequest) -> HttpResponse:
-    """The user's own second factor: set up, or renewed and removed where there is one."""
+    """Return the user's own second factor: set up, or renewed and removed if there is one."""
     _require_on()
     form = CodeForm(request.POST if request.method == "POST" else None)
     if services.factor_of(request.user.pk or 0) is not None:
@@ -103,7 +103,7 @@ def _codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
 
 
 def _page(request: HttpRequest, template: str, form: CodeForm | None, shown: dict[str, Any]) -> HttpResponse:
-    """Without the navigation of the admin, which an unverified session need not see."""
+    """Return a page without the navigation of the admin, which an unverified session need not see."""
     context = {"site_title": admin.site.site_title, "site_header": admin.site.site_header, "form": form, **shown}
     refusal = form.refusal if form is not None else None
     page = TemplateResponse(request, template, {**context, "verify_url": reverse(VERIFY)})
@@ -115,7 +115,7 @@ def _page(request: HttpRequest, template: str, form: CodeForm | None, shown: dic
 
 
 def _qr(request: HttpRequest, device: Authenticator) -> str:
-    """An SVG to be put into the page: the address as authenticator apps read it."""
+    """Return an SVG to be put into the page: the address as authenticator apps read it."""
     label = quote(f"{ISSUER}:{request.user.get_username()}")
     query = urlencode({"secret": device.secret, "issuer": ISSUER, "digits": services.DIGITS})
     made = qrcode.make(f"otpauth://totp/{label}?{query}", image_factory=SvgPathImage, box_size=10)
@@ -124,7 +124,7 @@ def _qr(request: HttpRequest, device: Authenticator) -> str:
 
 
 def _next(request: HttpRequest) -> str:
-    """A page of this admin."""
+    """Return a page of this admin."""
     wanted = request.POST.get("next") or request.GET.get("next") or ""
     local = url_has_allowed_host_and_scheme(wanted, allowed_hosts=None) and wanted.startswith(reverse("admin:index"))
     return wanted if local else reverse("admin:index")

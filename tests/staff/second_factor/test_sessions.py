@@ -157,11 +157,11 @@ def test_a_key_that_another_session_has_seen_becomes_no_second_factor(client: Cl
     assert seen not in client.get(SETUP).content.decode()
     own = secret_of(user)
     late = thief.post(SETUP, {"code": code_of(seen)})
-    assert "has been begun since" in late.content.decode()
+    assert "was begun again since" in late.content.decode()
     assert secret_of(user) not in (seen, own)
     refused = client.post(SETUP, {"code": code_of(own)}).content.decode()
     assert secret_of(user) in refused
-    assert "has been begun since" in refused
+    assert "was begun again since" in refused
     assert not Authenticator.objects.filter(confirmed=True).exists()
     assert "Recovery codes" in client.post(SETUP, {"code": code_of(secret_of(user))}).content.decode()
     assert thief.get("/admin/")["Location"].startswith(VERIFY)
