@@ -34,7 +34,7 @@ _FULL = "The disk is full: free some room and run this command again."
 _DISK_PROBLEMS = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
-    errno.EROFS: "The file system of the state folder only reads; see the kernel's log for an error of its disk.",
+    errno.EROFS: "The file system of the state folder is read-only; see the kernel's log for an error of its disk.",
 }
 
 

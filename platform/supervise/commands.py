@@ -38,11 +38,11 @@ READY_SECONDS = 120.0
 
 
 class Stopped(Exception):
-    """This command is to end: Ctrl-C, SIGTERM, or its terminal was closed."""
+    """The signal that this command is to end: Ctrl-C, SIGTERM, or its terminal was closed."""
 
 
 def run(instance: Instance) -> int:
-    """Everything in the foreground, until Ctrl-C or SIGTERM; then everything has stopped."""
+    """Run everything in the foreground, until Ctrl-C or SIGTERM; then everything has stopped."""
     settings = instance.settings()
     with _stoppable() as ignore_signals:
         try:
@@ -66,7 +66,7 @@ def run(instance: Instance) -> int:
 
 
 def up(instance: Instance) -> int:
-    """Everything in the background; returns when it serves. Idempotent."""
+    """Start everything in the background; return when it serves. Idempotent."""
     settings = instance.settings()
     prepare_instance(instance, settings)
     with control.exclusive_control(instance):
@@ -105,7 +105,7 @@ def restore_backup(source: str = "", state: str = "", port: str = "") -> int:
 
 
 def print_status(instance: Instance) -> int:
-    """One line for each process; exit code 3 where the instance does not run, 1 where a process is not running."""
+    """Print one line for each process; exit code 3 if the instance does not run, 1 if a process is not running."""
     rows = control.process_states(instance)
     if not rows:
         output.print_block(f"instance {instance.id} ({instance.state}) is down")
@@ -117,7 +117,7 @@ def print_status(instance: Instance) -> int:
 
 
 def follow_logs(instance: Instance) -> int:
-    """The last lines of every log, then new ones as they come, until Ctrl-C."""
+    """Return the last lines of every log, then new ones as they come, until Ctrl-C."""
     with _stoppable():
         try:
             with followed(_logs(instance, instance.settings()), output.print_line, tail_lines=20) as ended:
@@ -128,7 +128,7 @@ def follow_logs(instance: Instance) -> int:
 
 
 def print_environment(instance: Instance) -> int:
-    """Shell lines that export this instance's settings: `eval "$(make -s env)"`.
+    """Print shell lines that export this instance's settings: `eval "$(make -s env)"`.
 
     Without what a process derives from them: the paths of this instance must not become those of another one.
     """
@@ -138,7 +138,9 @@ def print_environment(instance: Instance) -> int:
 
 
 def manage(instance: Instance, *arguments: str) -> int:
-    """`manage.py` with this instance's settings, and with its database also while it is down. Returns its exit code."""
+    """Run `manage.py` with this instance's settings, and with its database also while it is down. Return its exit
+    code.
+    """
     settings = instance.settings()
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
     with ExitStack() as stack:
@@ -176,8 +178,8 @@ def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool
     """Wait until the API serves, make the first workspace, run a command in it, and print the summary last. Without
     PLATFORM_DEMO the summary has the addresses alone.
 
-    `wait_seconds`: before the summary, for lines of logs that are still to be shown. Returns whether that workspace
-    works, or is gone by its owner's will. Raises InstanceError where the API does not come up.
+    `wait_seconds`: before the summary, for lines of logs that are still to be shown. Return whether that workspace
+    works, or is gone by its owner's will. Raise InstanceError if the API does not come up.
     """
     credentials = read_env_file(instance.credentials_file)
     _wait_until_serving(instance, credentials["BASE_URL"])

@@ -1,4 +1,4 @@
-"""Writes supervisord's configuration for an instance, and makes the environment of its processes."""
+"""The configuration of supervisord for an instance, and the environment of its processes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def write_configuration(instance: Instance, listed: list[Process]) -> Path:
 
 
 def process_environment(instance: Instance, settings: Env, *, supervised: bool = False) -> dict[str, str]:
-    """The whole environment of a process of this instance.
+    """Return the whole environment of a process of this instance.
 
     `supervised`: it carries the instance's mark, so that `make down` ends it and everything below it.
     """

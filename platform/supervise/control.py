@@ -59,7 +59,7 @@ def exclusive_control(instance: Instance, what: str = "control") -> Iterator[Non
 
 
 def supervisor_pid(instance: Instance) -> int | None:
-    """The instance's running supervisord; a pid file from before a crash or a reboot is ignored."""
+    """Return the instance's running supervisord; a pid file from before a crash or a reboot is ignored."""
     try:
         pid = int((instance.run_dir / "supervisord.pid").read_text())
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ def supervisor_pid(instance: Instance) -> int | None:
 
 
 def process_states(instance: Instance) -> list[ProcessState]:
-    """Every process of a running instance; an empty list where supervisord does not answer."""
+    """Return every process of a running instance; an empty list if supervisord does not answer."""
     rows = cast(list[dict[str, Any]], _call(instance, "getAllProcessInfo") or [])
     return [ProcessState(row["name"], row["statename"], row["pid"], row["description"]) for row in rows]
 
@@ -88,7 +88,7 @@ def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subpr
     """Start supervisord with every process of the instance; the caller holds `exclusive_control`.
 
     `tied`: supervisord gets SIGTERM when the calling thread dies, however it dies. Orphans of a killed supervisord are
-    ended first. Raises InstanceError where the port is taken, or the instance runs from another folder (a restored one
+    ended first. Raise InstanceError if the port is taken, or the instance runs from another folder (a restored one
     beside its original); then nothing was started.
     """
     require_only_folder(instance)
@@ -120,7 +120,7 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
     """Stop every process of this instance and nothing else; the caller holds `exclusive_control`.
 
     Works in every state: all processes, some, a supervisord that does not answer, or orphans of a killed one. Returns
-    whether anything ran. Raises InstanceError where the instance runs from another folder.
+    whether anything ran. Raise InstanceError if the instance runs from another folder.
     """
     require_only_folder(instance)
     pid = supervisor_pid(instance)
@@ -138,14 +138,14 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
 def _end_orphans(instance: Instance) -> int:
     """End what outlived its supervisor, the database server last; that of a command, as of one that migrates, stays.
 
-    Returns how many there were.
+    Return how many there were.
     """
     ended, data = end_orphans(instance.id, grace=20.0), data_folder(instance)
     return ended if serves_command(data) else ended + end_server(data)
 
 
 def require_only_folder(instance: Instance) -> None:
-    """Raises InstanceError where processes of this id have another folder: we would take them for orphans of ours."""
+    """Raise InstanceError if processes of this id have another folder: we would take them for orphans of ours."""
     other = other_folder(instance.id, str(instance.state))
     if other:
         raise InstanceError(
@@ -172,7 +172,7 @@ def _end_supervisor(instance: Instance, pid: int, say: Callable[[str], None]) ->
 
 
 def _stop_processes(instance: Instance, say: Callable[[str], None]) -> None:
-    """Several at a time, as supervisord stops one after the other; it ends what this leaves."""
+    """Stop several at a time, as supervisord stops one after the other; it ends what this leaves."""
     listed = [row.name for row in process_states(instance)]
     others = [name for name in listed if name not in (_FIRST, *_LAST)]
     for names in ([_FIRST], others, *([name] for name in _LAST)):
@@ -199,7 +199,7 @@ def _wait_for_end(descriptor: int) -> None:
 
 
 def _require_port(instance: Instance, settings: Env) -> None:
-    """Raises InstanceError where the edge could not listen now."""
+    """Raise InstanceError if the edge could not listen now."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -214,11 +214,11 @@ def _listening_problem(port: int, bind: str, error: OSError) -> str:
         return f"Port {port} is in use by another program; choose one with PORT=..."
     if error.errno == errno.EACCES:
         return f"Port {port} may not be opened by this user; choose one above 1023 with PORT=..."
-    return f"{variable('bind')}: {bind!r} is no address of this machine."
+    return f"{variable('bind')}: {bind!r} is not an address of this machine."
 
 
 def _die_with_parent() -> None:
-    """In the child, before exec: ask the kernel for SIGTERM at the parent's death (PR_SET_PDEATHSIG is 1)."""
+    """Ask the kernel for SIGTERM at the parent's death, in the child before exec (PR_SET_PDEATHSIG is 1)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 

@@ -1,6 +1,7 @@
-"""Brings an instance's database up to date: `python -m supervise.database [PARENT]`, run once before each start.
+"""The command that brings an instance's database up to date: `python -m supervise.database [PARENT]`, run once before
+each start.
 
-PARENT is the process that runs it: where that is gone, a wait for another host ends, and nothing is migrated.
+PARENT is the process that runs it: if that is gone, a wait for another host ends, and nothing is migrated.
 
 One process for all of it, because each start of Django costs a second. Every step can be repeated; if the process dies
 half way the next start goes on from there.
@@ -27,11 +28,11 @@ from supervise.instance import Instance, load_instance
 from supervise.migration_lock import LockNotHad, take_migration_lock
 
 ADMIN_USER = "admin"
-# The exit code where no database was looked at, because of settings; they are on stderr.
+# The exit code if no database was looked at, because of settings; they are on stderr.
 INVALID_SETTINGS = 3
-# The exit code where another host has migrated for too long; likewise.
+# The exit code if another host has migrated for too long; likewise.
 LOCK_NOT_HAD = 4
-# The exit code where another machine has this host's name; likewise.
+# The exit code if another machine has this host's name; likewise.
 HOST_NAME_HELD = 5
 # How lines of stdout begin that are progress for the operator.
 REPORT = "report: "
@@ -86,7 +87,7 @@ def _wait_for_other_hosts(parent: int) -> None:
 
 
 def _require_host_name() -> None:
-    """End the process where another machine reports under this host's name. One that has ended, as this machine before
+    """End the process if another machine reports under this host's name. One that has ended, as this machine before
     a boot that took less, is waited for: its time runs out.
     """
     from django.conf import settings
@@ -104,7 +105,7 @@ def _require_host_name() -> None:
             except HostNameHeld as error:
                 print(error.message, file=sys.stderr)  # noqa: T201
                 raise SystemExit(HOST_NAME_HELD) from error
-        _report("the host's name was another machine's a moment ago: waiting whether it still is")
+        _report("another machine used this host's name a moment ago: waiting to see whether it still does")
         time.sleep(POLL_SECONDS)
 
 
@@ -113,7 +114,7 @@ def _report(text: str) -> None:
 
 
 def _collect_static() -> None:
-    """Collect the files of the installed version, once; again where the project's own have changed."""
+    """Collect the files of the installed version, once; again if the project's own have changed."""
     import unfold
     from django.conf import settings
 
@@ -141,7 +142,7 @@ def _write_credentials(instance: Instance) -> None:
 
 
 def _client(known: dict[str, str]) -> dict[str, str]:
-    """The demo account's credential: the one on file where the database has it, else that of a new account."""
+    """Return the demo account's credential: the one on file if the database has it, else that of a new account."""
     from accounts.models import Credential
 
     on_file = {key: known[key] for key in ("CLIENT_ID", "CLIENT_SECRET") if known.get(key)}
@@ -154,8 +155,8 @@ def _client(known: dict[str, str]) -> dict[str, str]:
 
 
 def _login(known: dict[str, str]) -> dict[str, str]:
-    """The admin's login: the one on file, else a new one. Without a password where there is such a user already: it was
-    made by another host of this database, or the file is lost (`manage.py changepassword`).
+    """Return the admin's login: the one on file, else a new one. Without a password if there is such a user already: it
+    was made by another host of this database, or the file is lost (`manage.py changepassword`).
     """
     from django.contrib.auth import get_user_model
 
@@ -168,7 +169,7 @@ def _login(known: dict[str, str]) -> dict[str, str]:
 
 
 def _ensure_admin(name: str, password: str) -> None:
-    """Make the user where there is none. A password that was changed in the console stays as it was changed."""
+    """Make the user if there is none. A password that was changed in the console stays as it was changed."""
     from django.contrib.auth import get_user_model
 
     users: Any = get_user_model().objects

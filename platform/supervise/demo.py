@@ -26,7 +26,7 @@ class DemoError(Exception):
 
 
 def wait_until_serving(base_url: str, timeout: float) -> bool:
-    """Whether `/healthz` responded with 200 through the edge within `timeout` seconds."""
+    """Return whether `/healthz` responded with 200 through the edge within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     with httpx.Client(base_url=base_url, timeout=8, trust_env=False) as client:
         while time.monotonic() < deadline:
@@ -40,9 +40,9 @@ def wait_until_serving(base_url: str, timeout: float) -> bool:
 
 
 def first_workspace(credentials: Mapping[str, str], made_for: Path) -> dict[str, Any] | None:
-    """Find or make the workspace `first` and wait until it is ready. Raises DemoError.
+    """Find or make the workspace `first` and wait until it is ready. Raise DemoError.
 
-    It is made once: `made_for` stores for which client it ran, and None is returned where that client's owner has
+    It is made once: `made_for` stores for which client it ran, and None is returned if that client's owner has
     deleted it since. One that never came up is made again.
     """
     client_id = credentials["CLIENT_ID"]
@@ -56,7 +56,7 @@ def first_workspace(credentials: Mapping[str, str], made_for: Path) -> dict[str,
 
 
 def run_command(credentials: Mapping[str, str], workspace: Mapping[str, Any]) -> None:
-    """Run `uname -a` in a workspace and print its output. Raises DemoError."""
+    """Run `uname -a` in a workspace and print its output. Raise DemoError."""
     with _client(credentials) as client:
         result = _ok(_post(client, f"/workspace/{workspace['id']}/exec", {"cmd": ["uname", "-a"]}))
     print_message(f"{NAME}$ uname -a")
@@ -76,7 +76,7 @@ def _client(credentials: Mapping[str, str]) -> Iterator[httpx.Client]:
 
 
 def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
-    """What a new user needs: address, logins, three commands to try. It has secrets: for a terminal only."""
+    """Return the text for a new user: address, logins, three commands to try. It has secrets: for a terminal only."""
     client = f"{credentials['CLIENT_ID']} / {credentials['CLIENT_SECRET']}"
     admin = f"{credentials['ADMIN_USER']} / {credentials['ADMIN_PASSWORD'] or '(not made here)'}"
     lines = _address_lines(credentials["BASE_URL"], client, admin)
@@ -86,7 +86,7 @@ def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None)
 def summary_without_secrets(
     credentials: Mapping[str, str], workspace: Mapping[str, Any] | None, credentials_file: Path
 ) -> str:
-    """The same where others may read it later, such as the journal: the file is named instead."""
+    """Return the same if others may read it later, such as the journal: the file is named instead."""
     admin = f"{credentials['ADMIN_USER']} / $ADMIN_PASSWORD"
     lines = _address_lines(credentials["BASE_URL"], "$CLIENT_ID / $CLIENT_SECRET", admin)
     lines += f"  file     {credentials_file}, which a shell reads: . {shlex.quote(str(credentials_file))}\n"
@@ -94,7 +94,7 @@ def summary_without_secrets(
 
 
 def show_addresses(base: str) -> None:
-    """What is printed last where no demo is made."""
+    """Print the addresses, last, if no demo is made."""
     print_block(f"\n  API      {base}        (docs: {base}/docs)\n  admin    {base}/admin/\n")
 
 
@@ -121,7 +121,7 @@ def _commands(
 
 
 def show_summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None, credentials_file: Path) -> None:
-    """Print it last, without secrets where the output is no terminal."""
+    """Print it last, without secrets if the output is no terminal."""
     if sys.stdout.isatty():
         print_block(summary(credentials, workspace))
     else:
@@ -179,7 +179,7 @@ def _poll(client: httpx.Client, workspace_id: str, progress: Callable[[int, str]
 
 
 def _start(client: httpx.Client, workspace_id: str) -> None:
-    """Start it. Raises DemoError with the reason of a refusal, unless an operation is in progress."""
+    """Start it. Raise DemoError with the reason of a refusal, unless an operation is in progress."""
     response = _post(client, f"/workspace/{workspace_id}/start", {})
     if response.is_error and "operation_in_progress" not in response.text:
         _ok(response)

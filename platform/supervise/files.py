@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-# Of every command and process: what they create is their user's alone. What others must reach (a machine's process,
-# which has a user of its own; the content of images) gets its mode explicitly.
+# The umask of every command and process: what they create is their user's alone. Files that others must reach (a
+# machine's process, which has a user of its own; the content of images) gets its mode explicitly.
 UMASK = 0o077
 
 
@@ -29,7 +29,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_private_once(path: Path, text: str) -> None:
-    """As `write_private`, unless the file exists: of two processes that write it at once, the first one wins."""
+    """Do what `write_private` does, unless the file exists: of two processes that write it at once, the first one
+    wins.
+    """
     if path.exists():
         return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -43,6 +45,6 @@ def write_private_once(path: Path, text: str) -> None:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The `KEY=VALUE` lines of a file; empty where there is none."""
+    """Return the `KEY=VALUE` lines of a file; empty if there is none."""
     values = dotenv_values(path, interpolate=False) if path.exists() else {}
     return {key: value for key, value in values.items() if value is not None}

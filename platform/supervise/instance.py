@@ -2,8 +2,8 @@
 
 An instance is a folder (`STATE`, default `./var`) and a port (`PORT`, default 8000). Its id is a hash of the folder's
 absolute path, so two instances on one machine differ in every name on the host: bridge, subnet, sockets, processes.
-What was chosen by the state of the host (the subnet) is written to `instance.json` and never changes, because running
-machines carry it.
+A choice that depends on the state of the host (the subnet) is written to `instance.json` and never changes, because
+running machines carry it.
 
 Settings reach the processes as `PLATFORM_*` environment variables. The caller's environment wins, then
 `$STATE/settings.env`, then what is derived here, then the defaults of `config.env`.
@@ -56,7 +56,7 @@ class Instance:
 
     @property
     def run_dir(self) -> Path:
-        """Sockets, pid files and generated configuration; each start makes all of it."""
+        """Return the folder of sockets, pid files and generated configuration; each start makes all of it."""
         return self.short / "run"
 
     @property
@@ -68,9 +68,10 @@ class Instance:
         return self.state / "credentials.env"
 
     def settings(self, environment: Mapping[str, str] | None = None) -> Env:
-        """The settings of this instance's processes; `environment` is the caller's, by default that of this process.
+        """Return the settings of this instance's processes; `environment` is the caller's, by default that of this
+        process.
 
-        Raises InstanceError with one line for each invalid setting.
+        Raise InstanceError with one line for each invalid setting.
         """
         caller = os.environ if environment is None else environment
         values = {variable("subnet"): str(self.subnet), **self._own_settings()}
@@ -89,8 +90,9 @@ class Instance:
             raise InstanceError(str(error)) from error
 
     def _own_settings(self) -> dict[str, str]:
-        """Of `settings.env` and `secrets.env`. Where the operator gives another key than the generated one, what that
-        one signed and encrypted stays valid.
+        """Return the settings of `settings.env` and `secrets.env`.
+
+        If the operator gives another key than the generated one, what that one signed and encrypted stays valid.
         """
         generated = read_env_file(self.state / "secrets.env")
         given = _without_empty_key(_read_settings(self.state))
@@ -101,10 +103,10 @@ class Instance:
 
 
 def load_instance(state: str | Path | None = None, port: int | str | None = None) -> Instance:
-    """The instance of a state folder; makes the folder, its secrets and its lasting choices where they are missing.
+    """Return the instance of a state folder; makes the folder, its secrets and its lasting choices if they are missing.
 
     Defaults come from the variables STATE (or PLATFORM_STATE) and PORT (or PLATFORM_PORT, which settings.env may hold).
-    Safe to call at any time, also while the instance runs. Raises InstanceError.
+    Safe to call at any time, also while the instance runs. Raise InstanceError.
     """
     folder = state_folder(state or os.environ.get("STATE") or os.environ.get(variable("state")) or ROOT / "var")
     if (folder / RESTORING).exists():
@@ -120,13 +122,13 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
 
 
 def _given_port(folder: Path, instance_id: str) -> str | None:
-    """The port as make passes it, else as the caller's environment or the instance's settings have it."""
+    """Return the port as make passes it, else as the caller's environment or the instance's settings have it."""
     key = variable("port")
     return os.environ.get("PORT") or _of_the_caller(os.environ, instance_id).get(key) or _read_settings(folder).get(key)
 
 
 def _of_the_caller(environment: Mapping[str, str], instance_id: str) -> dict[str, str]:
-    """The caller's variables, without those that `make env` of another instance exported into the same shell.
+    """Return the caller's variables, without those that `make env` of another instance exported into the same shell.
 
     Two instances must never share files, a database or a key by accident.
     """
@@ -139,7 +141,7 @@ def _of_the_caller(environment: Mapping[str, str], instance_id: str) -> dict[str
 
 
 def state_folder(given: str | Path) -> Path:
-    """The path of a state folder. Raises InstanceError: it cannot be one."""
+    """Return the path of a state folder. Raise InstanceError: it cannot be one."""
     folder = Path(os.path.normpath(Path.cwd() / given))
     # The path goes into make, supervisor, Caddy and libvirt configuration, each with quoting rules of its own.
     if not re.fullmatch(r"[\w./@+,=-]+", str(folder), re.ASCII):
@@ -151,7 +153,7 @@ def state_folder(given: str | Path) -> Path:
 
 
 def _without_empty_key(values: dict[str, str]) -> dict[str, str]:
-    """An empty key is none: the generated one stays, instead of one that everybody knows."""
+    """Return the settings without an empty key: the generated one stays, instead of one that everybody knows."""
     return {name: value for name, value in values.items() if value or name != variable("secret_key")}
 
 
@@ -164,7 +166,9 @@ def _read_settings(folder: Path) -> dict[str, str]:
 
 
 def _make_folders(folder: Path) -> None:
-    """`STATE=/var` is `./var` without its dot: a folder with other content is left as it is. Raises InstanceError."""
+    """Make the folders. `STATE=/var` is `./var` without its dot: a folder with other content is left as it is. Raise
+    InstanceError.
+    """
     try:
         # The checkout's own `var`, the default, is meant whatever else was put there.
         foreign = foreign_content(folder) if folder != ROOT / "var" else None
@@ -174,7 +178,7 @@ def _make_folders(folder: Path) -> None:
         raise InstanceError(f"The state folder {folder} cannot be made: {error.strerror}.") from error
     if foreign is not None:
         raise InstanceError(
-            f"{folder} holds {foreign!r}, which is no part of an instance: name another STATE, or an empty folder."
+            f"{folder} holds {foreign!r}, which is not part of an instance: name another STATE, or an empty folder."
         )
 
 
@@ -183,7 +187,7 @@ def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
     try:
         choices: dict[str, str] = json.loads(path.read_text())
         if not isinstance(choices, dict):
-            raise ValueError("it holds no object")
+            raise ValueError("it does not hold an object")
     except FileNotFoundError:
         choices = {}
     except (OSError, ValueError) as error:
@@ -201,7 +205,9 @@ def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
 
 
 def short_path(folder: Path, instance_id: str) -> str:
-    """The path under which sockets of the instance are reached. PostgreSQL's clients take a comma for a separator."""
+    """Return the path under which sockets of the instance are reached. PostgreSQL's clients take a comma for a
+    separator.
+    """
     if len(str(folder)) <= SHORT_PATH_LIMIT and "," not in str(folder):
         return str(folder)
     base = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
@@ -211,7 +217,7 @@ def short_path(folder: Path, instance_id: str) -> str:
 def ensure_short_path(instance: Instance) -> None:
     """Link the short path to a long state folder. Made at each start, as /run is empty after a boot.
 
-    Raises InstanceError.
+    Raise InstanceError.
     """
     if instance.short == instance.state:
         return
@@ -225,7 +231,7 @@ def ensure_short_path(instance: Instance) -> None:
 
 
 def port_number(value: int | str) -> int:
-    """Raises InstanceError."""
+    """Raise InstanceError."""
     try:
         number = int(value)
     except ValueError:

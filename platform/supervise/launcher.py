@@ -1,4 +1,5 @@
-"""Runs one supervised process: `python -m supervise.launcher NAME [--listener] [--after DATA] -- COMMAND...`.
+"""The command that runs one supervised process: `python -m supervise.launcher NAME [--listener] [--after DATA] --
+COMMAND...`.
 
 Before the command replaces this process, what a killed predecessor left is ended: a server's workers go on serving old
 code after a kill -9 of their parent, and a pool's children go on taking tasks. `--after`: then the database server of
@@ -14,10 +15,11 @@ from pathlib import Path
 from supervise.orphans import MARKER, ROLE, end_orphans
 from supervise.postgres_processes import wait_until_ready
 
-# Where the command finds the listening socket that supervisord opened; the first one after the standard descriptors.
+# The descriptor at which the command finds the listening socket that supervisord opened; the first one after the
+# standard descriptors.
 LISTENER_FD = 3
-# The longest wait for the database server. Who starts without it says so to its clients and tries again, which is
-# better than to let them wait for a disk that is full or a log of writes that is long.
+# The longest wait for the database server. A process that starts without it says so to its clients and tries again,
+# which is better than to let them wait for a disk that is full or a log of writes that is long.
 DATABASE_SECONDS = 30.0
 
 
@@ -35,7 +37,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _move_listener(descriptor: int) -> None:
-    """supervisord passes a listening socket as descriptor 0, which Python closes in the processes of a pool."""
+    """Move the listening socket: supervisord passes it as descriptor 0, which Python closes in the processes of a
+    pool.
+    """
     os.dup2(0, descriptor)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

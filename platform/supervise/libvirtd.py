@@ -14,13 +14,13 @@ from supervise.instance import InstanceError
 
 
 def uses_libvirtd(settings: Env) -> bool:
-    """Whether machines are defined at a daemon, as with `qemu:///system`."""
+    """Return whether machines are defined at a daemon, as with `qemu:///system`."""
     parts = urlsplit(settings.libvirt_uri)
     return settings.vm_backend == "libvirt" and parts.scheme.startswith("qemu") and parts.path != "/embed"
 
 
 def require_libvirtd(uri: str) -> None:
-    """Raises InstanceError where the libvirtd does not answer."""
+    """Raise InstanceError if the libvirtd does not answer."""
     with _connected(uri):
         pass
 
@@ -28,7 +28,7 @@ def require_libvirtd(uri: str) -> None:
 def save_definitions(uri: str, instance_id: str, folder: Path, *, delete: bool) -> None:
     """Write each definition as `<name>.xml` into the folder. `delete`: what is there of other machines.
 
-    Raises InstanceError, OSError.
+    Raise InstanceError, OSError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _connected(uri) as connection:
@@ -41,14 +41,14 @@ def save_definitions(uri: str, instance_id: str, folder: Path, *, delete: bool) 
 
 
 def define_machines(uri: str, folder: Path) -> None:
-    """Define the machines of all files of the folder; those that are there are replaced. Raises InstanceError."""
+    """Define the machines of all files of the folder; those that are there are replaced. Raise InstanceError."""
     with _connected(uri) as connection:
         for path in sorted(folder.glob("*.xml")):
             connection.defineXML(path.read_text())
 
 
 def undefine_machines(uri: str, instance_id: str) -> None:
-    """Of an instance that is removed. Idempotent. Raises InstanceError."""
+    """Undefine the machines of an instance that is removed. Idempotent. Raise InstanceError."""
     from vmbackend.libvirt.domain import undefine_domain
 
     with _connected(uri) as connection:
@@ -58,7 +58,7 @@ def undefine_machines(uri: str, instance_id: str) -> None:
 
 @contextmanager
 def _connected(uri: str) -> Iterator[Any]:
-    """Raises InstanceError for every error of libvirt."""
+    """Raise InstanceError for every error of libvirt."""
     import libvirt  # only commands that need it load it
 
     libvirt.registerErrorHandler(_say_nothing, None)
@@ -73,7 +73,7 @@ def _connected(uri: str) -> Iterator[Any]:
 
 
 def _say_nothing(context: object, error: object) -> None:
-    """libvirt would print what is raised, too."""
+    """Say nothing: libvirt would print what is raised, too."""
 
 
 def _domains(connection: Any, instance_id: str) -> list[Any]:
@@ -84,7 +84,7 @@ def _domains(connection: Any, instance_id: str) -> list[Any]:
 
 
 def _definition(domain: Any) -> str:
-    """As it is for the next start."""
+    """Return the definition for the next start."""
     import libvirt
 
     return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))

@@ -20,7 +20,7 @@ KEEP_SECONDS = 30.0
 
 
 class KeptSocketManager(SocketManager):  # type: ignore[misc]  # supervisor has no types
-    """Leaves the socket open when the last process that uses it has ended."""
+    """A manager that leaves the socket open when the last process that uses it has ended."""
 
     def _close(self) -> None:
         """Called when the last process has ended."""

@@ -1,4 +1,6 @@
-"""Follows the log files of an instance with one `tail -F` for each, which handles rotation and files to come."""
+"""The command that follows the log files of an instance with one `tail -F` for each, which handles rotation and files
+to come.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def followed(logs: Iterable[Path], show: Show, *, tail_lines: int = 0) -> Iterat
 
 
 def _start_tail(path: Path, lines: int) -> subprocess.Popen[bytes]:
-    # --pid: it ends with this process, also where that is killed. -s: for file systems on which nothing notifies it.
+    # --pid: it ends with this process, also if that is killed. -s: for file systems on which nothing notifies it.
     own = str(os.getpid())
     command = ["tail", "-F", "-n", str(lines), "-s", str(POLL_SECONDS), "--pid", own, "--", str(path)]
     return subprocess.Popen(

@@ -20,8 +20,8 @@ POLL_SECONDS = 0.5
 FIRST_REPORT_SECONDS = 5.0
 REPORT_SECONDS = 60.0
 
-# Of the session, where this host is gone; where the server is, every connection has its limits (`config.database`). The
-# last one is for long statements; servers before PostgreSQL 14 lack it.
+# Settings that end the session if this host is gone; if the server is gone, every connection has its limits
+# (`config.database`). The last one is for long statements; servers before PostgreSQL 14 lack it.
 _OF_SERVER = {
     "tcp_keepalives_idle": "30s",
     "tcp_keepalives_interval": "10s",
@@ -65,10 +65,10 @@ class Holder:
 def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[str], None]) -> None:
     """Take the lock for as long as this process's connection to the database is open.
 
-    `limit`: for how many seconds it waits at most. `parent`: the process that started this one; this one ends where
+    `limit`: for how many seconds it waits at most. `parent`: the process that started this one; this one ends if
     that is gone, as its result would be seen by no one. `report` gets a line while another host migrates.
 
-    Raises LockNotHad, SystemExit.
+    Raise LockNotHad, SystemExit.
     """
     from django.db import connection
 
@@ -78,7 +78,9 @@ def take_migration_lock(host: str, limit: float, parent: int, report: Callable[[
 
 
 def _describe_session(cursor: Any, host: str) -> None:
-    """So that others can say who holds the lock, and the server finds out that this host is gone."""
+    """Describe the session, so that others can say who holds the lock, and the server finds out that this host is
+    gone.
+    """
     from django.db import DatabaseError
 
     cursor.execute("SELECT set_config('application_name', %s, false)", [f"migrations of {host}"])
@@ -115,7 +117,7 @@ def _is_taken(cursor: Any, parent: int) -> bool:
 
 
 def _holder(cursor: Any) -> Holder | None:
-    """None where it has just ended."""
+    """Return the holder of the lock; None if it has just ended."""
     cursor.execute(_HOLDER, [LOCK])
     row = cursor.fetchone()
     return Holder(*row) if row else None

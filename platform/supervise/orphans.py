@@ -44,7 +44,7 @@ def end_orphans(instance_id: str, process: str | None = None, grace: float = 5.0
 def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: float) -> int:
     """Send `sign` to every process that `matches`, and return how many there were.
 
-    Returns as soon as all of them have ended, after `wait` seconds at the latest.
+    Return as soon as all of them have ended, after `wait` seconds at the latest.
     """
     with _opened(matches) as descriptors:
         for descriptor in descriptors:
@@ -54,13 +54,15 @@ def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: flo
 
 
 def is_marked(instance_id: str) -> bool:
-    """Whether any process on this host is a supervised one of the instance."""
+    """Return whether any process on this host is a supervised one of the instance."""
     entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return any(_carries(entry, instance_id, None) for entry in entries)
 
 
 def other_folder(instance_id: str, state: str) -> str | None:
-    """Another state folder whose processes run with the same id: what a restored instance shares with its original."""
+    """Return another state folder whose processes run with the same id: what a restored instance shares with its
+    original.
+    """
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and _carries(entry, instance_id, None):
             found = environment_of(int(entry.name)).get(STATE, "")
@@ -70,7 +72,7 @@ def other_folder(instance_id: str, state: str) -> str | None:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty where it has ended or may not be read."""
+    """Return the environment a process was started with; empty if it has ended or may not be read."""
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -89,7 +91,9 @@ def _carries(entry: Path, instance_id: str, process: str | None) -> bool:
 
 
 def _is_machine(entry: Path) -> bool:
-    """A machine is never an orphan of its vmhost, whatever environment a future libvirt gives it."""
+    """Return whether it is a machine, which is never an orphan of its vmhost, whatever environment a future libvirt
+    gives it.
+    """
     try:
         return (entry / "comm").read_text().startswith("qemu-")
     except OSError:
@@ -135,7 +139,7 @@ def _wait(descriptors: list[int], seconds: float) -> None:
 
 
 def _own_ancestors() -> set[int]:
-    """This process and its parents up to the first."""
+    """Return this process and its parents up to the first."""
     found, pid = set(), os.getpid()
     while pid > 0 and pid not in found:
         found.add(pid)

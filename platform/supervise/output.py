@@ -1,4 +1,4 @@
-"""What the commands print: progress of long steps, prefixed log lines, summaries. Colours only on a terminal."""
+"""Output of the commands: progress of long steps, prefixed log lines, summaries. Colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _lock = threading.Lock()
 
 
 def print_line(prefix: str, text: str) -> None:
-    """One line with an aligned prefix; lines of different threads never mix."""
+    """Print one line with an aligned prefix; lines of different threads never mix."""
     mark = f"{prefix:<{_WIDTH}} |"
     if sys.stdout.isatty():
         mark = f"\033[{_COLOURS.get(prefix, 0)}m{mark}\033[0m"
@@ -40,12 +40,12 @@ def print_line(prefix: str, text: str) -> None:
 
 
 def print_message(text: str) -> None:
-    """One line of the command's own."""
+    """Print one line of the command's own."""
     print_line("platform", text)
 
 
 def print_block(text: str) -> None:
-    """Several lines at once, with nothing in between."""
+    """Print several lines at once, with nothing in between."""
     _write(text if text.endswith("\n") else text + "\n")
 
 

@@ -1,6 +1,6 @@
 """The instance's own PostgreSQL: its data folder, its configuration, and the command that becomes the server.
 
-It listens on a Unix socket in its data folder, `$STATE/postgres/data`, and on no network. Where PLATFORM_DATABASE_URL
+It listens on a Unix socket in its data folder, `$STATE/postgres/data`, and on no network. If PLATFORM_DATABASE_URL
 names another server, none is made or started.
 """
 
@@ -21,9 +21,10 @@ from supervise.files import write_private
 from supervise.instance import Instance, InstanceError
 from supervise.postgres_launcher import PROGRAMS, data_version
 
-# Of Debian's package, which makes it; PostgreSQL does not run as root.
+# The user that Debian's package makes; PostgreSQL does not run as root.
 USER = "postgres"
-# Who may change the server's settings, make roles and so on; processes of the platform are `platform`, which may not.
+# The role that may change the server's settings, make roles and so on; processes of the platform are `platform`, which
+# may not.
 SUPERUSER = "postgres"
 # Of commands: migrations, backups, those of operators, and the three that a server keeps for superusers.
 _OTHER_CONNECTIONS = 40
@@ -68,14 +69,14 @@ def data_folder(instance: Instance) -> Path:
 
 
 def server_command(instance: Instance) -> tuple[str, ...]:
-    """The command that becomes the server (supervise/postgres_launcher.py)."""
+    """Return the command that becomes the server (supervise/postgres_launcher.py)."""
     data = f"{instance.state}/postgres/data"
     python = str(Path(sys.executable).with_name("python"))
     return (python, "-m", "supervise.postgres_launcher", data, f"{instance.run_dir}/postgres")
 
 
 def require_fitting_programs(instance: Instance) -> None:
-    """Raises InstanceError where PostgreSQL is not installed, or not in the version of the data folder."""
+    """Raise InstanceError if PostgreSQL is not installed, or not in the version of the data folder."""
     installed = sorted(path.parent.parent.name for path in PROGRAMS.glob("*/bin/postgres"))
     if not installed:
         raise InstanceError("PostgreSQL is not installed: `make setup` installs it.")
@@ -85,7 +86,7 @@ def require_fitting_programs(instance: Instance) -> None:
     try:
         version, owner = data_version(data), data.stat().st_uid
     except (OSError, ValueError) as error:
-        raise InstanceError(f"{data} is no data folder of PostgreSQL ({error}); restore a backup.") from error
+        raise InstanceError(f"{data} is not a data folder of PostgreSQL ({error}); restore a backup.") from error
     if version not in installed:
         raise InstanceError(
             f"The database in {data} is of PostgreSQL {version}, and this host has {', '.join(installed)}: install "
@@ -97,9 +98,9 @@ def require_fitting_programs(instance: Instance) -> None:
 
 
 def make_data_folder(data: Path) -> None:
-    """Make a data folder with an empty database, completely or not at all; nothing happens where there is one.
+    """Make a data folder with an empty database, completely or not at all; nothing happens if there is one.
 
-    The caller sees to it that no other process does the same. Raises InstanceError.
+    The caller sees to it that no other process does the same. Raise InstanceError.
     """
     if data.exists():
         return
@@ -126,7 +127,7 @@ def make_data_folder(data: Path) -> None:
 
 
 def write_server_configuration(instance: Instance, settings: Env) -> None:
-    """Write what the launcher puts into the data folder. Raises OSError."""
+    """Write what the launcher puts into the data folder. Raise OSError."""
     folder = instance.run_dir / "postgres"
     folder.mkdir(mode=0o700, exist_ok=True)
     write_private(folder / "postgresql.conf", _configuration(instance, settings))
@@ -137,7 +138,7 @@ def write_server_configuration(instance: Instance, settings: Env) -> None:
 
 
 def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
-    """Through the descriptor, as their user need not reach the folder by its path."""
+    """Fill the folder through its descriptor, as the user need not reach the folder by its path."""
     data = f"/proc/self/fd/{descriptor}"
     options = ("--username", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8", "--auth=reject")
     # The second one is PostgreSQL without a server: a statement is a line.
@@ -164,13 +165,13 @@ def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
 
 
 def _user() -> dict[str, Any]:
-    """Return the user of the data folder and the server as arguments of `subprocess`. Raises InstanceError."""
+    """Return the user of the data folder and the server as arguments of `subprocess`. Raise InstanceError."""
     if os.geteuid() != 0:
         return {"user": os.geteuid(), "group": os.getegid()}
     try:
         found = pwd.getpwnam(USER)
     except KeyError as error:
-        raise InstanceError(f"There is no user {USER}, as whom PostgreSQL runs: `make setup` installs it.") from error
+        raise InstanceError(f"There is no user {USER}, which PostgreSQL runs as: `make setup` installs it.") from error
     return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
 
 

@@ -1,4 +1,5 @@
-"""Runs an instance's own PostgreSQL: `python -m supervise.postgres_launcher DATA CONFIGURATION [--tied]`.
+"""The command that runs an instance's own PostgreSQL: `python -m supervise.postgres_launcher DATA CONFIGURATION
+[--tied]`.
 
 DATA is the data folder, to whose owner this process changes, as PostgreSQL does not run as root. CONFIGURATION is a
 folder with files for it. `--tied`: the server shuts down when the process that started this one dies, however it dies.
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> None:
     for name, content in wanted.items():
         _write(Path(name), content)
     program = program_of(data_version(Path()), "postgres")
-    # Where its user cannot search the directories above, a server that looks for its program could not come back.
+    # If its user cannot search the directories above, a server that looks for its program could not come back.
     os.chdir("/")
     command = [str(program), "-D", f"/proc/self/fd/{descriptor}"]
     # No network, whatever the configuration says.
@@ -50,7 +51,7 @@ def main(arguments: list[str]) -> None:
 
 
 def data_version(data: Path) -> str:
-    """The major version of a data folder. Raises OSError; ValueError where its file was damaged."""
+    """Return the major version of a data folder. Raise OSError, and ValueError if its file was damaged."""
     version = (data / "PG_VERSION").read_text(errors="replace").strip()
     if not version.isdecimal():
         raise ValueError(f"its file PG_VERSION has {version!r}")
@@ -58,7 +59,7 @@ def data_version(data: Path) -> str:
 
 
 def program_of(version: str, name: str) -> Path:
-    """A program of PostgreSQL's of a major version; it need not be installed."""
+    """Return a program of PostgreSQL's of a major version; it need not be installed."""
     return PROGRAMS / version / "bin" / name
 
 
@@ -73,10 +74,10 @@ def become_owner(folder: Path) -> None:
 
 
 def _locked_folder(data: Path, *, is_tied: bool) -> int:
-    """An inheritable descriptor of the folder, with its lock.
+    """Return an inheritable descriptor of the folder, with its lock.
 
     A supervised process waits for the server of a command, as of one that migrates; any other is what a killed
-    predecessor left. A command never ends a server that works: it uses it. Raises SystemExit.
+    predecessor left. A command never ends a server that works: it uses it. Raise SystemExit.
     """
     descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
     while True:
@@ -103,7 +104,7 @@ def _end_with(parent: int) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Only where it is to change: a full disk keeps no server from starting with what it has."""
+    """Write the file only if it changes: so a full disk does not keep a server from starting with what it has."""
     if path.exists() and path.read_bytes() == content:
         return
     beside = path.with_name(f".{path.name}.new")
@@ -112,7 +113,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """No secrets: the server's user may have other processes on this host."""
+    """Return the environment without secrets: the server's user may have other processes on this host."""
     own = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC", STATE: os.environ[STATE]}
     if MARKER in os.environ:
         own |= {MARKER: os.environ[MARKER], ROLE: DATABASE_ROLE}

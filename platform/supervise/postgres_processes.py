@@ -20,18 +20,20 @@ _POLL_SECONDS = 0.05
 
 
 def server_processes(data: Path) -> set[int]:
-    """Every process of a server of this data folder, those that a killed main process left included."""
+    """Return every process of a server of this data folder, those that a killed main process left included."""
     return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _works_in(entry, data)}
 
 
 def is_ready(data: Path) -> bool:
-    """Whether a server of this data folder takes connections. A file that a killed one left counts for nothing."""
+    """Return whether a server of this data folder takes connections. A file that a killed one left counts for
+    nothing.
+    """
     pid, lines = _main_process(data)
     return pid is not None and len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
 
 
 def wait_until_ready(data: Path, seconds: float) -> bool:
-    """Returns whether a server of this data folder takes connections, after so many seconds at most."""
+    """Return whether a server of this data folder takes connections, after so many seconds at most."""
     deadline = time.monotonic() + seconds
     while not (ready := is_ready(data)) and time.monotonic() < deadline:
         hasten_end(data)
@@ -50,14 +52,14 @@ def hasten_end(data: Path) -> None:
 
 
 def serves_command(data: Path) -> bool:
-    """Whether the server of this data folder is one that a command has started for itself (postgres_server.py): it has
-    no mark of supervised processes.
+    """Return whether the server of this data folder is one that a command has started for itself (postgres_server.py):
+    it has no mark of supervised processes.
     """
     return any(MARKER not in values for values in _environments(data))
 
 
 def has_main_process(data: Path) -> bool:
-    """Whether a server of this data folder works, or is about to; what a killed one left does not."""
+    """Return whether a server of this data folder works, or is about to; what a killed one left does not."""
     return bool(_environments(data))
 
 
@@ -70,7 +72,7 @@ def _environments(data: Path) -> list[dict[str, str]]:
 def end_server(data: Path, grace: float = 60.0) -> int:
     """End every process of a server of this data folder, and return how many there were.
 
-    By a fast shutdown where the main process lives; those that a killed one left end at once, and what they have not
+    By a fast shutdown if the main process lives; those that a killed one left end at once, and what they have not
     finished the next start takes from the log of writes.
     """
     found = len(server_processes(data))
@@ -93,7 +95,7 @@ def remove_traces(data: Path) -> None:
 
 
 def is_server_of(pid: int, data: Path) -> bool:
-    """Whether a process is one of a server of this data folder."""
+    """Return whether a process is one of a server of this data folder."""
     return _works_in(Path(f"/proc/{pid}"), data)
 
 
@@ -105,7 +107,7 @@ def _works_in(entry: Path, data: Path) -> bool:
 
 
 def _main_process(data: Path) -> tuple[int | None, list[str]]:
-    """The server's main process, None where it does not run, and the lines of its file."""
+    """Return the server's main process, None if it does not run, and the lines of its file."""
     try:
         lines = (data / _PID_FILE).read_text().splitlines()
         pid = int(lines[0])

@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.05
 @contextmanager
 def running_server(instance: Instance, settings: Env) -> Iterator[None]:
     """Within the block the instance's own server answers: the one that runs, or else one that is started for it, which
-    also ends with this process. Nothing happens where the operator named another server. Raises InstanceError.
+    also ends with this process. Nothing happens if the operator named another server. Raise InstanceError.
 
     A second command may use the server of the first one, which waits for its end.
     """
@@ -55,13 +55,13 @@ def running_server(instance: Instance, settings: Env) -> Iterator[None]:
 
 
 def require_database(instance: Instance, settings: Env) -> None:
-    """Raises InstanceError where the instance is to have a database of its own, and none was made yet."""
+    """Raise InstanceError if the instance is to have a database of its own, and none was made yet."""
     if settings.has_own_server and not data_folder(instance).exists():
         raise InstanceError(f"{instance.state} has no database yet: `make up` or `make run` makes it.")
 
 
 def _started_where_none_runs(instance: Instance, settings: Env) -> subprocess.Popen[bytes] | None:
-    """Returns once a server answers; the one that was started for that."""
+    """Return once a server answers; the one that was started for that."""
     data, server = data_folder(instance), None
     deadline = time.monotonic() + READY_SECONDS
     try:
@@ -84,7 +84,9 @@ def _started_where_none_runs(instance: Instance, settings: Env) -> subprocess.Po
 
 
 def _start(instance: Instance, settings: Env) -> subprocess.Popen[bytes]:
-    """Without the mark of supervised processes: a `make down` at this moment must not end a migration half way."""
+    """Start the server without the mark of supervised processes: a `make down` at this moment must not end a migration
+    half way.
+    """
     write_server_configuration(instance, settings)
     with _log(instance).open("ab") as log:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What must be there before the processes start: guest kit, default image, database. Each is made once."""
+"""Preparation before the processes start: guest kit, default image, database. Each is made once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vmbackend.errors import BackendError
 def prepare_instance(instance: Instance, settings: Env) -> None:
     """Make what is missing; a second call takes about a second.
 
-    Raises InstanceError with what to do about it. If it dies half way, the next call goes on from there.
+    Raise InstanceError with what to do about it. If it dies half way, the next call goes on from there.
     """
     require_no_former_database(instance)
     with exclusive_control(instance, "prepare"):
@@ -36,7 +36,7 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
 
 
 def require_no_former_database(instance: Instance) -> None:
-    """Raises InstanceError where the folder is of a version that had its database in a file."""
+    """Raise InstanceError if the folder is of a version that had its database in a file."""
     former = instance.state / "db.sqlite3"
     if former.exists():
         raise InstanceError(
@@ -46,7 +46,7 @@ def require_no_former_database(instance: Instance) -> None:
 
 
 def build_guest_kit(settings: Env) -> None:
-    """Build the guest kit where it is missing or older than its sources. Raises InstanceError."""
+    """Build the guest kit if it is missing or older than its sources. Raise InstanceError."""
     from vmbackend.guest.kit import build_kit
 
     with _step("Guest kit") as progress:
@@ -54,7 +54,7 @@ def build_guest_kit(settings: Env) -> None:
 
 
 def build_guest_kernel(settings: Env) -> None:
-    """Build the small guest kernel. Raises InstanceError."""
+    """Build the small guest kernel. Raise InstanceError."""
     from vmbackend.guest.kit import build_kernel
 
     with _step("Guest kernel") as progress:
@@ -64,7 +64,7 @@ def build_guest_kernel(settings: Env) -> None:
 def build_default_image(settings: Env) -> None:
     """Build the default image into the local store; one of a registry is pulled at its first use.
 
-    Raises InstanceError.
+    Raise InstanceError.
     """
     from vmbackend.images import build
 
@@ -97,7 +97,7 @@ def _prepare_database(instance: Instance, settings: Env, progress: Callable[[int
 def _run_reporting(command: list[str], environment: dict[str, str], report: Callable[[str], None]) -> tuple[int, str]:
     """Run a command to its end; its exit code, and what it printed but for the lines that `report` has got.
 
-    Where this process is interrupted, the command is killed.
+    If this process is interrupted, the command is killed.
     """
     printed = []
     with subprocess.Popen(

@@ -41,7 +41,7 @@ class Process:
     is_launcher: bool = False
 
     def wrapped(self) -> tuple[str, ...]:
-        """The command behind the launcher, which clears away what a killed predecessor left."""
+        """Return the command behind the launcher, which clears away what a killed predecessor left."""
         if self.is_launcher:
             return self.command
         listener = ("--listener",) if self.socket else ()
@@ -58,7 +58,7 @@ class Process:
 
 
 def processes(instance: Instance, settings: Env) -> list[Process]:
-    """All processes, in the order in which they start; they stop in the reverse order."""
+    """Return all processes, in the order in which they start; they stop in the reverse order."""
     listed = [
         _api(instance, settings),
         _streams(instance),
@@ -160,7 +160,7 @@ def _hooks() -> Process:
 
 def _pages(settings: Env) -> Process:
     # For each deploy that gets on three that wait for slow guests (pages/deploys/places.py), and two for what takes a
-    # moment. What is stopped in a deploy leaves it to its successor.
+    # moment. A process that is stopped in a deploy leaves the deploy to its successor.
     pool = ("--pool", "threads", "-c", str(settings.pages_threads * 4 + 2))
     return Process("pages", _celery_worker("pages", "pages", *pool), stop_seconds=30, start_seconds=4)
 

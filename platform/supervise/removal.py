@@ -1,4 +1,4 @@
-"""Removes an instance from the host. The processes have been stopped before."""
+"""The removal of an instance from the host. The processes have been stopped before."""
 
 from __future__ import annotations
 
@@ -44,18 +44,20 @@ def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
 
 
 def _undefine_machines(instance: Instance, say: Callable[[str], None]) -> None:
-    """At a libvirtd, which would have them for ever. What it does not answer is said: its host may be gone for good."""
+    """Undefine machines at a libvirtd, which would keep them. If it does not answer, that is said: its host may be gone
+    for good.
+    """
     try:
         settings = instance.settings()
         if uses_libvirtd(settings):
             undefine_machines(settings.libvirt_uri, instance.id)
     except (InstanceError, BackendError) as error:
-        say(f"definitions of machines may be left: {error}")
+        say(f"definitions of machines may remain: {error}")
 
 
 def _remove_folder(state: Path) -> None:
-    """Last what says that it is a state folder, so that a second call goes on. Of a shared one its own parts alone, of
-    a link what it leads to; a mount point stays, empty.
+    """Remove the folder; its mark goes last, so that a second call goes on. From a shared folder only its own parts go;
+    of a link, its target goes; a mount point stays, empty.
     """
     shared = is_shared(state)
     for entry in sorted(state.iterdir(), key=lambda entry: entry.name == CHOICES):
@@ -71,7 +73,9 @@ def _remove_folder(state: Path) -> None:
 
 
 def _is_machine_of(pid: int, instance: Instance) -> bool:
-    """A QEMU whose command line names a path inside this instance's state folder, or inside a mount of it."""
+    """Return whether a process is a QEMU whose command line names a path inside this instance's state folder, or inside
+    a mount of it.
+    """
     return _runs_in(pid, instance, "qemu-")
 
 
@@ -86,7 +90,9 @@ def _runs_in(pid: int, instance: Instance, program: str) -> bool:
 
 
 def traces_of(instance_id: str) -> str:
-    """Names of what the instance has on this host besides its files, for a message; empty where there is nothing."""
+    """Return names of what the instance has on this host besides its files, for a message; empty if there is
+    nothing.
+    """
     running = ["machines"] if machines_that_run(instance_id) else []
     processes = ["processes"] if is_marked(instance_id) else []
     tables = [name for _, name in _tables(instance_id)]
@@ -94,7 +100,7 @@ def traces_of(instance_id: str) -> str:
 
 
 def machines_that_run(instance_id: str) -> set[str]:
-    """Ids of machines of the instance that have a process on this host, as its command line says."""
+    """Return ids of machines of the instance that have a process on this host, as its command line says."""
     name = re.compile(rf"guest=mvm-{instance_id}-(ws_[2-7a-z]{{16}})\b")
     found: set[str] = set()
     for entry in Path("/proc").iterdir():
@@ -108,7 +114,7 @@ def machines_that_run(instance_id: str) -> set[str]:
 
 
 def _links(instance_id: str) -> list[str]:
-    """Bridge and taps: every link whose name holds the instance's id."""
+    """Return bridge and taps: every link whose name holds the instance's id."""
     return [path.name for path in Path("/sys/class/net").iterdir() if instance_id in path.name]
 
 

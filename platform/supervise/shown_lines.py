@@ -1,6 +1,6 @@
 """Which lines of the logs `make run` shows: warnings and errors. The files and `make logs` have all of them.
 
-A program marks its lines in its own way. What has no mark (a traceback, a banner) goes with the line before it; a
+A program marks its lines in its own way. A line without a mark (a traceback, a banner) goes with the line before it; a
 traceback that no line announces is how a process dies.
 """
 
@@ -27,7 +27,7 @@ _MARKS = (
 )
 _WARNINGS = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "PANIC", "#"})
 _TRACEBACK = "Traceback (most recent call last):"
-# What each start says, whatever is configured.
+# Lines of each start, whatever is configured.
 _USUAL = (
     # granian, of PLATFORM_API_THREADS.
     "Configuration allows spawning up to",
@@ -38,7 +38,7 @@ _USUAL = (
     "qemuDomainObjTaintMsg",
     # libvirt, of the setting that leaves labels to the users that machines have of their own.
     'Configured security driver "none"',
-    # PostgreSQL, of its own start and end; and what processes of the platform handle, and log where it matters.
+    # PostgreSQL, of its own start and end; and what processes of the platform handle, and log if it matters.
     *("the database system is starting up", "the database system is shutting down", "due to administrator command"),
     *("duplicate key value violates", "due to lock timeout", "deadlock detected", "violates foreign key constraint"),
     # Redis, of its own start. Nothing is saved here, so memory overcommit does not matter to it.
@@ -48,13 +48,13 @@ _USUAL = (
 
 
 class ShownLines:
-    """Decides line by line, for each process on its own."""
+    """The choice of shown lines, line by line, for each process on its own."""
 
     def __init__(self) -> None:
         self._is_shown: dict[str, bool] = {}
 
     def is_shown(self, process: str, line: str) -> bool:
-        """Whether the line is a warning or an error, or belongs to one."""
+        """Return whether the line is a warning or an error, or belongs to one."""
         level = _level_of(line)
         if level is not None:
             self._is_shown[process] = level in _WARNINGS and not any(text in line for text in _USUAL)

@@ -17,8 +17,8 @@ CHOICES = "instance.json"
 RESTORING = "restoring"
 PRIVATE = ("run", "log", "static", "keys", "edge")
 TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
-# What a state folder may hold before it is one: parts of an instance, what its operator puts there, what a file system
-# of its own has.
+# Content that a folder may have before it becomes a state folder: parts of an instance, what its operator puts there,
+# what a file system of its own has.
 PARTS = frozenset(
     {
         *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
@@ -31,12 +31,14 @@ _UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.en
 
 
 def instance_id_of(folder: Path) -> str:
-    """Of the path as it is written: a folder that is moved becomes another instance."""
+    """Return the id made from the path as it is written: a folder that is moved becomes another instance."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:6]
 
 
 def identity_of(folder: Path) -> str:
-    """The id of the instance in the folder: the one that it has there, as after a restore, else that of its path."""
+    """Return the id of the instance in the folder: the one that it has there, as after a restore, else that of its
+    path.
+    """
     made = read_choices(folder)
     known = str(made.get("id", ""))
     if made.get("state") == str(folder) and re.fullmatch(r"[0-9a-f]{6}", known):
@@ -45,7 +47,7 @@ def identity_of(folder: Path) -> str:
 
 
 def path_as_made(folder: Path) -> Path:
-    """The path under which the instance in `folder` was made, where `folder` is another way to it (a link).
+    """Return the path under which the instance in `folder` was made, if `folder` is another way to it (a link).
 
     Under a second path it would be another instance, with another subnet, in the files of the first.
     """
@@ -58,7 +60,7 @@ def path_as_made(folder: Path) -> Path:
 
 
 def read_choices(folder: Path) -> dict[str, Any]:
-    """The content of `instance.json`; empty where it cannot be read."""
+    """Return the content of `instance.json`; empty if it cannot be read."""
     try:
         found = json.loads((folder / CHOICES).read_text())
     except (OSError, ValueError):
@@ -67,9 +69,9 @@ def read_choices(folder: Path) -> dict[str, Any]:
 
 
 def foreign_content(folder: Path) -> str | None:
-    """A name in the folder that shows that it is no state folder, None where it is one or may become one.
+    """Return a name in the folder that shows that it is no state folder, None if it is one or may become one.
 
-    Raises OSError.
+    Raise OSError.
     """
     if not folder.exists() or (folder / CHOICES).exists() or is_shared(folder):
         return None
@@ -78,12 +80,12 @@ def foreign_content(folder: Path) -> str | None:
 
 
 def is_shared(folder: Path) -> bool:
-    """A sticky folder (/tmp) belongs to more than this instance."""
+    """Return whether the folder is sticky (/tmp), and so belongs to more than this instance."""
     return folder.is_dir() and bool(folder.stat().st_mode & stat.S_ISVTX)
 
 
 def make_folders(folder: Path) -> None:
-    """Make the folder and what every command needs in it. Idempotent. Raises OSError."""
+    """Make the folder and what every command needs in it. Idempotent. Raise OSError."""
     for parent in reversed(folder.parents):
         if not parent.exists():
             parent.mkdir()
@@ -94,13 +96,13 @@ def make_folders(folder: Path) -> None:
     try:
         _set_modes(folder)
     except OSError as error:
-        # Of a file system that only reads, what runs there can still be asked and stopped.
+        # On a read-only file system, what runs there can still be asked and stopped.
         if error.errno != errno.EROFS:
             raise
 
 
 def _set_modes(folder: Path) -> None:
-    """The owner's alone, also in a folder of an earlier version: secrets, the database, logs, sockets.
+    """Give the owner alone all rights, also in a folder of an earlier version: secrets, the database, logs, sockets.
 
     Traversed, not listed, by others: the way to a machine's own folder, its kernel and its image. Each machine's
     process has a user of its own.

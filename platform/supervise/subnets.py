@@ -1,4 +1,4 @@
-"""Chooses the addresses of an instance's machines: a network that no route of this host overlaps."""
+"""The choice of the addresses of an instance's machines: a network that no route of this host overlaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUBNET_PREFIX = 20
 
 
 def choose_subnet(seed: int) -> IPv4Network | None:
-    """The first free subnet, counted from the one that `seed` selects; None where each overlaps a route."""
+    """Return the first free subnet, counted from the one that `seed` selects; None if each overlaps a route."""
     routed = routed_networks()
     count = 2 ** (SUBNET_PREFIX - SUBNETS.prefixlen)
     size = 2 ** (32 - SUBNET_PREFIX)
@@ -23,7 +23,7 @@ def choose_subnet(seed: int) -> IPv4Network | None:
 
 
 def routed_networks() -> list[IPv4Network]:
-    """The networks of this host's routes; empty where they cannot be listed."""
+    """Return the networks of this host's routes; empty if they cannot be listed."""
     try:
         command = ["ip", "-j", "-4", "route", "show", "table", "all"]
         shown = subprocess.run(command, capture_output=True, check=True, timeout=10)

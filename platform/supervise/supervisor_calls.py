@@ -24,7 +24,7 @@ class _BoundedConnection(UnixStreamHTTPConnection):  # type: ignore[misc]  # no 
 
 
 def call_supervisor(socket: Path, method: str, *arguments: object) -> object:
-    """What it answers; None where it does not within CALL_SECONDS, or refuses."""
+    """Return the supervisor's answer; None if it refuses or does not answer within CALL_SECONDS."""
     transport = SupervisorTransport(None, None, f"unix://{socket}")
     transport._get_connection = lambda: _BoundedConnection(socket)
     proxy = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)

@@ -19,7 +19,9 @@ from supervise.listeners import keep_sockets_open
 
 
 class LogFile(loggers.RotatingFileHandler):  # type: ignore[misc]  # the package has no types
-    """A rotating log. What cannot be written is lost, which the log says once there is room again. Raises nothing."""
+    """A rotating log. Lines that cannot be written are lost, which the log says once there is room again. Raises
+    nothing.
+    """
 
     _lost = False
 
@@ -54,7 +56,7 @@ class LogFile(loggers.RotatingFileHandler):  # type: ignore[misc]  # the package
 
 
 def main() -> None:
-    """Run supervisord with the arguments of this process. Returns when it has stopped."""
+    """Run supervisord with the arguments of this process. Return when it has stopped."""
     loggers.RotatingFileHandler = LogFile
     keep_sockets_open()
     supervisord.main()

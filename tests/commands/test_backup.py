@@ -186,7 +186,7 @@ def test_an_instance_without_a_database_has_no_backup(original: Instance, backup
 
 
 def test_a_backup_cannot_lie_inside_of_the_instance(original: Instance) -> None:
-    with pytest.raises(InstanceError, match="inside of the state folder"):
+    with pytest.raises(InstanceError, match="inside the state folder"):
         back_up(original, str(original.state / "backups"), silent)
 
 

@@ -103,5 +103,5 @@ def test_without_its_libvirtd_nothing_is_backed_up_or_restored_and_the_removal_s
     assert not target.exists()
     said: list[str] = []
     remove_instance(instance, said.append)
-    assert [line for line in said if "may be left" in line]
+    assert [line for line in said if "may remain" in line]
     assert not instance.state.exists()

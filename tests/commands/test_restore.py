@@ -85,7 +85,7 @@ def test_a_backup_of_a_newer_version_is_refused(
 def test_a_folder_without_a_manifest_is_no_backup(original: Instance, backups: Path, target: Path) -> None:
     made = back_up(original, str(backups), silent)
     (made / "manifest.json").unlink()
-    with pytest.raises(InstanceError, match="is no complete backup"):
+    with pytest.raises(InstanceError, match="is not a complete backup"):
         restore_backup(str(made), str(target), "", silent)
     assert not target.exists()
 

@@ -25,10 +25,10 @@ def copy_folder(
     delete: bool = False,
     keep: bool = False,
 ) -> None:
-    """Copy what `source` has and `target` has not, or otherwise; nothing happens where there is no `source`.
+    """Copy what `source` has and `target` has not, or otherwise; nothing happens if there is no `source`.
 
     `exclude`: patterns as rsync has them. `former`: a copy from before; what has not changed since shares its bytes.
-    `delete`: what only `target` has. `keep`: files that are there stay as they are. Raises InstanceError; a second
+    `delete`: what only `target` has. `keep`: files that are there stay as they are. Raise InstanceError; a second
     call goes on.
     """
     if not source.is_dir():
@@ -45,7 +45,7 @@ def copy_folder(
 
 
 def copy_sparse_folder(source: Path, target: Path) -> None:
-    """Copy one folder of large sparse files, completely or not at all. Raises InstanceError."""
+    """Copy one folder of large sparse files, completely or not at all. Raise InstanceError."""
     beside = target.with_name(f".{target.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def copy_sparse_folder(source: Path, target: Path) -> None:
 
 
 def run_program(command: Sequence[str], *, ok: Sequence[int] = (0,), env: dict[str, str] | None = None) -> None:
-    """Raises InstanceError with the end of what the program printed, or that the disk is full."""
+    """Raise InstanceError with the end of what the program printed, or that the disk is full."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=env, check=False)
     except FileNotFoundError as error:
@@ -65,6 +65,8 @@ def run_program(command: Sequence[str], *, ok: Sequence[int] = (0,), env: dict[s
     if done.returncode in ok:
         return
     if _FULL in done.stderr:
-        raise InstanceError("The disk that is copied to is full. Make room and repeat the command: it goes on there.")
+        raise InstanceError(
+            "The disk that is copied to is full. Make room and repeat the command: it goes on from there."
+        )
     lines = (done.stderr or done.stdout).strip().splitlines()[-3:]
     raise InstanceError(f"{command[0]} failed ({done.returncode}): {' '.join(lines)}")

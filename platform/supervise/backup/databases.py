@@ -37,7 +37,7 @@ _MIGRATIONS = "SELECT app, name FROM django_migrations ORDER BY app, name"
 
 
 def save_database(instance: Instance, settings: Env, folder: Path) -> None:
-    """Write a copy of one moment into the folder, complete or not at all. The server runs. Raises InstanceError."""
+    """Write a copy of one moment into the folder, complete or not at all. The server runs. Raise InstanceError."""
     target = folder / _FILE
     beside = target.with_suffix(".partial")
     # Made by us: pg_dump's own file would have the rights of its umask.
@@ -49,9 +49,9 @@ def save_database(instance: Instance, settings: Env, folder: Path) -> None:
 
 
 def restore_database(instance: Instance, settings: Env, folder: Path) -> None:
-    """Into a database that is empty, or that has what a call before has restored completely. The server runs.
+    """Restore into a database that is empty, or that an earlier call has restored completely. The server runs.
 
-    Raises InstanceError.
+    Raise InstanceError.
     """
     if _has_tables(settings.database_url):
         return
@@ -62,7 +62,7 @@ def restore_database(instance: Instance, settings: Env, folder: Path) -> None:
 
 
 def require_restorable(settings: Env) -> None:
-    """Raises InstanceError where the server that the operator named has something already, or cannot be reached."""
+    """Raise InstanceError if the server that the operator named has something already, or cannot be reached."""
     if not settings.has_own_server and _has_tables(settings.database_url):
         raise InstanceError(
             "The database that the settings name has tables already. Name an empty one: "
@@ -71,8 +71,8 @@ def require_restorable(settings: Env) -> None:
 
 
 def applied_migrations(url: str) -> list[str]:
-    """As `app.name`. The server itself is asked, not the copy: a migration while it is copied would need the instance
-    to be down. Raises InstanceError.
+    """Return the migrations as `app.name`. The server itself is asked, not the copy: a migration while it is copied
+    would need the instance to be down. Raise InstanceError.
     """
     try:
         with psycopg.connect(url, connect_timeout=10) as server:
@@ -89,7 +89,7 @@ def _program(instance: Instance, settings: Env, name: str) -> str:
 
 
 def _libpq(url: str) -> dict[str, str]:
-    """The environment of PostgreSQL's programs: a password has no place on a command line."""
+    """Return the environment of PostgreSQL's programs: a password has no place on a command line."""
     parts = psycopg.conninfo.conninfo_to_dict(url)
     return {**os.environ, **{_LIBPQ[key]: str(value) for key, value in parts.items() if key in _LIBPQ}}
 

@@ -23,7 +23,7 @@ _ZEROS = bytes(_BLOCK)
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """Of the files of one backup: path below its folder -> hash. `digest` is that of the list itself."""
+    """Hashes of the files of one backup: path below its folder -> hash. `digest` is the hash of the list itself."""
 
     files: dict[str, str]
     bytes: int
@@ -31,9 +31,9 @@ class Digests:
 
 
 def write_digests(folder: Path, former: Path | None) -> Digests:
-    """Hash every file and link of a backup. Those that share their bytes with `former`'s keep its hash.
+    """Hash every file and link of a backup. Files that share their bytes with `former`'s keep its hash.
 
-    Raises OSError; then there is no list, or the one of a call before.
+    Raise OSError; then there is no list, or the one of a call before.
     """
     known = read_digests(former) if former else {}
     found: dict[str, str] = {}
@@ -49,7 +49,7 @@ def write_digests(folder: Path, former: Path | None) -> Digests:
 
 
 def read_digests(folder: Path) -> dict[str, str]:
-    """Empty where there is no list that can be read."""
+    """Return the digests; empty if there is no list that can be read."""
     try:
         rows = [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
         return {str(name): str(value) for value, name in rows}
@@ -58,7 +58,7 @@ def read_digests(folder: Path) -> dict[str, str]:
 
 
 def damaged_files(folder: Path, digest: str) -> list[str]:
-    """Names of the files that differ from their hashes, are gone, or have none. Reads all. Raises OSError."""
+    """Return names of the files that differ from their hashes, are gone, or have none. Reads all. Raise OSError."""
     if hashlib.sha256((folder / NAME).read_bytes()).hexdigest() != digest:
         return [NAME]
     known = read_digests(folder)
@@ -68,7 +68,7 @@ def damaged_files(folder: Path, digest: str) -> list[str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of the file's size and of each block of 64 KiB that has more than zeros, with its place."""
+    """Return SHA-256 of the file's size and of each block of 64 KiB that has more than zeros, with its place."""
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         found = hashlib.sha256(size.to_bytes(8, "big"))
@@ -81,7 +81,7 @@ def digest_of(path: Path) -> str:
 
 
 def _data_blocks(descriptor: int, size: int) -> Iterator[int]:
-    """Offsets of the blocks that lie in no hole of the file."""
+    """Yield the offsets of the blocks that are not in a hole of the file."""
     offset = 0
     while offset < size:
         try:
@@ -95,7 +95,7 @@ def _data_blocks(descriptor: int, size: int) -> Iterator[int]:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """All but folders, pipes and sockets: files, links (which release of a page is served), and devices."""
+    """Yield all but folders, pipes and sockets: files, links (which release of a page is served), and devices."""
     own = {folder / NAME, folder / "manifest.json"}
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -108,7 +108,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _digest_of_entry(path: Path) -> str:
-    """Of a link its target's name is hashed. Empty for a device, which no backup has."""
+    """Return the hash of a file, or of a link's target name. Empty for a device, which no backup has."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return hashlib.sha256(b"link:" + os.fsencode(path.readlink())).hexdigest()

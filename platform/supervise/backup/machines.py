@@ -33,15 +33,15 @@ def trace_of(folder: Path) -> Trace:
 
 
 def traces_at_rest(instance_id: str, machines: Path) -> dict[str, Trace]:
-    """Of each machine that has no process now."""
+    """Return the trace of each machine that has no process now."""
     running = machines_that_run(instance_id)
     return {folder.name: trace_of(folder) for folder in machine_folders(machines) if folder.name not in running}
 
 
 def save_machine(instance_id: str, folder: Path, target: Path, former: Path | None) -> bool:
-    """Copy a machine's folder; False where it runs, or is none yet. What `former` has, unchanged since, is linked.
+    """Copy a machine's folder; False if it runs, or is none yet. Files of `former` that are unchanged since are linked.
 
-    A start during the copy changes the disk: then it is copied again. Raises InstanceError.
+    A start during the copy changes the disk: then it is copied again. Raise InstanceError.
     """
     for _ in range(_ATTEMPTS):
         before = trace_of(folder)
@@ -54,7 +54,7 @@ def save_machine(instance_id: str, folder: Path, target: Path, former: Path | No
 
 
 def _copy_machine(folder: Path, target: Path, former: Path | None, trace: Trace) -> None:
-    """By rsync where little can differ: it would read all of a disk that has changed, hole by hole."""
+    """Copy by rsync if little can differ: it would read all of a disk that has changed, hole by hole."""
     if trace_of(target) == trace:
         copy_folder(folder, target, delete=True)
     elif former is not None and trace_of(former) == trace:
@@ -64,5 +64,5 @@ def _copy_machine(folder: Path, target: Path, former: Path | None, trace: Trace)
 
 
 def machine_folders(machines: Path) -> Iterator[Path]:
-    """Every machine's. A link is none: its target would be copied, or written to."""
+    """Yield the folder of every machine. A link does not count: its target would be copied, or written to."""
     yield from sorted(path for path in machines.glob("ws_*") if path.is_dir() and not path.is_symlink())

@@ -20,11 +20,11 @@ AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]+$")]
 
 
 class Manifest(BaseModel):
-    """What identifies an instance, and what the backup has of it. Its values become paths, patterns and settings.
+    """The identity of an instance, and what the backup has of it. Its values become paths, patterns and settings.
 
-    `omitted`: machines that ran, and so are not in it. `earlier`: those that were started or stopped before the
-    database was copied; their disks are older than their rows. `migrations`: "app.name" of each one that the database
-    has. `digest`: of the list of hashes.
+    `omitted`: machines that ran, and so are not in it. `earlier`: machines that were started or stopped before the
+    database was copied; their disks are older than their rows. `migrations`: "app.name" of each migration that the
+    database has. `digest`: of the list of hashes.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -53,23 +53,23 @@ class Manifest(BaseModel):
     @classmethod
     def _is_whole(cls, value: str) -> str:
         if os.path.normpath(value) != value:
-            raise ValueError("is no absolute path without `..`")
+            raise ValueError("is not an absolute path without `..`")
         return value
 
     def write(self, folder: Path) -> None:
-        """Raises OSError."""
+        """Raise OSError."""
         write_private(folder / NAME, json.dumps(self.model_dump(), indent=2) + "\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises InstanceError: the folder is no complete backup, a damaged one, or one of another version."""
+    """Raise InstanceError: the folder is no complete backup, a damaged one, or one of another version."""
     try:
         values = json.loads((folder / NAME).read_text())
         if values["format"] != FORMAT:
             raise InstanceError(f"{folder} has the format {values['format']!r}; this version reads {FORMAT}.")
         return Manifest.model_validate(values)
     except FileNotFoundError as error:
-        raise InstanceError(f"{folder} is no complete backup: it has no {NAME}.") from error
+        raise InstanceError(f"{folder} is not a complete backup: it has no {NAME}.") from error
     except ValidationError as error:
         wrong = sorted({str(each["loc"][0]) for each in error.errors() if each["loc"]})
         raise InstanceError(f"{folder / NAME} is damaged: {', '.join(wrong)} cannot be right.") from error

@@ -34,12 +34,12 @@ from supervise.subnets import routed_networks
 
 # Set to `yes`: files that differ from their hashes are restored as they are.
 DAMAGED = "DAMAGED"
-# What the caller's environment says for the restored instance is kept for its commands to come.
+# Settings of the caller's environment for the restored instance are kept for its later commands.
 _KEPT = ("database_url", "base_url", "machines_dir", "cache_dir", "libvirt_uri")
 
 
 def restore_backup(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
-    """Restore the backup `source` into the folder `state`. Raises InstanceError, OSError.
+    """Restore the backup `source` into the folder `state`. Raise InstanceError, OSError.
 
     Refused before anything is written: a damaged backup, one of a newer version, a folder or a database that has
     something, the original instance on this host.
@@ -48,7 +48,7 @@ def restore_backup(source: str, state: str, port: str, say: Callable[[str], None
     manifest = read_manifest(backup)
     folder = state_folder(state)
     if folder.resolve().is_relative_to(backup):
-        raise InstanceError(f"{folder} is inside of the backup, which it would change: choose another folder.")
+        raise InstanceError(f"{folder} is inside the backup, which the restore would change: choose another folder.")
     begun = _require_place(folder, backup)
     require_known_migrations(manifest.migrations)
     _require_absence(manifest)
@@ -63,7 +63,7 @@ def restore_backup(source: str, state: str, port: str, say: Callable[[str], None
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder. Raises InstanceError where another restore into it is under way."""
+    """Hold a lock on the folder. Raise InstanceError if another restore into it is under way."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +101,7 @@ def _backup_folder(source: str) -> Path:
 
 
 def _require_place(folder: Path, backup: Path) -> bool:
-    """Whether this restore had begun there, in places found empty. Raises InstanceError where there is more."""
+    """Return whether this restore had begun there, in places found empty. Raise InstanceError if there is more."""
     marker = folder / RESTORING
     if marker.exists():
         whose, *found_empty = marker.read_text().splitlines()
@@ -114,7 +114,7 @@ def _require_place(folder: Path, backup: Path) -> bool:
 
 
 def _is_nothing(entry: Path) -> bool:
-    """What an empty file system has, and a marker whose writing was cut off."""
+    """Return whether the entry is one of an empty file system, or a marker whose writing was cut off."""
     return entry.name == "lost+found" or entry.name.startswith(f".{RESTORING}.")
 
 
@@ -147,7 +147,7 @@ def _require_intact(backup: Path, manifest: Manifest, say: Callable[[str], None]
 
 
 def _begin(folder: Path, backup: Path, manifest: Manifest, port: str) -> Instance:
-    """The folder with its mark and the files of the state, from which the settings are read."""
+    """Return the folder with its mark and the files of the state, from which the settings are read."""
     if not (folder / RESTORING).exists():
         write_private(folder / RESTORING, f"{backup}\n")
     make_folders(folder)
@@ -159,9 +159,9 @@ def _begin(folder: Path, backup: Path, manifest: Manifest, port: str) -> Instanc
 
 
 def _settings(instance: Instance, manifest: Manifest, port: str, say: Callable[[str], None]) -> Env:
-    """Those of the backup, with what the caller gives for here; the host keeps the name that the database knows.
+    """Return the backup's settings with those that the caller gives; the host keeps the name that the database knows.
 
-    Paths inside of the original's folder become those of this one.
+    Paths inside the original's folder become paths inside this one.
     """
     path = instance.state / "settings.env"
     before = read_env_file(path)
@@ -180,13 +180,15 @@ def _settings(instance: Instance, manifest: Manifest, port: str, say: Callable[[
 
 
 def _quoted(value: str) -> str:
-    """As `read_env_file` reads it."""
+    """Return the value as `read_env_file` reads it."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def _require_empty(settings: Env, folder: Path) -> None:
-    """Places outside of the state folder that its settings name, before anything is written there."""
+    """Require that places outside the state folder, which its settings name, are empty before anything is written
+    there.
+    """
     try:
         require_restorable(settings)
         if next(machine_folders(settings.machines_dir), None) is not None:
@@ -199,7 +201,7 @@ def _require_empty(settings: Env, folder: Path) -> None:
 
 
 def _remove_begun(folder: Path) -> None:
-    """All that `_begin` has made; its mark last. A mount point stays."""
+    """Remove all that `_begin` has made, its mark last. A mount point stays."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name == RESTORING):
         if entry.is_dir() and entry.name != "lost+found":
             shutil.rmtree(entry)
@@ -218,7 +220,7 @@ def _restore_files(backup: Path, manifest: Manifest, folder: Path, settings: Env
 
 
 def _restore_definitions(backup: Path, manifest: Manifest, folder: Path, settings: Env) -> None:
-    """As files, where an embedded libvirt finds them; a libvirtd is given them."""
+    """Restore definitions as files where an embedded libvirt finds them; a libvirtd is given them."""
     definitions = folder / "libvirt" / "etc" / "qemu"
     copy_folder(backup / "definitions", definitions)
     # Without one a machine is lost, which its workspace says; with one it would start with an empty disk.

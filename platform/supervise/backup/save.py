@@ -3,7 +3,7 @@
 No lock keeps users out; the order does it. Files that never change once they are there (releases of pages, files of the
 CDN, images) are copied before the database and once more after it, so that all that the database names is there. The
 disks of machines come before it: what has no row any more is removed at the restored instance's start, and what has a
-row has its disk. Where a machine was started or stopped in between, machines and database are copied again.
+row has its disk. If a machine was started or stopped in between, machines and database are copied again.
 
 An interrupted backup goes on where it was: only a complete one has a manifest and the name `<time>-<instance>`.
 """
@@ -31,12 +31,12 @@ from supervise.instance import Instance, InstanceError
 from supervise.libvirtd import save_definitions, uses_libvirtd
 from supervise.postgres_server import require_database, running_server
 
-# Of the state folder: what each start makes, and what is copied on its own.
+# Parts of the state folder that each start makes, or that are copied on their own.
 NOT_STATE = (
     *("/run", "/log", "/static", "/reserve", "/libvirt", "/cache", "/machines", "/instance.json"),
     *("/postgres", "/.*", "/restoring"),
 )
-# Of the kit's folder: what it was built from.
+# Parts of the kit's folder from which the kit was built.
 NOT_KIT = ("/debs", "/.*")
 # On a host where machines come and go all the time the last pass is taken as it is.
 _PASSES = 3
@@ -53,7 +53,7 @@ class _Copied:
 
 
 def back_up(instance: Instance, target: str, say: Callable[[str], None]) -> Path:
-    """Write a backup below the folder `target`; returns its folder. Raises InstanceError, OSError.
+    """Write a backup below the folder `target`; return its folder. Raise InstanceError, OSError.
 
     Dies half way, or finds its disk full: `.<instance>.partial` stays, and the next call goes on with it.
     """
@@ -64,7 +64,7 @@ def back_up(instance: Instance, target: str, say: Callable[[str], None]) -> Path
         partial, former = place / f".{instance.id}.partial", _latest(place, instance.id)
         try:
             partial.mkdir(mode=0o700, exist_ok=True)
-            # Of a call that died right before its end: no manifest may lie beside what is copied now.
+            # A call that died right before its end left it: no manifest may lie beside what is copied now.
             (partial / NAME).unlink(missing_ok=True)
             return _complete(instance, settings, partial, former, say)
         except OSError as error:
@@ -83,7 +83,7 @@ def _complete(
     copied = _save_machines_and_database(instance, settings, partial, former)
     say(f"machines: {len(copied.saved)} copied, {len(copied.omitted)} run and are left out")
     if copied.earlier:
-        say(f"machines: {len(copied.earlier)} were started or stopped in between, and are of a moment before")
+        say(f"machines: {len(copied.earlier)} were started or stopped in between, and are copied as they were before")
     _save_files(instance, settings, partial, former, delete=False)
     _manifest(instance, settings, copied, partial, former).write(partial)
     # Before the name that says so all of it is on the disk.
@@ -94,7 +94,9 @@ def _complete(
 
 
 def _free_name(place: Path, instance_id: str) -> Path:
-    """By the time. A clock that was set back, or a second backup in a second, finds a name that is taken."""
+    """Return a free name made of the time; a clock that was set back, or a second backup in a second, finds a taken
+    name.
+    """
     moment = datetime.now(UTC)
     while (path := place / f"{moment:%Y-%m-%dT%H-%M-%S}-{instance_id}").exists():
         moment += timedelta(seconds=1)
@@ -107,10 +109,10 @@ def _place(instance: Instance, settings: Env, target: str) -> Path:
     place = Path.cwd() / target
     resolved = place.resolve()
     if resolved.is_relative_to(instance.state.resolve()):
-        raise InstanceError("The folder of backups cannot be inside of the state folder.")
+        raise InstanceError("The folder of backups cannot be inside the state folder.")
     for source in (settings.machines_dir, settings.images_dir, settings.kit_dir):
         if resolved.is_relative_to(source.resolve()):
-            raise InstanceError(f"The folder of backups cannot be inside of {source}, which is copied.")
+            raise InstanceError(f"The folder of backups cannot be inside {source}, which is copied.")
     for folder in (resolved, *resolved.parents):
         if (folder / NAME).exists() and (folder / LIST).exists():
             raise InstanceError(f"{folder} is a backup itself; name the folder beside it: TO={folder.parent}")
@@ -148,7 +150,7 @@ def _save_definitions(instance: Instance, settings: Env, target: Path, former: P
 
 
 def _places_elsewhere(instance: Instance, settings: Env) -> list[str]:
-    """What settings put into the state folder under another name, and is copied on its own. As patterns of rsync."""
+    """Return rsync patterns of the folders that settings put into the state folder; they are copied on their own."""
     places = [settings.machines_dir, settings.cache_dir, settings.images_dir, settings.kit_dir]
     inside = [path.relative_to(instance.state) for path in places if path.is_relative_to(instance.state)]
     return [f"/{glob.escape(str(path))}" for path in inside]
@@ -177,7 +179,7 @@ def _save_machines(instance: Instance, settings: Env, target: Path, former: Path
 
 
 def _remove_others(machines: Path, saved: list[str]) -> None:
-    """What a pass before had copied, or begun to copy, of machines that run or are gone by now."""
+    """Remove what an earlier pass copied, or began to copy, of machines that run or are gone by now."""
     for folder in [*machine_folders(machines), *machines.glob(".ws_*.partial")]:
         if folder.name not in saved:
             shutil.rmtree(folder)

@@ -10,7 +10,7 @@ from supervise.instance import ROOT, InstanceError
 def require_known_migrations(migrations: Iterable[str]) -> None:
     """A database of an older version is migrated at the start; one of a newer version cannot be used.
 
-    Of the project's own apps: those of packages follow its lock file. Raises InstanceError.
+    Of the project's own apps: those of packages follow its lock file. Raise InstanceError.
     """
     known = known_migrations()
     apps = {name.partition(".")[0] for name in known}
@@ -22,6 +22,6 @@ def require_known_migrations(migrations: Iterable[str]) -> None:
 
 
 def known_migrations() -> set[str]:
-    """As `app.name`, of the files in this checkout."""
+    """Return the migrations of the files in this checkout, as `app.name`."""
     files = [*ROOT.glob("*/migrations/[0-9]*.py"), *ROOT.glob("platform/*/migrations/[0-9]*.py")]
     return {f"{path.parent.parent.name}.{path.stem}" for path in files}
