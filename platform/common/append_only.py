@@ -13,7 +13,7 @@ class AppendOnly:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The statements that make the function and its triggers."""
+        """Return the statements that make the function and its triggers."""
         refuse = f"EXECUTE FUNCTION {self.table}_refuse()"
         return (
             f"CREATE FUNCTION {self.table}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
@@ -23,12 +23,12 @@ class AppendOnly:
         )
 
     def protect(self, apps: Any, schema_editor: Any) -> None:
-        """For migrations: make the triggers."""
+        """Make the triggers, in a migration."""
         for statement in self.statements:
             schema_editor.execute(statement)
 
     def unprotect(self, apps: Any, schema_editor: Any) -> None:
-        """For migrations: remove the triggers."""
+        """Remove the triggers, in a migration."""
         for name in ("fixed", "whole"):
             schema_editor.execute(f"DROP TRIGGER {self.table}_{name} ON {self.table}")
         schema_editor.execute(f"DROP FUNCTION {self.table}_refuse()")

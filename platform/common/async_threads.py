@@ -1,4 +1,4 @@
-"""What coroutines run in threads: queries of a request, bodies, large responses, calls of Redis and the broker.
+"""Threads for coroutines: for a request's queries, bodies, large responses, calls of Redis and the broker.
 
 Each kind has threads of its own, so that slow senders and large responses of one tenant delay no other one's commands.
 """
@@ -59,7 +59,7 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def entered_in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """A synchronous context manager in a coroutine: it is entered and left in a thread of the loop's executor."""
+    """Use a synchronous context manager in a coroutine: it is entered and left in a thread of the loop's executor."""
     value = await in_pool_thread(context.__enter__)
     try:
         yield value

@@ -54,7 +54,7 @@ class AsyncViewSet(ViewSet):
         return _rendered(response) if isinstance(response, ShortResponse) else response
 
     async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Authentication, permissions and throttles. Raises what refuses the request."""
+        """Authentication, permissions and throttles. Raise what refuses the request."""
         await sync_to_async(self.initial)(request, *args, **kwargs)
 
     def _handler(self) -> Any:
@@ -65,6 +65,6 @@ class AsyncViewSet(ViewSet):
 
 
 def _rendered(response: Response) -> HttpResponse:
-    """The same as a response that Django does not render."""
+    """Return the same as a response that Django does not render."""
     response.render()
     return HttpResponse(response.content, status=response.status_code, headers=dict(response.items()))

@@ -52,7 +52,7 @@ class Remembered:
         self._lock = Lock()
 
     def add(self, text: str, seconds: float) -> None:
-        """The oldest is forgotten where there are too many."""
+        """Add an entry; the oldest is forgotten if there are too many."""
         with self._lock:
             self._until[text] = time.monotonic() + seconds
             self._until.move_to_end(text)
@@ -60,7 +60,7 @@ class Remembered:
                 self._until.popitem(last=False)
 
     def seconds_left(self, text: str) -> float:
-        """0 where it is forgotten."""
+        """Return the seconds left; 0 if the entry is forgotten."""
         until = self._until.get(text)
         return max(until - time.monotonic(), 0.0) if until is not None else 0.0
 
@@ -72,7 +72,7 @@ class Attempt:
     """
 
     def __init__(self, limits: AttemptLimits, source: str, name: str) -> None:
-        """Raises RateLimited with Retry-After where the address or the name has used up its attempts."""
+        """Raise RateLimited with Retry-After if the address or the name has used up its attempts."""
         self._limits = limits
         self._windows = _windows(limits, source, name)
         self._member = secrets.token_hex(8)
@@ -82,7 +82,7 @@ class Attempt:
             raise too_many(wait)
 
     def give_back(self) -> None:
-        """The secret was right: the attempt does not count."""
+        """Give an attempt back whose secret was right: it does not count."""
         try:
             for window in self._windows:
                 uncount_request(window, self._member)
@@ -106,7 +106,7 @@ class FailureLimit:
         self._refused = Remembered()
 
     def record_failure(self, source: str, name: str = "") -> None:
-        """Count a wrong secret; without a name, by its source alone. Raises TooManyFailures where one of them is beyond
+        """Count a wrong secret; without a name, by its source alone. Raise TooManyFailures if one of them is beyond
         its limit. Nothing is counted while a source is known to be.
         """
         if (left := self._refused.seconds_left(source)) > 0:
@@ -123,7 +123,7 @@ class FailureLimit:
 
 
 def too_many(seconds: float) -> TooManyFailures:
-    """The error with its Retry-After."""
+    """Return the error with its Retry-After."""
     wait = math.ceil(max(seconds, 1))
     return TooManyFailures(
         f"Too many attempts with a wrong secret. Try again in {wait} seconds.", headers={"Retry-After": str(wait)}
@@ -132,7 +132,9 @@ def too_many(seconds: float) -> TooManyFailures:
 
 @lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
-    """What is counted as one address: of IPv6 the network that one customer has."""
+    """Return the text under which attempts of an address are counted; for IPv6 it is the network that one customer
+    has.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -143,13 +145,15 @@ def network_of(address: str) -> str:
 
 
 def _windows(limits: AttemptLimits, source: str, name: str) -> tuple[str, str]:
-    """The keys of the two windows. A name is a caller's text of any length, and may be a secret typed by mistake."""
+    """Return the keys of the two windows. A name is a caller's text of any length, and may be a secret typed by
+    mistake.
+    """
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
     return f"{limits.kind}:{_SOURCE}:{source}", f"{limits.kind}:name:{digest}"
 
 
 def _count(windows: tuple[str, ...], limits: AttemptLimits, member: str) -> float:
-    """Seconds until the next attempt is allowed; 0 where this one is."""
+    """Return seconds until the next attempt is allowed; 0 if this one is."""
     try:
         for window in windows:
             limit = limits.per_source if f":{_SOURCE}:" in window else limits.per_name
@@ -157,13 +161,13 @@ def _count(windows: tuple[str, ...], limits: AttemptLimits, member: str) -> floa
             if not state.accepted:
                 return max(state.reset_seconds, 1.0)
     except RedisError as exc:
-        logger.warning("attempts of %s are not counted: %s", limits.kind, exc)
+        logger.warning("attempts of %s cannot be counted: %s", limits.kind, exc)
     return 0.0
 
 
 def _log_refusal(windows: tuple[str, str], wait: float) -> None:
-    """Once for as long as it lasts: refused attempts must not fill the log. With the digest of the name, not the name:
-    some of them are passwords in the wrong field.
+    """Log a refusal once for as long as it lasts: refused attempts must not fill the log. With the digest of the name,
+    not the name: some of them are passwords in the wrong field.
     """
     if not _logged.seconds_left(windows[0]):
         _logged.add(windows[0], wait)

@@ -9,5 +9,5 @@ T = TypeVar("T")
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Parts of `size` items, the last one of what is left."""
+    """Yield parts of `size` items, the last one of what is left."""
     return (items[start : start + size] for start in range(0, len(items), size))

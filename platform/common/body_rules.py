@@ -59,7 +59,7 @@ def takes_body(rule: BodyRule) -> Callable[[_Action], _Action]:
 
 
 def rule_of_action(view: type, action: str, method: str) -> BodyRule:
-    """The rule for requests that this action of a viewset serves by this method."""
+    """Return the rule for requests that this action of a viewset serves by this method."""
     found = getattr(getattr(view, action, None), "body_rule", None)
     if found is None and method not in _SAFE:
         found = getattr(view, "body_rule", None)
@@ -76,12 +76,12 @@ def rule_of_request(method: str, path: str) -> BodyRule:
 
 
 def body_limit(method: str, path: str, content_type: str = "") -> int:
-    """Bytes accepted in a body."""
+    """Return bytes accepted in a body."""
     return rule_of_request(method, path).limit(content_type)
 
 
 def is_streamed(method: str, path: str, content_type: str) -> bool:
-    """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
+    """Return whether the view reads this body piece by piece; every other one is stored before its sender is known."""
     return rule_of_request(method, path).is_streamed(content_type)
 
 
@@ -98,8 +98,8 @@ _Views = dict[str, tuple[type, Mapping[str, str]]]
 
 @cache
 def _declared_rules(urlconf: Any) -> tuple[re.Pattern[str], _Views]:
-    """One expression for the addresses of all views with a rule, and by the names of its groups their viewsets with
-    the action of each method.
+    """Return one expression for the addresses of all views with a rule, and by the names of its groups their viewsets
+    with the action of each method.
     """
     addresses: list[str] = []
     views: _Views = {}
@@ -112,7 +112,7 @@ def _declared_rules(urlconf: Any) -> tuple[re.Pattern[str], _Views]:
 
 
 def _viewsets(entry: URLResolver | URLPattern, above: str) -> Iterator[tuple[str, type, Mapping[str, str]]]:
-    """Expression for the address, viewset, and the action of each method, of every route of viewsets."""
+    """Yield, for every route of viewsets, the expression of its address, its viewset, and the action of each method."""
     address = above + entry.pattern.regex.pattern.removeprefix("^")
     if isinstance(entry, URLResolver):
         for inner in entry.url_patterns:

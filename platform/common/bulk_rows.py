@@ -18,7 +18,7 @@ LARGEST = 2**63 - 1  # of a column
 
 
 def read_rows(query: QuerySet[Any, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The rows of a `values_list` of columns whose values the driver returns as they are: numbers and texts."""
+    """Return the rows of a `values_list` of columns whose values the driver returns as they are: numbers and texts."""
     sql, params = query.query.sql_with_params()
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
@@ -96,7 +96,9 @@ def _types(model: type[Model], columns: Sequence[str]) -> str:
 
 
 def _arrays(rows: Iterable[Row]) -> list[str]:
-    """The columns of the rows as literals of the database's arrays: a tenth of the time of the driver's own lists."""
+    """Return the columns of the rows as literals of the database's arrays: a tenth of the time of the driver's own
+    lists.
+    """
     columns = zip(*rows, strict=True)
     # The values of a column are of one type.
     return ["{" + ",".join(map(str if isinstance(column[0], int) else _quoted, column)) + "}" for column in columns]

@@ -13,8 +13,8 @@ T = TypeVar("T")
 class CachedValue(Generic[T]):
     """A value that each process computes at most once in `seconds`.
 
-    Of callers that come together one computes it, and the others wait for it. What `compute` raises is raised to all of
-    them; the next caller tries again.
+    If callers come together, one computes the value, and the others wait for it. What `compute` raises is raised to all
+    of them; the next caller tries again.
     """
 
     def __init__(self, compute: Callable[[], T], seconds: float) -> None:
@@ -28,7 +28,7 @@ class CachedValue(Generic[T]):
         with self._lock:
             if self._found is not None and time.monotonic() - self._found[0] < self._seconds:
                 return self._found[1]
-            # Those who have waited for an attempt that failed do not wait for another one, each after the other.
+            # Callers who have waited for an attempt that failed do not wait for another one, each after the other.
             if self._failed is not None and self._failed[0] > asked_at:
                 raise self._failed[1]
             return self._computed()
@@ -39,7 +39,7 @@ class CachedValue(Generic[T]):
         except Exception as error:
             self._failed = time.monotonic(), error
             raise
-        # From its end: where it takes longer than `seconds`, those who waited do not compute it one by one.
+        # From its end: if it takes longer than `seconds`, those who waited do not compute it one by one.
         self._found, self._failed = (time.monotonic(), found), None
         return found
 

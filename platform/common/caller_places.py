@@ -33,20 +33,20 @@ _accounts: dict[str, str] = {}
 
 
 def remember_account(request: HttpRequest, account_id: str) -> None:
-    """The account of a caller whose credentials are valid: all its credentials share its places."""
+    """Remember the account of a caller with valid credentials: all credentials of an account share its places."""
     if len(_accounts) >= MAX_REMEMBERED:
         _accounts.clear()
     _accounts[_credentials(request)] = account_id
 
 
 def _caller(request: HttpRequest) -> str:
-    """Empty for a request without credentials, which needs no place."""
+    """Return the caller; empty for a request without credentials, which needs no place."""
     caller = _credentials(request)
     return _accounts.get(caller, caller)
 
 
 def _credentials(request: HttpRequest) -> str:
-    """All of them: a client id alone is no secret, and anybody could take its places."""
+    """Return all credentials: a client id alone is not a secret, and anybody could take its places."""
     names = ("X-Client-ID", "X-Client-Secret", "Authorization")
     given = [request.headers.get(name, "") for name in names]
     return hashlib.sha256("\0".join(given).encode()).hexdigest() if any(given) else ""
@@ -92,7 +92,7 @@ async def loop_place(request: HttpRequest) -> AsyncIterator[None]:
 
 
 def give_back_loop_place() -> None:
-    """The request goes on without a thread. Idempotent."""
+    """Give the place back when the request goes on without a thread. Idempotent."""
     place = _loop_place.get()
     if place is not None:
         place.give_back()
@@ -113,7 +113,7 @@ class ThreadPlaces:
 
     @contextmanager
     def place(self, caller: str) -> Iterator[None]:
-        """As `thread_place`."""
+        """Do what `thread_place` does."""
         self._enter(caller)
         held = [True]
 
@@ -165,20 +165,22 @@ _thread = threading.local()
 
 @lru_cache(maxsize=1)
 def thread_places() -> ThreadPlaces:
-    """Those of this process."""
+    """Return the places of this process."""
     return ThreadPlaces(max(1, settings.ENV.api_threads * 3 // 4))
 
 
 @contextmanager
 def thread_place(request: HttpRequest) -> Iterator[None]:
-    """Wait for a place, and hold it until the end or `give_back_thread_place`. Raises RateLimited."""
+    """Wait for a place, and hold it until the end or `give_back_thread_place`. Raise RateLimited."""
     caller = _caller(request)
     with thread_places().place(caller) if caller else nullcontext():
         yield
 
 
 def give_back_thread_place() -> None:
-    """The request of this thread waits for something that has limits of its own. Idempotent; for any thread."""
+    """Give the place back when the request of this thread waits for something that has limits of its own. Idempotent;
+    for any thread.
+    """
     give_back = getattr(_thread, "give_back", None)
     if give_back is not None:
         give_back()

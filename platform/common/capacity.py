@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class CapacityUsedUp(Exception):
-    """No place is free. `own`: the account has all that it may have."""
+    """The error that no place is free. `own`: the account has all that it may have."""
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
@@ -17,7 +17,7 @@ class CapacityUsedUp(Exception):
 
 
 class AccountCapacity:
-    """Counts places in use. Safe in many threads."""
+    """A counter of places in use. Safe in many threads."""
 
     def __init__(self, total: int, per_account: int) -> None:
         self._total = total
@@ -27,7 +27,7 @@ class AccountCapacity:
 
     @contextmanager
     def reserve(self, account_id: str) -> Iterator[None]:
-        """A place for this account, until the context ends. Raises CapacityUsedUp where none is free."""
+        """Reserve a place for this account, until the context ends. Raise CapacityUsedUp if none is free."""
         with self._lock:
             if self._used[account_id] >= self._per_account:
                 raise CapacityUsedUp(own=True)
@@ -44,5 +44,5 @@ class AccountCapacity:
 
     @property
     def used(self) -> int:
-        """Places in use now."""
+        """Return places in use now."""
         return self._used.total()

@@ -1,4 +1,4 @@
-"""What follows a commit."""
+"""Work that follows a commit."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a given value stands."""
+    """The place of a given value."""
 
     number: int
 
@@ -46,11 +46,11 @@ class CompiledQuery:
         self._statements: dict[tuple[int, bool], _Statement] = {}
 
     def first_row(self, values: Sequence[str]) -> list[Any] | None:
-        """The columns of the first row, in the order of `values_list`; None where there is none. One query."""
+        """Return the columns of the first row, in the order of `values_list`; None if there is none. One query."""
         return next(iter(self._found(values, is_first=True)), None)
 
     def all_rows(self, values: Sequence[str]) -> list[list[Any]]:
-        """As `first_row`, of every row."""
+        """Return what `first_row` returns, of every row."""
         return self._found(values, is_first=False)
 
     def _found(self, values: Sequence[str], *, is_first: bool) -> list[list[Any]]:
@@ -78,7 +78,7 @@ class CompiledQuery:
 
 
 def _place_of(value: Any) -> Any:
-    """The place that a mark stands for; any other value as it is."""
+    """Return the place that a mark stands for; any other value as it is."""
     if isinstance(value, str) and value.startswith(_MARK):
         return _Place(int(value.removeprefix(_MARK)))
     return value

@@ -24,7 +24,7 @@ def release_connection() -> None:
 
 @contextmanager
 def connection_released_after() -> Iterator[None]:
-    """For queries in the middle of a wait that holds no connection: the one they used is returned."""
+    """Return the connection to the pool after queries in the middle of a wait that holds no connection."""
     try:
         yield
     finally:

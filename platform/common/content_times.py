@@ -14,7 +14,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 def content_time_ns(digest: str) -> int:
-    """Unix time in nanoseconds for a hexadecimal SHA-256. Some 2^58 values."""
+    """Return Unix time in nanoseconds for a hexadecimal SHA-256. Some 2^58 values."""
     number = int(digest[:32], 16)
     seconds, nanoseconds = number % _SECONDS, (number // _SECONDS) % _NANOSECONDS
     return (_FIRST_SECOND + seconds) * _NANOSECONDS + nanoseconds

@@ -62,12 +62,12 @@ _declared: dict[str, Counter | Histogram] = {}
 
 
 def declared_metrics() -> list[Counter | Histogram]:
-    """Of all modules that this process has imported, by name."""
+    """Return the metrics of all modules that this process has imported, sorted by name."""
     return [_declared[name] for name in sorted(_declared)]
 
 
 def record_additions(additions: Iterable[Addition]) -> None:
-    """One round trip; without Redis nothing is added."""
+    """Record additions in one round trip; without Redis nothing is added."""
     wanted = list(additions)
     if not wanted:
         return
@@ -81,7 +81,7 @@ def record_additions(additions: Iterable[Addition]) -> None:
 
 
 def read_values() -> dict[str, dict[tuple[str, ...], float]]:
-    """For each name the values by their labels. One round trip; raises RedisError."""
+    """Return for each name the values by their labels. One round trip; raise RedisError."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for raw, value in _stored():
         name, *labels = raw.split(_SEPARATOR)

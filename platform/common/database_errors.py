@@ -20,7 +20,7 @@ _NOTHING_UPDATED = {
 
 
 def is_database_unavailable(exc: BaseException) -> bool:
-    """Whether a query or a commit failed for a reason that lies with the database, not with the request.
+    """Return whether a query or a commit failed for a reason that lies with the database, not with the request.
 
     Every operational error is one (no connection, the classes 53, a full disk among them, 57P and 58, deadlocks), and a
     server that only reads. A transaction that failed so was rolled back; only a connection that was lost during COMMIT
@@ -34,12 +34,12 @@ def is_database_unavailable(exc: BaseException) -> bool:
 
 
 def is_duplicate(exc: IntegrityError) -> bool:
-    """Whether another row has the value that is unique."""
+    """Return whether another row has the value that is unique."""
     return _code(exc) == _UNIQUE
 
 
 def is_row_gone(exc: BaseException) -> bool:
-    """Whether a row was not written because another transaction deleted it, or one that it refers to.
+    """Return whether a row was not written because another transaction deleted it, or one that it refers to.
 
     The latter is found at the commit at the latest; nothing of the transaction is stored then.
     """
@@ -47,10 +47,10 @@ def is_row_gone(exc: BaseException) -> bool:
 
 
 def is_update_of_nothing(exc: BaseException) -> bool:
-    """Whether it is what `Model.save` raises that may only update, where the row was deleted since it was read."""
+    """Return whether it is what `Model.save` raises that may only update, if the row was deleted since it was read."""
     return type(exc) is DatabaseError and str(exc) in _NOTHING_UPDATED
 
 
 def _code(exc: BaseException) -> str | None:
-    """The SQLSTATE of the driver's error."""
+    """Return the SQLSTATE of the driver's error."""
     return getattr(exc.__cause__, "sqlstate", None)

@@ -12,7 +12,9 @@ from django.http.response import HttpResponseBase
 
 
 class DualMiddleware(ABC):
-    """Needs no thread for an asynchronous view: `is_async` says in which of the two ways an instance is called."""
+    """Middleware that needs no thread for an asynchronous view: `is_async` says in which of the two ways an instance is
+    called.
+    """
 
     sync_capable = True
     async_capable = True
@@ -25,4 +27,4 @@ class DualMiddleware(ABC):
 
     @abstractmethod
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        """The response, or where `is_async` a coroutine of it."""
+        """Return the response, or if `is_async` a coroutine of it."""

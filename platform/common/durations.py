@@ -10,7 +10,7 @@ MAX_SECONDS = 10 * 365 * 86400
 
 
 def parse_duration(value: object) -> int:
-    """Seconds. Raises ValueError with a message for anything other than a duration of at most ten years."""
+    """Return seconds. Raise ValueError with a message for anything other than a duration of at most ten years."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("Give a duration such as 30m, 1h or 24h, or a number of seconds.")
     seconds = _from_text(value) if isinstance(value, str) else int(value)
@@ -29,7 +29,7 @@ def _from_text(text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """The shortest spelling with one unit: 3600 is `1h`, 90 is `90s`."""
+    """Return the shortest spelling with one unit: 3600 is `1h`, 90 is `90s`."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % _UNITS[unit] == 0:
             return f"{seconds // _UNITS[unit]}{unit}"

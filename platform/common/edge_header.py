@@ -1,4 +1,4 @@
-"""What the edge knows of a request, in one header: `X-Edge: SECRET HOST ADDRESSES SECRET`.
+"""The edge's facts about a request, in one header: `X-Edge: SECRET HOST ADDRESSES SECRET`.
 
 A client's header in another spelling (`X_Forwarded_For`) becomes the same WSGI variable as the edge's own, and servers
 join the values of both. The edge drops such headers; this one is invalid if anything was joined to either end of it.
@@ -29,12 +29,12 @@ class EdgeFacts:
 
 @lru_cache(maxsize=4)
 def edge_secret(secret_key: str) -> str:
-    """Derived from the secret key, so that nothing else must be stored or configured."""
+    """Return the edge's secret, derived from the secret key so that nothing else must be stored or configured."""
     return hmac.new(secret_key.encode(), b"edge", hashlib.sha256).hexdigest()
 
 
 def edge_facts(value: str, secret_key: str) -> EdgeFacts | None:
-    """The header's content; None where the edge did not make it."""
+    """Return the header's content; None if the edge did not make it."""
     secret = edge_secret(secret_key).encode()
     first, _, rest = value.partition(" ")
     content, _, last = rest.rpartition(" ")

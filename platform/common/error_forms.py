@@ -1,4 +1,4 @@
-"""Routes whose errors have a form of their own. Apps register theirs in every process, also where nothing responds."""
+"""Routes whose errors have a form of their own. Apps register theirs in every process, also if nothing responds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ErrorForm = Callable[[DomainError], JsonResponse]
 
 
 def register_error_form(prefix: str, form: ErrorForm, *, bodies_by_view: bool = False) -> None:
-    """How errors below `prefix` look that are made outside of views, and before them. Idempotent.
+    """Register the form of errors below `prefix` that are made outside of views, or before them. Idempotent.
 
     `bodies_by_view`: the view answers requests whose body was refused and dropped: it raises `refused_body`.
     """
@@ -22,7 +22,7 @@ def register_error_form(prefix: str, form: ErrorForm, *, bodies_by_view: bool = 
 
 
 def is_left_to_view(request: HttpRequest, error: DomainError) -> bool:
-    """Whether the view answers for a body that was refused; it finds why in `refused_body` then."""
+    """Return whether the view answers for a body that was refused; it finds why in `refused_body` then."""
     if error_form_of(request.path) not in _by_view:
         return False
     request.refused_body = error  # type: ignore[attr-defined]
@@ -30,12 +30,12 @@ def is_left_to_view(request: HttpRequest, error: DomainError) -> bool:
 
 
 def refused_body(request: HttpRequest) -> DomainError | None:
-    """Why the body of a request was refused; None: it was not."""
+    """Return why the body of a request was refused; None: it was not."""
     return getattr(request, "refused_body", None)
 
 
 def error_form_of(path: str) -> ErrorForm | None:
-    """The form of a request's path; None: the common one."""
+    """Return the form of a request's path; None: the common one."""
     return next((form for prefix, form in _forms.items() if path == prefix or path.startswith(f"{prefix}/")), None)
 
 

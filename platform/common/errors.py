@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 # In `details`: what is wrong with no field alone.
 WHOLE_BODY = "body"
-# Of a message that is made of details, whose sentences may repeat what a caller sent.
+# Limits of a message that is made of details, whose sentences may repeat what a caller sent.
 MAX_SENTENCE, MAX_FIELD_NAME, MAX_FIELDS = 500, 100, 5
 
 
@@ -23,7 +23,7 @@ class DomainError(Exception):
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     message: str = "An internal error occurred."
-    # Of the example in the OpenAPI document, where this error comes with details.
+    # The details of the example in the OpenAPI document, if this error comes with details.
     example_details: ClassVar[dict[str, Any] | None] = None
 
     def __init__(
@@ -40,13 +40,13 @@ class DomainError(Exception):
 
     @property
     def name(self) -> str:
-        """The value of `error` in the body; the same as the code but for authentication errors."""
+        """Return the value of `error` in the body; the same as the code but for authentication errors."""
         return self.code
 
 
 class FieldError(DomainError):
-    """Fields are wrong: `details` maps each to a list of sentences. Without a message of its own it has the first of
-    them and the fields' names, as many clients show nothing else.
+    """The error that fields are wrong: `details` maps each to a list of sentences. Without a message of its own it has
+    the first of them and the fields' names, as many clients show nothing else.
     """
 
     def __init__(

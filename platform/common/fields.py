@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from common.durations import parse_duration
 
-# As a base, and where it is not said which field: none of its four arguments is.
+# As a base, and if it is not said which field: none of its four arguments is.
 AnyField = serializers.Field[Any, Any, Any, Any]
 
 
@@ -65,7 +65,9 @@ class StrictDecimal(serializers.DecimalField):
 
 
 class BoundedList(serializers.ListField):
-    """Its length is checked before its items, each of which may take a while: DRF's own checks the items first."""
+    """A list whose length is checked before its items, each of which may take a while: DRF's own checks the items
+    first.
+    """
 
     def to_internal_value(self, data: Any) -> list[Any]:
         most = self.max_length

@@ -1,4 +1,4 @@
-"""What the apps' parts of `/metrics` share."""
+"""Code that the apps' parts of `/metrics` share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 
 def seconds_since(moment: datetime | None) -> float:
-    """0 for None, and for a time that is to come: a clock may have been set back."""
+    """Return the seconds since a time; 0 for None, and for a time to come: a clock may have been set back."""
     return 0.0 if moment is None else max(0.0, (timezone.now() - moment).total_seconds())
 
 
 def backlog(rows: QuerySet[Any], since: str, name: str, what: str) -> Iterator[Metric]:
-    """How many rows wait (`name`), and for how long the first has by its column `since` (`<name>_oldest_seconds`). One
-    query.
+    """Yield how many rows wait (`name`), and for how long the first has by its column `since`
+    (`<name>_oldest_seconds`). One query.
     """
     found = rows.order_by().aggregate(count=Count("*"), first=Min(since))
     yield GaugeMetricFamily(name, f"{what}.", value=found["count"])

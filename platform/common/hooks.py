@@ -30,7 +30,7 @@ class Hook(Generic[P, R]):
         return [handler(*args, **kwargs) for handler in self._handlers]
 
     def one(self, *args: P.args, **kwargs: P.kwargs) -> R | Any:
-        """The result of the first handler; None where none is registered."""
+        """Return the result of the first handler; None if none is registered."""
         for handler in self._handlers:
             return handler(*args, **kwargs)
         return None

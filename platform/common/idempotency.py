@@ -21,7 +21,7 @@ class IdempotencyConflict(Conflict):
 
 
 def key_of(request: HttpRequest, body: dict[str, Any]) -> str | None:
-    """The `Idempotency-Key` header or the `idempotency_key` field; both given must be equal."""
+    """Return the `Idempotency-Key` header or the `idempotency_key` field; both given must be equal."""
     header = request.headers.get("Idempotency-Key")
     field = body.get("idempotency_key")
     if field is not None and not isinstance(field, str):
@@ -35,6 +35,6 @@ def key_of(request: HttpRequest, body: dict[str, Any]) -> str | None:
 
 
 def fingerprint(body: dict[str, Any], *, ignore: frozenset[str]) -> str:
-    """A hash of the options that identify the request, independent of their order and spacing."""
+    """Return a hash of the options that identify the request, independent of their order and spacing."""
     kept = {name: value for name, value in body.items() if name not in ignore}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -13,12 +13,12 @@ _RANDOM_CHARS = 7
 
 
 def new_id(prefix: str) -> str:
-    """A fresh id such as `ws_2kq7...`; unique by 35 random bits in each millisecond."""
+    """Return a fresh id such as `ws_2kq7...`; unique by 35 random bits in each millisecond."""
     return f"{prefix}_{_time_text(int(time.time() * 1000))}{random_suffix(_RANDOM_CHARS)}"
 
 
 def first_id(prefix: str, at: datetime) -> str:
-    """The lowest id of this time: those that were made before sort before it, all others behind it."""
+    """Return the lowest id of this time: those that were made before sort before it, all others behind it."""
     return f"{prefix}_{_time_text(max(0, int(at.timestamp() * 1000)))}{_ALPHABET[0] * _RANDOM_CHARS}"
 
 
@@ -27,10 +27,10 @@ def _time_text(milliseconds: int) -> str:
 
 
 def random_number() -> int:
-    """A random id that is a number: of 53 bits, which every reader of JSON holds exactly."""
+    """Return a random id that is a number: of 53 bits, which every reader of JSON holds exactly."""
     return secrets.randbelow((1 << 53) - 1) + 1
 
 
 def random_suffix(length: int) -> str:
-    """Random lowercase base32 characters, for slugs that are taken. Each is 5 bits of a byte."""
+    """Return random lowercase base32 characters, for slugs that are taken. Each is 5 bits of a byte."""
     return "".join(_ALPHABET[byte & 31] for byte in secrets.token_bytes(length))

@@ -21,8 +21,8 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
 
 
 def parse_object(raw: bytes, *, allow_nul: bool = False) -> dict[str, Any]:
-    """Bytes of a body to the object they hold. Raises InvalidJson, ValidationError (also for texts that no database
-    holds: with a lone surrogate, and without `allow_nul` with NUL).
+    """Return the object that the bytes of a body hold. Raise InvalidJson, ValidationError (also for texts that no
+    database holds: with a lone surrogate, and without `allow_nul` with NUL).
     """
     if not raw.strip():
         return {}
@@ -42,7 +42,9 @@ def parse_object(raw: bytes, *, allow_nul: bool = False) -> dict[str, Any]:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether objects and arrays are nested deeper than that. Without recursion: Python may not recurse as deep."""
+    """Return whether objects and arrays are nested deeper than that. Without recursion: Python may not recurse as
+    deep.
+    """
     level = [value]
     for _ in range(levels + 1):
         level = [item for outer in level for item in _inside(outer)]
@@ -56,7 +58,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def require_few_tokens(raw: bytes, limit: int = MAX_TOKENS) -> None:
-    """Raises ValueError. Before the JSON is parsed: what it becomes then may be more than the memory."""
+    """Raise ValueError. Before the JSON is parsed: what it becomes then may be more than the memory."""
     if len(raw) > limit and next(islice(_TOKEN.finditer(raw), limit, None), None) is not None:
         raise ValueError(f"it has more than {limit} strings, commas and brackets")
 
@@ -81,7 +83,7 @@ def _finite(text: str) -> float:
 
 
 def _require_storable(value: Any, place: str = "", *, allow_nul: bool) -> None:
-    """Raises ValidationError for a text that no database holds, which names its field."""
+    """Raise ValidationError for a text that no database holds, which names its field."""
     if isinstance(value, str):
         problem = _text_problem(value, allow_nul)
         if problem:
@@ -103,5 +105,5 @@ def _text_problem(text: str, allow_nul: bool) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "A lone surrogate is no character."
+        return "A lone surrogate is not a character."
     return ""

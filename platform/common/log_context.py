@@ -1,4 +1,4 @@
-"""What a log line is about: the request, the operation and the workspace, on every record of their context.
+"""The context of log lines: the request, the operation and the workspace, on every record of their context.
 
 A request's id goes with the tasks that it sends, as a header of the message, so that one search finds what the api, the
 worker and vmhost wrote about it. A thread that code starts by itself has none of these.
@@ -23,13 +23,13 @@ _workspace: ContextVar[str] = ContextVar("workspace_id", default="")
 
 
 def set_logged_workspace(workspace_id: str) -> None:
-    """For the rest of this context: a request, a task."""
+    """Set the workspace of log lines for the rest of this context: a request, a task."""
     _workspace.set(workspace_id)
 
 
 @contextmanager
 def operation_logged(operation_id: str, workspace_id: str) -> Iterator[None]:
-    """Lines inside name both."""
+    """Let log lines inside name both."""
     operation, workspace = _operation.set(operation_id), _workspace.set(workspace_id)
     try:
         yield
@@ -39,7 +39,9 @@ def operation_logged(operation_id: str, workspace_id: str) -> Iterator[None]:
 
 
 def begin_context(request_id: str) -> None:
-    """Of a new request or task, in a thread that may have served another one. Empty: no request caused it."""
+    """Set the context of a new request or task in a thread that may have served another one. An empty id: no request
+    caused it.
+    """
     request_id_set(request_id)
     _operation.set("")
     _workspace.set("")
@@ -53,8 +55,8 @@ def task_headers(headers: dict[str, Any]) -> None:
 
 
 class LogContextFilter(logging.Filter):
-    """Puts `request_id`, `operation_id`, `workspace_id`, `trace_id` and `span_id` on every record, empty where there is
-    none; `context`: all but the span's in one text, else `-`.
+    """A filter that puts `request_id`, `operation_id`, `workspace_id`, `trace_id` and `span_id` on every record, empty
+    if there is none; `context`: all but the span's in one text, else `-`.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

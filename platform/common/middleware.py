@@ -24,7 +24,7 @@ from common.streaming_body import body_refusal, body_was_too_large
 
 
 class ApiMiddleware(DualMiddleware):
-    """What each request has, whichever view serves it."""
+    """The middleware of each request, whichever view serves the request."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))
@@ -54,8 +54,8 @@ class ApiMiddleware(DualMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """A JSON error for every path but the admin, which has Django's own pages; also there for a row that another
-        request deletes while a page is made of it.
+        """Return a JSON error for every path but the admin, which has Django's own pages; also there for a row that
+        another request deletes while a page is made of it.
         """
         if request.path.startswith("/admin/") and not isinstance(exception, ObjectDoesNotExist):
             return None
@@ -63,7 +63,9 @@ class ApiMiddleware(DualMiddleware):
 
 
 def refusal(request: HttpRequest) -> HttpResponseBase | None:
-    """Requests refused before routing: an unknown Host header, a body that is too large or of an unknown sender."""
+    """Return the refusal of a request before routing: an unknown Host header, a body that is too large or of an unknown
+    sender.
+    """
     try:
         request.get_host()
     except SuspiciousOperation as exc:
@@ -75,7 +77,8 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
 
 
 def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
-    """400 where the connection ended before the body did, so that no view does less than the client asked for, or more.
+    """Return 400 if the connection ended before the body did, so that no view does less than the client asked for, or
+    more.
 
     For WSGI. The body is read here, as many views do not look at theirs. Under ASGI it is complete before any
     middleware runs, or the request ends. Bodies of files, which may be larger than memory, are read by their view.
@@ -91,7 +94,7 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
 
 
 def large_body_error(request: HttpRequest) -> errors.DomainError | None:
-    """413 by Content-Length, or by the received bytes of a body without it."""
+    """Return 413 by Content-Length, or by the received bytes of a body without it."""
     limit = body_limit(str(request.method), request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)

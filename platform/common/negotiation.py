@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 
 class JSONAlways(BaseContentNegotiation):
-    """Requests are not refused for their Accept header."""
+    """The negotiation that refuses no request for its Accept header."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         media_type = (request.content_type or "application/json").split(";")[0].strip().lower()

@@ -29,7 +29,7 @@ class MessageResponse(Success):
 
 
 def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
-    """The documented refusals of a route: status -> which codes, in backticks, come with it, and when."""
+    """Return the documented refusals of a route: status -> which codes, in backticks, come with it, and when."""
     error = {"$ref": "#/components/schemas/Error"}
     return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
 
@@ -60,7 +60,7 @@ class DescribedSchema(AutoSchema):
         return super().get_extensions() | {name: value for name, value in found.items() if value}
 
     def _scopes(self) -> list[str]:
-        """Of account credentials, as their permission class says."""
+        """Return the scopes of account credentials that the view's permission class allows."""
         for permission in self.view.permission_classes:
             if hasattr(permission, "allowed_scopes"):
                 return sorted(permission.allowed_scopes(self.view))
@@ -70,7 +70,7 @@ class DescribedSchema(AutoSchema):
         rates = [_rate(throttle) for throttle in self._throttles()]
         rule = rule_of_action(type(self.view), getattr(self.view, "action", ""), str(self.method))
         body = rule.limit(self._raw_type())
-        # That of an upload is the size which its permit is for.
+        # The limit of an upload is the size which its permit is for.
         size = {"body_bytes": body} if body < UNLIMITED else {}
         return {**size, "rates": rates} if rates else size
 

@@ -20,10 +20,10 @@ ERROR_SCHEMA = {
     "required": ["success", "error", "code", "message", "request_id"],
     "properties": {
         "success": {"type": "boolean", "const": False},
-        "error": {"type": "string", "description": "Machine readable; the same as `code` but for 401 and 403."},
+        "error": {"type": "string", "description": "Machine readable; the same as `code`, except for 401 and 403."},
         "code": {"type": "string"},
         "message": {"type": "string", "description": "Human-readable."},
-        "details": {"type": "object", "description": "For a validation error: field to list of messages."},
+        "details": {"type": "object", "description": "For a validation error: each field with its list of messages."},
         "request_id": {"type": "string"},
     },
     "additionalProperties": False,
@@ -39,9 +39,9 @@ Operation = dict[str, Any]
 
 @dataclass(frozen=True)
 class Common:
-    """What routes answer without declaring it.
+    """An error that routes answer without declaring it.
 
-    `where`: (operation, names of its parameters and of its body's fields) -> whether this one may.
+    `where`: (operation, names of its parameters and of its body's fields) -> whether the operation may answer it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Common:
 
 
 def credentials_of(operation: Operation) -> set[str]:
-    """The names of the security schemes of which one is enough or several are needed."""
+    """Return the names of the security schemes of which one is enough or several are needed."""
     return {name for option in operation.get("security", []) for name in option}
 
 
@@ -74,20 +74,20 @@ COMMON: dict[int, Common] = {
     ),
     404: Common(
         "NotFound",
-        "There is no such thing, or the credential does not reach it.",
+        "There is no such resource, or the credential does not reach it.",
         (errors.NotFound,),
         lambda operation, names: bool(names & REFERENCES),
     ),
     413: Common("TooLarge", "The body is larger than the route accepts.", (errors.PayloadTooLarge,)),
     415: Common(
         "MediaType",
-        "The body has another Content-Type.",
+        "The route does not accept the body's Content-Type.",
         (errors.UnsupportedMediaType,),
         lambda operation, names: "requestBody" in operation,
     ),
     429: Common(
         "TooMany",
-        "Too many requests at once, or a wrong credential of too many from the caller's address.",
+        "Too many requests at once, or too many wrong credentials from the caller's address.",
         (errors.RateLimited,),
     ),
     500: Common("Failed", "A fault of the platform; its log has the request's id.", (errors.DomainError,)),
@@ -112,7 +112,7 @@ def add_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
 
 
 def _names(path: str, operation: Operation, schemas: dict[str, Any]) -> set[str]:
-    """Of the parameters and of the body's fields, and `ADDRESSED` where the path has a placeholder."""
+    """Return the names of the parameters and of the body's fields, and `ADDRESSED` if the path has a placeholder."""
     body = operation.get("requestBody", {}).get("content", {}).get(JSON, {}).get("schema", {})
     parts = [body, *body.get("oneOf", ()), *body.get("allOf", ())]
     found = [schemas.get(part.get("$ref", "").rpartition("/")[2], part) for part in parts]
@@ -137,13 +137,13 @@ def _describe(operation: Operation, names: set[str]) -> None:
 
 
 def _is_plain_error(response: dict[str, Any]) -> bool:
-    """Declared by the route, and of the one form of errors."""
+    """Return whether the route declares the error, in the common form of errors."""
     schema = response.get("content", {}).get(JSON, {}).get("schema", _REFERENCE)
     return "$ref" not in response and schema == _REFERENCE
 
 
 def _add_examples(status: int, response: dict[str, Any]) -> None:
-    """Of the codes that the description names, and of those that every route has with this status."""
+    """Add examples for the codes that the description names, and for those that every route has with this status."""
     common = COMMON[status].codes if status in COMMON else ()
     named = [found for code in declared_codes(response["description"]) if (found := error_of(status, code))]
     response["content"] = _content(status, dict.fromkeys([*named, *common]))
@@ -166,7 +166,7 @@ def _name(status: int, kind: type[errors.DomainError]) -> str:
 
 
 def _used(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The examples that the document refers to."""
+    """Yield the examples that the document refers to."""
     responses = [*result["components"]["responses"].values()]
     for operations in result["paths"].values():
         responses += [response for operation in operations.values() for response in operation["responses"].values()]
@@ -182,23 +182,23 @@ def _used(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def example_body(kind: type[errors.DomainError]) -> dict[str, Any]:
-    """The body of an error of this class, with its own sentence and example details."""
+    """Return the body of an error of this class, with its own sentence and example details."""
     return {**error_body(kind(details=kind.example_details)), "request_id": REQUEST_ID}
 
 
 def declared_codes(text: str) -> list[str]:
-    """What stands in backticks in a description of refusals: codes, and names of fields."""
+    """Return the texts in backticks of a description of refusals: codes, and names of fields."""
     return _CODE.findall(text)
 
 
 def error_of(status: int, code: str) -> type[errors.DomainError] | None:
-    """The exception class of a code, or None where no exception has it with this status."""
+    """Return the exception class of a code, or None if no exception has it with this status."""
     return known_errors().get((status, code))
 
 
 @cache
 def known_errors() -> dict[tuple[int, str], type[errors.DomainError]]:
-    """By status and code, the most general class. Of the modules that are loaded, which those of all routes are."""
+    """Return the most general class by status and code, of the modules that are loaded: those of all routes are."""
     found: dict[tuple[int, str], type[errors.DomainError]] = {}
     level: list[type[errors.DomainError]] = [errors.DomainError]
     while level:

@@ -11,6 +11,8 @@ from outbound.targets import Targets
 
 @cache
 def outbound_targets() -> Targets:
-    """For every request to a URL of a user. The machines' network is refused whatever addresses it has."""
+    """Return the targets of every request to a URL of a user. The machines' network is refused whatever addresses it
+    has.
+    """
     env = settings.ENV
     return Targets.of(env.private_receivers, [*env.refused_networks, str(env.subnet)])

@@ -39,7 +39,7 @@ class PageQuery(serializers.Serializer[Any]):
 
 
 def bounds(page: int, limit: int) -> slice:
-    """The rows of a page, as a slice for a queryset."""
+    """Return the rows of a page, as a slice for a queryset."""
     return slice((page - 1) * limit, page * limit)
 
 
@@ -62,24 +62,24 @@ class _Pagination(BasePagination):
     start = 0
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
-        """The rows of the requested page. Raises a validation_error for bad parameters."""
+        """Return the rows of the requested page. Raise a validation_error for bad parameters."""
         query = validated_query(self.query_serializer(), request)
         self.limit, self.start = query["limit"], query[self.start_field]
         self.total = self.count_rows(queryset, request)
         return list(queryset[self.rows()])
 
     def count_rows(self, queryset: Any, request: Request) -> int:
-        """The number of rows on all pages. A subclass overrides it where that number is stored."""
+        """Return the number of rows on all pages. A subclass overrides it if that number is stored."""
         return int(queryset.count())
 
     def rows(self) -> slice:
-        """The rows of the page, as a slice."""
+        """Return the rows of the page, as a slice."""
         return bounds(self.start, self.limit)
 
     @classmethod
     @cache
     def query_serializer(cls) -> type[serializers.Serializer[Any]]:
-        """The parameters, checked by the view and described in the OpenAPI document."""
+        """Return the parameters, checked by the view and described in the OpenAPI document."""
         low, high = cls.start_range
         fields = {
             cls.start_field: serializers.IntegerField(min_value=low, max_value=high, default=low),
@@ -88,11 +88,11 @@ class _Pagination(BasePagination):
         return type(f"{cls.__name__}Query", (serializers.Serializer,), fields)
 
     def page_fields(self) -> dict[str, Any]:
-        """What the response has beside the rows."""
+        """Return the fields of the response beside the rows."""
         raise NotImplementedError
 
     def page_schema(self) -> dict[str, Any]:
-        """Its JSON schema."""
+        """Return the JSON schema of a page."""
         raise NotImplementedError
 
     def get_paginated_response(self, data: Sequence[Any], **beside: Any) -> Response:

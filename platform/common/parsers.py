@@ -13,7 +13,7 @@ from common.json_objects import parse_object
 
 
 class ObjectParser(BaseParser):
-    """Parses `application/json` strictly.
+    """A strict parser of `application/json`.
 
     Refused with invalid_json: broken JSON or UTF-8, NaN and infinities, nesting deeper than MAX_DEPTH, more than
     MAX_TOKENS. A validation_error are a body that is no object, and NUL characters and lone surrogates in any field, as

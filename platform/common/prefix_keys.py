@@ -16,7 +16,7 @@ class PrefixKey(Upper):
 
 
 def begins_with(column: str, text: str) -> Q:
-    """Rows whose `column` begins with the text, in any case.
+    """Return rows whose `column` begins with the text, in any case.
 
     The database puts the text in upper case, too: Python's ß is SS then, and what was typed exactly would not be found.
     """

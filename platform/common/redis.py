@@ -23,17 +23,17 @@ ASYNC_CONNECTIONS = 20
 
 
 def redis_key(name: str) -> str:
-    """The key or pub/sub channel of this instance."""
+    """Return the key or pub/sub channel of this instance."""
     return f"{settings.REDIS_PREFIX}{name}"
 
 
 def redis_client() -> Redis:
-    """The client of this process for commands that answer at once. Not to be closed."""
+    """Return the client of this process for commands that answer at once. Not to be closed."""
     return _shared_client(settings.REDIS_URL, ANSWER_SECONDS)
 
 
 def blocking_client(seconds: float) -> Redis:
-    """The client of this process for commands that block for `seconds` at most, a constant. Not to be closed.
+    """Return the client of this process for commands that block for `seconds` at most, a constant. Not to be closed.
 
     Its pool is separate, so that waiting requests never take the connections of those that only ask.
     """
@@ -41,12 +41,12 @@ def blocking_client(seconds: float) -> Redis:
 
 
 def open_client(timeout: float) -> Redis:
-    """A client of its own whose caller closes it. `timeout`: seconds to connect, and to wait for each answer."""
+    """Return a client of its own whose caller closes it. `timeout`: seconds to connect, and to wait for each answer."""
     return Redis.from_url(settings.REDIS_URL, socket_connect_timeout=timeout, socket_timeout=timeout)
 
 
 def open_async_client() -> AsyncRedis:
-    """A client for one event loop, whose caller closes it.
+    """Return a client for one event loop, whose caller closes it.
 
     Without a timeout for answers: await its calls through `common.sse.calls`, which bounds them.
     """
@@ -62,7 +62,7 @@ def open_async_client() -> AsyncRedis:
 
 
 def redis_is_available(timeout: float = 1.0) -> bool:
-    """Whether Redis answers a PING within `timeout` seconds."""
+    """Return whether Redis answers a PING within `timeout` seconds."""
     try:
         with open_client(timeout) as client:
             return bool(client.ping())

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-# Of one place in a window: what only informs, warnings and errors, and those of them with a traceback.
+# The most lines of one place in a window: notes, warnings and errors, and those of them with a traceback.
 NOTES, WARNINGS, TRACEBACKS = 600, 60, 5
 WINDOW_SECONDS = 60.0
 # Places; beyond them the oldest window ends early.
@@ -31,8 +31,8 @@ class _Window:
 
 
 class RepeatedLines(logging.Filter):
-    """Passes the first lines of a place in a minute. How many were left out is added to the next line that passes, of
-    whatever place. Safe in many threads.
+    """A filter that passes the first lines of a place in a minute. How many were left out is added to the next line
+    that passes, of whatever place. Safe in many threads.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,7 +69,9 @@ class RepeatedLines(logging.Filter):
 
 
 def _place_of(record: logging.LogRecord) -> Place:
-    """Lines with a traceback are the same where the same statement raised the same kind of error."""
+    """Return the place of a line. Lines with a traceback are the same if the same statement raised the same kind of
+    error.
+    """
     error, at, line = "", "", 0
     if record.exc_info and record.exc_info[0] is not None:
         error = record.exc_info[0].__name__

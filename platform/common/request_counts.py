@@ -44,7 +44,7 @@ class RateState:
 def count_request(name: str, *, limit: int, window_seconds: int, member: str = "") -> RateState:
     """Count one request of a sliding window, atomically: of any number at once exactly `limit` are accepted.
 
-    `member` names the request for `uncount_request`. Raises redis.RedisError.
+    `member` names the request for `uncount_request`. Raise redis.RedisError.
     """
     arguments: list[Any] = [limit, window_seconds * 1_000_000, member or secrets.token_hex(8)]
     found: Any = redis_client().eval(_SLIDING, 1, redis_key(f"throttle:{name}"), *arguments)
@@ -55,7 +55,7 @@ def count_request(name: str, *, limit: int, window_seconds: int, member: str = "
 def restore_window(name: str, members: Mapping[str, float], *, window_seconds: int) -> None:
     """Count requests that a restarted Redis has forgotten: `members` with their times in seconds since the epoch.
 
-    Idempotent, so that any number of requests may do it at once, each before it is counted. Raises redis.RedisError.
+    Idempotent, so that any number of requests may do it at once, each before it is counted. Raise redis.RedisError.
     """
     key = redis_key(f"throttle:{name}")
     with redis_client().pipeline() as pipeline:
@@ -65,10 +65,10 @@ def restore_window(name: str, members: Mapping[str, float], *, window_seconds: i
 
 
 def is_window_empty(name: str) -> bool:
-    """Whether Redis knows of no request in the window. Raises redis.RedisError."""
+    """Return whether Redis knows of no request in the window. Raise redis.RedisError."""
     return not redis_client().exists(redis_key(f"throttle:{name}"))
 
 
 def uncount_request(name: str, member: str) -> None:
-    """Remove a counted request from its window. Raises redis.RedisError."""
+    """Remove a counted request from its window. Raise redis.RedisError."""
     redis_client().zrem(redis_key(f"throttle:{name}"), member)

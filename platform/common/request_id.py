@@ -11,7 +11,7 @@ _VALID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def current_request_id() -> str:
-    """The id of the request being served in this context; empty outside of one."""
+    """Return the id of the request being served in this context; empty outside of one."""
     return _current.get()
 
 
@@ -23,5 +23,5 @@ def begin_request(sent: str | None) -> str:
 
 
 def request_id_set(value: str) -> None:
-    """For the rest of this context; empty: it serves no request."""
+    """Set the id for the rest of this context; empty: it serves no request."""
     _current.set(value)

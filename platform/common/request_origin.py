@@ -1,4 +1,4 @@
-"""Where a request comes from, as audit entries store it."""
+"""The origin of a request, as audit entries store it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USER_AGENT_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class RequestOrigin:
-    """The client's address and User-Agent; empty where a request has none, and for the platform's own actions."""
+    """The client's address and User-Agent; empty if a request has none, and for the platform's own actions."""
 
     ip_address: str = ""
     user_agent: str = ""
@@ -26,9 +26,9 @@ NO_ORIGIN = RequestOrigin()
 
 
 def request_origin(request: HttpRequest) -> RequestOrigin:
-    """The origin of a request that came through the edge. DRF's requests pass their `_request` through as well.
+    """Return the origin of a request that came through the edge. DRF's requests pass their `_request` through as well.
 
-    The address is empty where the edge's header is not as the edge made it, and the peer's where there is none.
+    The address is empty if the edge's header is not as the edge made it, and the peer's if there is none.
     """
     address = _address(request.META)
     return RequestOrigin(
@@ -44,7 +44,7 @@ def _address(meta: Mapping[str, str]) -> str:
 
 
 def client_address(forwarded: str) -> str:
-    """The client's address from `EdgeFacts.forwarded`.
+    """Return the client's address from `EdgeFacts.forwarded`.
 
     Behind another proxy it is the nearest address outside of private networks: earlier entries are the client's claims.
     """

@@ -9,7 +9,9 @@ from rest_framework.serializers import Serializer
 
 
 def validated(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
-    """The body's documented fields. Raises a validation_error that names each wrong one; unknown ones are ignored."""
+    """Return the body's documented fields. Raise a validation_error that names each wrong one; unknown ones are
+    ignored.
+    """
     checked = serializer(data=request.data)
     checked.is_valid(raise_exception=True)
     found: dict[str, Any] = checked.validated_data
@@ -17,7 +19,7 @@ def validated(serializer: type[Serializer[Any]], request: Request) -> dict[str, 
 
 
 def validated_query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
-    """The query's documented parameters, likewise."""
+    """Return the query's documented parameters, likewise."""
     checked = serializer(data=request.query_params)
     checked.is_valid(raise_exception=True)
     found: dict[str, Any] = checked.validated_data
@@ -25,5 +27,5 @@ def validated_query(serializer: type[Serializer[Any]], request: Request) -> dict
 
 
 def body_of(request: Request) -> dict[str, Any]:
-    """The parsed body; the parser has made sure that it is an object."""
+    """Return the parsed body; the parser has made sure that it is an object."""
     return request.data if isinstance(request.data, dict) else {}

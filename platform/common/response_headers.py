@@ -10,18 +10,18 @@ _added: ContextVar[dict[str, str] | None] = ContextVar("response_headers", defau
 
 
 def begin_response_headers() -> None:
-    """At the beginning of a request. The dictionary is shared with the threads and tasks that it begins."""
+    """Begin the headers of a request's response. The dictionary is shared with the threads and tasks that it begins."""
     _added.set({})
 
 
 def add_response_header(name: str, value: str) -> None:
-    """Without effect outside of a request (a task, a sweep)."""
+    """Add a header to the response; without effect outside of a request (a task, a sweep)."""
     added = _added.get()
     if added is not None:
         added[name] = value
 
 
 def write_response_headers(response: HttpResponseBase) -> None:
-    """At the end of a request."""
+    """Write the headers at the end of a request."""
     for name, value in (_added.get() or {}).items():
         response[name] = value

@@ -29,17 +29,17 @@ _NOTHING_LEFT = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 
 
 def ok(status: int = 200, /, **fields: Any) -> Response:
-    """A success body. Deletes give `message`."""
+    """Return a success body. Deletes give `message`."""
     return Response({"success": True, **fields}, status=status)
 
 
 def respond(body: type[Serializer[Any]], status: int = 200, /, **fields: Any) -> Response:
-    """The success body that `body` declares, of these fields."""
+    """Return the success body that `body` declares, of these fields."""
     return Response(body(fields).data, status=status)
 
 
 def error_body(error: errors.DomainError) -> dict[str, Any]:
-    """The body of an error, with the request id of the current request."""
+    """Return the body of an error, with the request id of the current request."""
     body: dict[str, Any] = {
         "success": False,
         "error": error.name,
@@ -53,7 +53,9 @@ def error_body(error: errors.DomainError) -> dict[str, Any]:
 
 
 def error_response(error: errors.DomainError, path: str = "") -> JsonResponse:
-    """The response of an error outside DRF; `path` is that of the request, as some routes have a form of their own."""
+    """Return the response of an error outside DRF; `path` is that of the request, as some routes have a form of their
+    own.
+    """
     form = error_form_of(path)
     if form is not None:
         return form(error)
@@ -73,10 +75,10 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
         return errors.DatabaseUnavailable()
     if is_row_gone(exc):
         # As with ObjectDoesNotExist. With a traceback: a service that has the row locked does not come here.
-        logger.warning("a row was deleted while it was used", exc_info=exc)
+        logger.warning("a row was deleted while a request used it", exc_info=exc)
         return errors.NotFound()
     if isinstance(exc, OSError) and exc.errno in _NOTHING_LEFT:
-        logger.error("the host has nothing left: %s", exc)
+        logger.error("the host has no resources left: %s", exc)
         return errors.DatabaseUnavailable()
     logger.error("unhandled exception", exc_info=exc)
     return errors.DomainError()
@@ -116,7 +118,7 @@ _TRANSLATIONS: tuple[tuple[Any, Callable[[Any], errors.DomainError]], ...] = (
 
 
 def drf_exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
-    """DRF's EXCEPTION_HANDLER. Marks the transaction for rollback as DRF's own does."""
+    """Handle an exception as DRF's EXCEPTION_HANDLER. Marks the transaction for rollback as DRF's own does."""
     from rest_framework.views import set_rollback
 
     set_rollback()
@@ -125,17 +127,21 @@ def drf_exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
-    """handler404."""
+    """Return the response of handler404."""
     return error_response(errors.NotFound("There is no such route or resource."), request.path)
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
-    """handler400: requests that Django refuses before a view runs (unknown Host header, malformed request)."""
+    """Return the response of handler400: requests that Django refuses before a view runs (unknown Host header,
+    malformed request).
+    """
     return error_response(errors.ValidationError("The request is malformed."), request.path)
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
-    """handler500: reached by the admin only, as all other paths have their exceptions in the middleware."""
+    """Return the response of handler500: reached by the admin only, as all other paths have their exceptions in the
+    middleware.
+    """
     exc = sys.exc_info()[1]
     unavailable = exc is not None and is_database_unavailable(exc)
     return error_response(errors.DatabaseUnavailable() if unavailable else errors.DomainError())

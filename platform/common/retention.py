@@ -10,8 +10,8 @@ BATCH, MAX_BATCHES = 1000, 50
 
 
 def prune_rows(model: type[Model], column: str, before: datetime) -> int:
-    """Delete rows whose `column` is earlier, from the oldest by primary key on, some ten thousand at most. Returns how
-    many; the rest is the next call's. Each batch is a transaction: what was deleted stays so where this process dies.
+    """Delete rows whose `column` is earlier, from the oldest by primary key on, some ten thousand at most. Return how
+    many; the rest is the next call's. Each batch is a transaction: what was deleted stays so if this process dies.
 
     For tables that are only added to: no index is needed, as the first row that stays ends it.
     """

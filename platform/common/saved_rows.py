@@ -10,8 +10,8 @@ from common.errors import Conflict, NotFound
 
 
 def save_unless_deleted(row: Model) -> None:
-    """Insert a new row, or update a stored one. Raises NotFound where that was deleted since it was read, Conflict
-    where another request has inserted the new one: by itself, `save` would insert the former again, and replace the
+    """Insert a new row, or update a stored one. Raise NotFound if that was deleted since it was read, Conflict
+    if another request has inserted the new one: by itself, `save` would insert the former again, and replace the
     latter.
     """
     adding = row._state.adding
@@ -20,7 +20,7 @@ def save_unless_deleted(row: Model) -> None:
     except IntegrityError as exc:
         if not (adding and is_duplicate(exc)):
             raise
-        raise Conflict(f"There is such a {row._meta.verbose_name} already.") from None
+        raise Conflict(f"A {row._meta.verbose_name} like this exists already.") from None
     except DatabaseError as exc:
         if not is_update_of_nothing(exc):
             raise
@@ -28,7 +28,7 @@ def save_unless_deleted(row: Model) -> None:
 
 
 def delete_unless_deleted(row: Model) -> None:
-    """Delete a stored row. Raises NotFound where another request has deleted it since it was read, so that only one of
+    """Delete a stored row. Raise NotFound if another request has deleted it since it was read, so that only one of
     two is recorded as the deletion.
     """
     label = row._meta.label

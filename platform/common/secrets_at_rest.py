@@ -16,22 +16,22 @@ from django.db import models
 
 
 def new_secret(prefix: str = "") -> str:
-    """256 random bits as text."""
+    """Return 256 random bits as text."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def keyed_hash(secret: str, key: str | None = None) -> str:
-    """HMAC-SHA256 under the installation's key. The secrets have 256 random bits, so no slow hash is needed."""
+    """Return HMAC-SHA256 under the installation's key. The secrets have 256 random bits, so no slow hash is needed."""
     return hmac.new((key or settings.SECRET_KEY).encode(), secret.encode(), hashlib.sha256).hexdigest()
 
 
 def keyed_hashes(secret: str) -> list[str]:
-    """Under the present key and those that it replaced, to find the row of a secret by its hash."""
+    """Return the hashes under the present key and those that it replaced, to find the row of a secret by its hash."""
     return [keyed_hash(secret, key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
 
 
 def matches_hash(secret: str, stored_hash: str) -> bool:
-    """Whether a secret has this keyed hash, under the present key or one that it replaced; in constant time."""
+    """Return whether a secret has this keyed hash, under the present key or one that it replaced; in constant time."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     return any(hmac.compare_digest(keyed_hash(secret, key), stored_hash) for key in keys)
 
@@ -49,7 +49,9 @@ def encrypted_text(text: str) -> str:
 
 
 def decrypted_text(text: str) -> str:
-    """Under the present key or one that it replaced. Raises `cryptography.fernet.InvalidToken` for anything else."""
+    """Return the text, decrypted with the present key or one that it replaced. Raise `cryptography.fernet.InvalidToken`
+    for anything else.
+    """
     return _fernet().decrypt(text.encode()).decode()
 
 

@@ -43,7 +43,7 @@ class ResponseSerializer(s.Serializer[Any]):
     """The base of response objects: its fields are resolved once for the class instead of once for each object.
 
     Differences from DRF's own: the value of a plain field is passed on unconverted, so it must have its JSON type
-    already; a field with `required=False` is left out where its value is missing or None; fields declared for the class
+    already; a field with `required=False` is left out if its value is missing or None; fields declared for the class
     count, not changes made to one instance; no callables as sources. Instances are objects or dicts.
 
     The value of a field that is no attribute comes from a method `read_<field>(instance)`, as with DRF's
@@ -101,7 +101,7 @@ def _reader(field: AnyField, of_dict: bool) -> Callable[[Any], Any]:
 
 
 def _item_reader(source: str) -> Callable[[Any], Any]:
-    """`key`, or `key.attribute`."""
+    """Return a reader of `key`, or `key.attribute`."""
     key, _, attribute = source.partition(".")
     if not attribute:
         return itemgetter(key)

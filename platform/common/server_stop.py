@@ -12,7 +12,7 @@ _tasks: set[asyncio.Task[Any]] = set()
 
 @contextmanager
 def cancelled_at_stop() -> Iterator[None]:
-    """The current task is cancelled when its server stops, and gets some time for what it does then."""
+    """Cancel the current task when its server stops; it gets some time for what it does then."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("Only a task can be cancelled.")
@@ -24,7 +24,7 @@ def cancelled_at_stop() -> Iterator[None]:
 
 
 async def cancel_tasks(seconds: float) -> None:
-    """When the server takes no requests any more."""
+    """Cancel the tasks, when the server does not take requests any more."""
     tasks = set(_tasks)
     for task in tasks:
         task.cancel()

@@ -10,9 +10,9 @@ from django.db import connection, transaction
 
 @contextmanager
 def read_snapshot() -> Iterator[None]:
-    """All queries inside see the state of the first one, and no writer waits for them. Nothing can be written.
+    """Let all queries inside see the state of the first one; no writer waits for them. Nothing can be written.
 
-    Raises RuntimeError inside of a transaction, whose state is another.
+    Raise RuntimeError inside of a transaction, whose state is another.
     """
     if connection.in_atomic_block:
         raise RuntimeError("A snapshot is a transaction of its own.")

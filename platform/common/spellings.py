@@ -18,7 +18,7 @@ class WorkspaceIdRequest(s.Serializer[Any]):
         if not isinstance(data, Mapping) or other not in data:
             return super().to_internal_value(data)
         if declared in data and data[declared] != data[other]:
-            raise s.ValidationError({other: [f"`{declared}` has another value; send one of both."]})
+            raise s.ValidationError({other: [f"`{declared}` has another value; send one of the two."]})
         try:
             return super().to_internal_value({**dict(data.items()), declared: data[other]})
         except s.ValidationError as exc:

@@ -40,7 +40,7 @@ def client_open(kind: str) -> Iterator[None]:
 
 
 def open_clients() -> dict[str, int]:
-    """By kind, of all processes. Raises RedisError."""
+    """Return the clients of all processes by kind. Raise RedisError."""
     with redis_client().pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.hgetall(_key())
@@ -52,7 +52,7 @@ def open_clients() -> dict[str, int]:
 
 
 class _OpenClients:
-    """Those of this process. Safe in many threads."""
+    """The open clients of this process. Safe in many threads."""
 
     def __init__(self) -> None:
         self._loaded = secrets.token_hex(8)
@@ -62,7 +62,7 @@ class _OpenClients:
 
     @property
     def _process(self) -> str:
-        """Also of a fork of the process that has loaded this module."""
+        """Return the id of this process, also in a fork of the process that has loaded this module."""
         return f"{self._loaded}.{os.getpid()}"
 
     def change(self, kind: str, by: int) -> None:
@@ -73,7 +73,7 @@ class _OpenClients:
                 self._thread.start()
 
     def _write_while_any(self) -> None:
-        """Until it has written that there are none."""
+        """Write the counts until there are none, and that was written."""
         while True:
             counts = dict(self._counts)
             self._write(counts)
@@ -93,7 +93,7 @@ class _OpenClients:
             client.hset(_key(), self._process, json.dumps({**counts, "ends": seconds + LEASE_SECONDS}))
             client.expire(_key(), LEASE_SECONDS)
         except RedisError as exc:
-            logger.debug("the clients of streams are not counted: %s", exc)
+            logger.debug("the clients of streams cannot be counted: %s", exc)
 
 
 _own = _OpenClients()

@@ -20,7 +20,7 @@ from common.errors import BodyEndedEarly, DomainError
 
 CHUNK_BYTES = 240 * 1024  # what one request to a guest's file server carries
 STALL_SECONDS = 60.0
-# What has come is passed on after so long without more: a body that stalls holds no memory.
+# Bytes that have come are passed on after so long without more: a body that stalls holds no memory.
 FLUSH_SECONDS = 1.0
 # The rest of a refused body is read within these bounds, so that its client gets to read the response.
 DRAIN_BYTES = 64 * 1024 * 1024
@@ -64,11 +64,11 @@ class StreamingBody:
 
     @property
     def is_complete(self) -> bool:
-        """All of it was read, or its client is gone."""
+        """Return whether all of the body was read, or its client is gone."""
         return self._complete.is_set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Chunks of about CHUNK_BYTES; less where no more comes for FLUSH_SECONDS. Raises ClientDisconnected,
+        """Yield chunks of about CHUNK_BYTES; less if no more comes for FLUSH_SECONDS. Raise ClientDisconnected,
         RequestStalled.
         """
         buffer = bytearray()
@@ -87,7 +87,7 @@ class StreamingBody:
             yield bytes(buffer)
 
     async def _next_soon(self, buffer: bytearray) -> bytes | None:
-        """Empty where nothing has come for a while and there is something to pass on."""
+        """Return the next bytes; empty if nothing has come for a while and there is something to pass on."""
         try:
             return await self._next(FLUSH_SECONDS if buffer else STALL_SECONDS)
         except RequestStalled:
@@ -96,7 +96,7 @@ class StreamingBody:
             return b""
 
     async def drain(self, most: int, seconds: float) -> int:
-        """Read and drop the rest, within these bounds. Returns how many bytes it was."""
+        """Read and drop the rest, within these bounds. Return how many bytes it was."""
         left = most
         try:
             async with asyncio.timeout(seconds):
@@ -107,7 +107,7 @@ class StreamingBody:
         return most - left
 
     async def receive_disconnect(self) -> Message:
-        """The message that follows the body: that the client disconnected."""
+        """Return the message that follows the body: that the client disconnected."""
         await self._complete.wait()
         return {"type": "http.disconnect"} if self._disconnected else await self._receive()
 
@@ -189,7 +189,7 @@ class _HandledRequest:
 
     @property
     def is_still_sent(self) -> bool:
-        """More of a refused body has come than is read before the response."""
+        """Return whether more of a refused body has come than is read before the response."""
         return self._stream is not None and not self._stream.is_complete
 
     async def drain(self) -> None:
@@ -201,7 +201,7 @@ class _HandledRequest:
             await self._stream.drain(LINGER_BYTES, LINGER_SECONDS)
 
     async def drop(self, limit: int) -> None:
-        """Of a body without a length: whether it is too large is known at its end only, and comes first."""
+        """Drain a body; without a length, only its end shows whether it is too large, and that error comes first."""
         if self._stream is not None and await self._stream.drain(DRAIN_BYTES, DRAIN_SECONDS) > limit:
             self.scope[_TOO_LARGE] = True
 
@@ -219,7 +219,7 @@ class _HandledRequest:
 
 
 def _header(scope: Mapping[str, Any], name: bytes) -> str:
-    """The last one of this name; empty where there is none."""
+    """Return the last one of this name; empty if there is none."""
     found = [value for given, value in scope["headers"] if given == name]
     return found[-1].decode("latin-1") if found else ""
 
@@ -230,23 +230,23 @@ def _content_length(scope: Mapping[str, Any]) -> int:
 
 
 def body_was_too_large(request: HttpRequest) -> bool:
-    """Whether the body was dropped because it exceeded its rule's limit."""
+    """Return whether the body was dropped because it exceeded its rule's limit."""
     return _TOO_LARGE in getattr(request, "scope", {})
 
 
 def refuse_body(scope: Mapping[str, Any], error: DomainError) -> dict[str, Any]:
-    """The scope of a request whose body is dropped, and whose response is this error."""
+    """Return the scope of a request whose body is dropped, and whose response is this error."""
     return {**scope, _REFUSED: error}
 
 
 def body_refusal(request: HttpRequest) -> DomainError | None:
-    """The error for which the body was dropped before the request was handled."""
+    """Return the error for which the body was dropped before the request was handled."""
     found: DomainError | None = getattr(request, "scope", {}).get(_REFUSED)
     return found
 
 
 def stored_bytes(scope: Mapping[str, Any]) -> int:
-    """How many bytes of a body are stored before a view runs, at most; 0 for one that is streamed or refused."""
+    """Return how many bytes of a body are stored before a view runs, at most; 0 for one that is streamed or refused."""
     kind = _header(scope, b"content-type")
     rule = rule_of_request(scope["method"], scope["path"])
     limit, announced = rule.limit(kind), _content_length(scope)
@@ -256,7 +256,7 @@ def stored_bytes(scope: Mapping[str, Any]) -> int:
 
 
 async def body_chunks(request: HttpRequest) -> AsyncIterator[bytes]:
-    """The body of a request, streamed or spooled. Raises ClientDisconnected, RequestStalled."""
+    """Yield the body of a request, streamed or spooled. Raise ClientDisconnected, RequestStalled."""
     body = getattr(request, "scope", {}).get(_SCOPE_KEY)
     if body is not None:
         async for chunk in body.chunks():

@@ -1,4 +1,4 @@
-"""What sweeps over rows have in common."""
+"""Code that sweeps over rows share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 
 def rows_in_turn(rows: QuerySet[Any], *, batch: int, seconds: float) -> Iterator[Any]:
-    """Each row once, by its key, `batch` of them read at a time, until so many seconds have passed.
+    """Yield each row once, by its key, `batch` of them read at a time, until so many seconds have passed.
 
     Rows that a caller cannot do anything about now keep no later ones from it; the next call begins with the first.
     """

@@ -52,22 +52,26 @@ class RedisThrottle(BaseThrottle):
     state: RateState | None = None
 
     def identity(self, request: Request, view: Any) -> str:
-        """Whose requests are counted together: the actor's account, or the address of an anonymous client."""
+        """Return the key whose requests are counted together: the actor's account, or the address of an anonymous
+        client.
+        """
         account = getattr(request.user, "account", None)
         if account is not None:
             return f"account:{account.pk}"
         return f"address:{request_origin(request._request).ip_address}"
 
     def limit_of(self, request: Request) -> int:
-        """The limit for this request; override it for limits that depend on the plan."""
+        """Return the limit for this request; override it for limits that depend on the plan."""
         return self.plain_limit()
 
     def plain_limit(self) -> int:
-        """The limit without a request, which the OpenAPI document shows; override it for one that is a setting."""
+        """Return the limit without a request, which the OpenAPI document shows; override it for one that is a
+        setting.
+        """
         return self.limit
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Raises the class's `error` where the request is one too many."""
+        """Raise the class's `error` if the request is one too many."""
         self.name, self.member = self.window_name(self.identity(request, view)), secrets.token_hex(8)
         try:
             self.state = self.count(self.limit_of(request))
@@ -82,15 +86,15 @@ class RedisThrottle(BaseThrottle):
         raise self.error(headers={"Retry-After": str(math.ceil(self.wait()))})
 
     def window_name(self, identity: str) -> str:
-        """The name of the window in which requests of `identity` are counted now."""
+        """Return the name of the window in which requests of `identity` are counted now."""
         return f"{self.scope}:{identity}"
 
     def count(self, limit: int) -> RateState:
-        """Count one request. Raises redis.RedisError."""
+        """Count one request. Raise redis.RedisError."""
         return count_request(self.name, limit=limit, window_seconds=self.window_seconds, member=self.member)
 
     def give_back(self) -> None:
-        """The request does not count after all. Where Redis does not answer it stays counted."""
+        """Take the request out of the count. If Redis does not answer it stays counted."""
         if self.state is None or not self.state.accepted:
             return
         try:
@@ -101,7 +105,7 @@ class RedisThrottle(BaseThrottle):
             self.state = replace(self.state, remaining=self.state.remaining + 1)
 
     def wait(self) -> float:
-        """Seconds for Retry-After, at least one."""
+        """Return seconds for Retry-After, at least one."""
         return math.ceil(max(self.state.reset_seconds, 1)) if self.state else OUTAGE_RETRY_SECONDS
 
 
@@ -118,7 +122,9 @@ class DayThrottle(RedisThrottle):
 
 
 class RateLimitMixin:
-    """For views of throttles with `uncounted` or `headers`. Not for asynchronous views: giving back waits for Redis."""
+    """A mixin for views of throttles with `uncounted` or `headers`. Not for asynchronous views: giving back waits for
+    Redis.
+    """
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         finished: Response = super().finalize_response(request, response, *args, **kwargs)  # type: ignore[misc]
@@ -133,5 +139,5 @@ class RateLimitMixin:
 
 
 def _throttles(request: Request) -> list[RedisThrottle]:
-    """Those that have counted this request."""
+    """Return the throttles that have counted this request."""
     return getattr(request._request, "throttles", [])

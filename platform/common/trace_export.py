@@ -1,4 +1,4 @@
-"""What common/traces.py does where it is on: the part that imports OpenTelemetry."""
+"""The part of common/traces.py that imports OpenTelemetry; loaded only if traces are on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 logger = logging.getLogger(__name__)
 
-# Of one request to the collector, with its repetitions; they keep nothing but the thread that sends.
+# Time limits of one request to the collector, with its repetitions; they hold up only the thread that sends.
 EXPORT_SECONDS = 5.0
 END_SECONDS = 2.0
 _KINDS = {
@@ -49,7 +49,7 @@ class Traces:
         exporter = ReportedExporter(OTLPSpanExporter(endpoint=env.traces_endpoint, timeout=EXPORT_SECONDS))
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("microvm-workspaces")
-        # Also where a worker of granian ends, which runs no handlers of atexit.
+        # Also if a worker of granian ends, which runs no handlers of atexit.
         self._at_exit = Finalize(None, self.end, exitpriority=0)
 
     @contextmanager
@@ -86,7 +86,7 @@ class Traces:
         return trace.format_trace_id(found.trace_id), trace.format_span_id(found.span_id)
 
     def is_sampled(self) -> bool:
-        """Whether the trace of this context is sent."""
+        """Return whether the trace of this context is sent."""
         return trace.get_current_span().get_span_context().trace_flags.sampled
 
     def end(self) -> None:
@@ -105,7 +105,7 @@ class ReportedExporter(SpanExporter):
         self._is_away = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send one batch, which is dropped where that fails."""
+        """Send one batch, which is dropped if that fails."""
         try:
             result = self._exporter.export(spans)
         except Exception as error:
@@ -113,9 +113,9 @@ class ReportedExporter(SpanExporter):
             result = SpanExportResult.FAILURE
         is_away = result is not SpanExportResult.SUCCESS
         if is_away and not self._is_away:
-            logger.warning("the collector of traces takes none: spans are dropped until it does")
+            logger.warning("the collector of traces does not accept spans: they are dropped until it does")
         elif self._is_away and not is_away:
-            logger.info("the collector of traces takes spans again")
+            logger.info("the collector of traces accepts spans again")
         self._is_away = is_away
         return result
 
@@ -125,7 +125,9 @@ class ReportedExporter(SpanExporter):
 
 
 def _named(attributes: Mapping[str, str | int]) -> dict[str, str | int]:
-    """`operation_id` is `platform.operation_id`; names of OpenTelemetry's own are given with their dots."""
+    """Return the attributes by their names: `operation_id` is `platform.operation_id`; names of OpenTelemetry's own are
+    given with their dots.
+    """
     return {name if "." in name else f"platform.{name}": value for name, value in attributes.items()}
 
 

@@ -16,7 +16,8 @@ _SERVER_ERROR = 500
 
 
 class TraceMiddleware(DualMiddleware):
-    """Listed where traces are on. A trace begins here: what a caller sends as `traceparent` is not taken over.
+    """Middleware that is listed if traces are on. A trace begins here: what a caller sends as `traceparent` is not
+    taken over.
 
     The span of a response that streams ends with its headers.
     """
@@ -37,7 +38,7 @@ class TraceMiddleware(DualMiddleware):
 
 
 def _method(request: HttpRequest) -> str:
-    """Other methods are what a caller likes."""
+    """Return the method; `_OTHER` for an unknown one, which is any text of the caller's."""
     return request.method if request.method in _METHODS else "_OTHER"
 
 

@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry, where PLATFORM_TRACES_ENDPOINT names a collector. Otherwise nothing of it is even imported.
+"""Spans of OpenTelemetry, if PLATFORM_TRACES_ENDPOINT names a collector. Otherwise nothing of it is even imported.
 
 An attribute is an id of the platform, a route's pattern, a method, a status or a code: never what users sent, a token
-or an address. A process sends its spans in batches from a thread of its own; where the collector is away or slow, what
+or an address. A process sends its spans in batches from a thread of its own; if the collector is away or slow, what
 has no room in the queue is dropped.
 """
 
@@ -24,14 +24,14 @@ Kind = Literal["internal", "server", "consumer"]
 
 
 class _Process:
-    """What this process makes its spans with; None until the first one, and after the last."""
+    """The maker of this process's spans; None until the first span, and after the last."""
 
     lock = threading.Lock()
     traces: Traces | None = None
 
     @classmethod
     def renew_lock(cls) -> None:
-        """In a forked child: another thread may have held it, which the child does not have."""
+        """Renew the lock in a forked child: a thread that the child does not have may have held it."""
         cls.lock = threading.Lock()
 
 
@@ -39,13 +39,13 @@ os.register_at_fork(after_in_child=_Process.renew_lock)
 
 
 def are_on() -> bool:
-    """Whether spans are made."""
+    """Return whether spans are made."""
     return bool(settings.ENV.traces_endpoint)
 
 
 @contextmanager
 def span(name: str, kind: Kind = "internal", *, parent: str = "", **attributes: str | int) -> Iterator[Any]:
-    """A span around the block, below the one of this context; yields None where traces are off.
+    """Yield a span around the block, below the one of this context; yields None if traces are off.
 
     `parent`: the `traceparent` that a message came with. An error that leaves the block is named by its class alone.
     """
@@ -64,7 +64,7 @@ def set_outcome(**attributes: str | int) -> None:
 
 
 def current_ids() -> tuple[str, str]:
-    """Trace and span of this context, in hexadecimal; empty where there is none."""
+    """Return trace and span of this context, in hexadecimal; empty if there is none."""
     return _Process.traces.current_ids() if _Process.traces is not None else ("", "")
 
 

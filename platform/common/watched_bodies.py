@@ -1,6 +1,6 @@
 """Bodies that may be on their way for long, in either direction: they end within a second of what authorized them.
 
-A download is broken off, also where its client does not read. An upload is refused, and what it was to replace stays.
+A download is broken off, also if its client does not read. An upload is refused, and what it was to replace stays.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from common.sse.watched_grants import watched_grant
 
 @dataclass(frozen=True, slots=True)
 class BodyGrant:
-    """Name what authorized a request. `revoked` checks `grant` while a body is on its way."""
+    """The grant that authorized a request. `revoked` checks `grant` while a body is on its way."""
 
     grant: Hashable
     revoked: RevocationCheck
 
 
 async def granted_chunks(chunks: Any, body: BodyGrant) -> AsyncIterator[bytes]:
-    """The chunks of a response's body while its grant holds.
+    """Yield the chunks of a response's body while its grant holds.
 
     Then the task that sends them is cancelled, also in the middle of a chunk. Django takes that as it takes a client
     that has left, and the server closes the connection of a response that is not complete.
@@ -38,7 +38,7 @@ async def granted_chunks(chunks: Any, body: BodyGrant) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def while_granted(body: BodyGrant) -> AsyncIterator[None]:
-    """Cancel what is done within the context when the grant is revoked. Raises Unauthorized then."""
+    """Cancel what is done within the context when the grant is revoked. Raise Unauthorized then."""
     end = _Ending()
     try:
         async with watched_grant(body.grant, body.revoked, end):
@@ -50,7 +50,7 @@ async def while_granted(body: BodyGrant) -> AsyncIterator[None]:
 
 
 class _Ending:
-    """Cancels the task that has made it, once, for a reason."""
+    """The end of a task: cancels the task that has made it, once, for a reason."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -62,5 +62,5 @@ class _Ending:
             self._task.cancel()
 
     def is_cancelled_elsewhere(self) -> bool:
-        """Whether someone else has cancelled the task, too; the cancellation for the reason is taken back."""
+        """Return whether someone else has cancelled the task, too; the cancellation for the reason is taken back."""
         return self._task is not None and self._task.uncancel() > 0

@@ -2,7 +2,7 @@
 those of sandboxes, API keys, send tokens, upload addresses and tokens.
 
 A secret is looked at first, and counted when it is wrong: a right one from an address that guesses goes on, as others
-may share the address. What is looked up is random and stored as a plain keyed hash, so that a look costs a query.
+may share the address. The secrets are random and stored as plain keyed hashes, so that a look costs a query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common.attempts import AttemptLimits, FailureLimit, TooManyFailures, networ
 from common.request_origin import request_origin
 
 FAILURE_SECONDS = 60
-# A client that does not read its 429s is answered so much later, where waiting holds no thread, and so many at a time.
+# A client that does not read its 429s is answered so much later, if waiting holds no thread, and so many at a time.
 # Not all after the same time: those that ask at once would come back at once.
 REFUSAL_SECONDS = (1.0, 3.0)
 MOST_WAITING = 512
@@ -31,12 +31,12 @@ def _failures() -> FailureLimit:
 
 
 def count_wrong_secret(request: HttpRequest, name: str = "") -> None:
-    """Count one, and by `name`, where it has one (a client id). Raises TooManyFailures beyond the limit of either."""
+    """Count one, and by `name`, if it has one (a client id). Raise TooManyFailures beyond the limit of either."""
     _failures().record_failure(network_of(request_origin(request).ip_address), name)
 
 
 class RefusalWaits:
-    """Belongs to one event loop."""
+    """Waits of refused requests. Belongs to one event loop."""
 
     def __init__(self, most: int = MOST_WAITING) -> None:
         self._most = most

@@ -11,8 +11,8 @@ ACCESS = "\n\n**Access.** "
 ABOUT = """\
 Create, run and look into isolated micro-VM workspaces.
 
-Answers are JSON objects with `success`; an error has `code`, a `message` for people and the `request_id` of the log. A
-request may carry its own id in `X-Request-ID`. Code assistance has the form of errors that its group shows.
+Responses are JSON objects with `success`; an error has `code`, a `message` for people and the `request_id` of the log.
+A request may carry its own id in `X-Request-ID`. The errors of code assistance have the form that its group shows.
 """
 _CREDENTIALS = {
     "clientId": "client id and secret",
@@ -48,7 +48,7 @@ def _access(operation: Operation) -> str:
     ]
     if not options:
         return "Public: the address is enough."
-    text = f"By {' or '.join(options)}"
+    text = f"With {' or '.join(options)}"
     scopes = operation.get("x-scopes")
     return f"{text}, of scope {' or '.join(scopes)}." if scopes else f"{text}."
 

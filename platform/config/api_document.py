@@ -16,7 +16,7 @@ _making = Lock()
 
 
 def api_document(request: HttpRequest) -> HttpResponse:
-    """The description of all documented routes. The query has no effect."""
+    """Return the description of all documented routes. The query has no effect."""
     if request.method not in ("GET", "HEAD"):
         raise MethodNotAllowed(headers={"Allow": "GET, HEAD"})
     with _making:

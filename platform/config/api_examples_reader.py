@@ -46,7 +46,7 @@ Example = dict[str, Any]
 
 
 def all_examples() -> dict[str, Example]:
-    """By `METHOD /path`."""
+    """Return the examples by `METHOD /path`."""
     return {name: example for path in sorted(FOLDER.glob("*.json")) for name, example in _read(path).items()}
 
 
@@ -56,7 +56,7 @@ def _read(path: Path) -> dict[str, Example]:
 
 
 def with_ids(value: Any, ids: dict[str, str]) -> Any:
-    """The value with ids in place of `{placeholder}`."""
+    """Return the value with ids in place of `{placeholder}`."""
     if isinstance(value, dict):
         return {name: with_ids(each, ids) for name, each in value.items()}
     if isinstance(value, list):
@@ -68,7 +68,7 @@ def with_ids(value: Any, ids: dict[str, str]) -> Any:
 
 
 def add_examples(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-    """Postprocessing hook, the last one: each operation has its example. Returns plain JSON, also where a bound is a
+    """Postprocessing hook, the last one: each operation has its example. Return plain JSON, also if a bound is a
     Decimal or a text is lazy.
     """
     examples = all_examples()

@@ -48,7 +48,7 @@ _RULES = [(re.compile(group.paths), group.name) for group in _OF_APPS]
 
 
 def group_of(path: str) -> str:
-    """Return the name of the group of a path. Raises LookupError for one that no group has."""
+    """Return the name of the group of a path. Raise LookupError for one that no group has."""
     for rule, name in _RULES:
         if rule.fullmatch(path):
             return name

@@ -1,7 +1,7 @@
 """The project's Django apps: the one list that settings, URLs, tests and checks read.
 
-An app that is listed here is installed, its models have migrations and its tasks are found. What has one of these names
-is picked up where the app has it:
+An app that is listed here is installed, its models have migrations and its tasks are found. Modules with one of these
+names are picked up if the app has them:
 
     urls (or api.urls)    its routes, included at the root in the order of this list
     openapi_settings      its part of the API's description: ENUM_NAME_OVERRIDES, GROUPS
@@ -44,7 +44,7 @@ APPS = [
 
 
 def app_modules(name: str) -> list[ModuleType]:
-    """Each app's module of this name, imported, in the order of APPS; apps without one are left out.
+    """Return each app's module of this name, imported, in the order of APPS; apps without one are left out.
 
     Names of settings modules (`openapi_settings`, `periodic_tasks`) are imported before Django's apps are ready, so
     neither they nor an app's `__init__` may import models.
@@ -53,13 +53,13 @@ def app_modules(name: str) -> list[ModuleType]:
 
 
 def url_modules() -> list[str]:
-    """Each app's URL configuration, as `include` takes it: `<app>.urls`, or `<app>.api.urls`."""
+    """Return each app's URL configuration, as `include` takes it: `<app>.urls`, or `<app>.api.urls`."""
     candidates = [f"{app}.{module}" for app in APPS for module in ("urls", "api.urls")]
     return [name for name in candidates if _exists(name)]
 
 
 def _exists(name: str) -> bool:
-    """Whether the module exists; its package is imported, the module is not."""
+    """Return whether the module exists; its package is imported, the module is not."""
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # it has no such package

@@ -22,7 +22,7 @@ WAITS = "another beat sends the periodic tasks; this one waits until it has ende
 
 class BeatLease:
     """The right to send the periodic tasks: of all beats of an instance one has it. One that was killed loses it within
-    LEASE_SECONDS; where Redis is away none has it, and nothing could be sent.
+    LEASE_SECONDS; if Redis is away none has it, and nothing could be sent.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class BeatLease:
         self._is_reported = False
 
     def hold(self) -> bool:
-        """Take or renew it, where that was not done a moment ago. Raises nothing."""
+        """Take or renew it, if that was not done a moment ago. Raise nothing."""
         now = time.monotonic()
         if self._is_held and now - self._renewed_at < RENEW_SECONDS / 2:
             return True
@@ -55,14 +55,14 @@ class BeatLease:
             pass  # it ends by itself
 
     def _renew(self) -> bool:
-        """False where it was not held, or is lost: Redis was flushed, this process stood still."""
+        """Return False if it was not held, or is lost: Redis was flushed, this process stood still."""
         try:
             return self._is_held and bool(self._lock.reacquire())
         except LockError:
             return False
 
     def _report_problem(self, problem: str) -> None:
-        """Once, and again after it was over."""
+        """Report a problem once, and again after it was over."""
         if problem and not self._is_reported:
             logger.warning("%s", problem)
         self._is_reported = bool(problem)
@@ -81,7 +81,7 @@ class FixedScheduler(Scheduler):
         super().__init__(*args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due, if it is this beat's to send. Returns the seconds until it is to be called again."""
+        """Send what is due, if it is this beat's to send. Return the seconds until it is to be called again."""
         if not self._lease.hold():
             return RENEW_SECONDS
         return min(float(super().tick(*args, **kwargs)), RENEW_SECONDS)
@@ -92,9 +92,9 @@ class FixedScheduler(Scheduler):
         super().close()
 
     def adjust(self, n: Any, drift: float = 0.0) -> Any:
-        """The seconds until the next task, without Celery's 10 ms less."""
+        """Return the seconds until the next task, without Celery's 10 ms less."""
         return super().adjust(n, drift)
 
     def schedules_equal(self, old_schedules: Any, new_schedules: Any) -> bool:
-        """The first tick fills the heap whatever this says."""
+        """Return that they are equal; the first tick fills the heap in any case."""
         return True

@@ -34,7 +34,7 @@ from config.env import load_settings
 from config.loading import pause_collector, resume_collector
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-# Django's checks import every view, which no worker needs; they run once, where the database is prepared.
+# Django's checks import every view, which no worker needs; they run once, when the database is prepared.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 
@@ -79,14 +79,14 @@ def _send_request_id(headers: dict[str, Any] | None = None, **kwargs: Any) -> No
 
 @task_prerun.connect
 def _adopt_request_id(task: Any = None, **kwargs: Any) -> None:
-    """Tasks run one after the other in a thread, each with what it was sent with."""
+    """Adopt the request id that a task was sent with; tasks run one after the other in a thread."""
     sent = task.request.headers or {}
     log_context.begin_context(str(sent.get(log_context.HEADER) or ""))
     begin_task_span(task, str(sent.get(traces.HEADER) or ""))
 
 
 def begin_task_span(task: Any, parent: str) -> None:
-    """A span from here to `end_task_span`, which Celery calls in the same thread."""
+    """Begin a span that lasts to `end_task_span`, which Celery calls in the same thread."""
     if traces.are_on():
         task.request.trace_span = opened = ExitStack()
         opened.enter_context(traces.span(f"task {task.name}", "consumer", parent=parent))
@@ -94,7 +94,7 @@ def begin_task_span(task: Any, parent: str) -> None:
 
 @task_postrun.connect
 def end_task_span(task: Any = None, state: str | None = None, **kwargs: Any) -> None:
-    """What a task raised was handled by Celery: its state says so."""
+    """Close the span of a task. Celery has handled what the task raised, so the task's state says whether it failed."""
     opened = getattr(task.request, "trace_span", None)
     if opened is None:
         return
@@ -105,13 +105,13 @@ def end_task_span(task: Any = None, state: str | None = None, **kwargs: Any) -> 
 
 @worker_process_shutdown.connect
 def _send_last_spans(**kwargs: Any) -> None:
-    """A process of a pool ends without Python's handlers at exit."""
+    """Send the last spans: a process of a pool ends without Python's handlers at exit."""
     traces.end_sending()
 
 
 @contextmanager
 def _required(role: str) -> Iterator[None]:
-    """What a process cannot do without: where it fails the process ends, and its supervisor starts it again.
+    """Run a step that a process cannot do without: if it fails, the process ends, and its supervisor starts it again.
 
     Celery logs any exception of a handler but SystemExit, and would go on with a worker that never does its work.
     """
@@ -122,7 +122,7 @@ def _required(role: str) -> Iterator[None]:
         raise SystemExit(1) from exc
 
 
-# What the apps have for this process's role, and has begun.
+# The apps' work for this process's role that has begun.
 _begun: list[WorkerProcess] = []
 
 
@@ -144,7 +144,7 @@ def begin_work(**kwargs: Any) -> None:
 
 @worker_shutting_down.connect
 def _end_work_soon(**kwargs: Any) -> None:
-    """In the handler of SIGTERM, before Celery ends its own parts."""
+    """End work soon: in the handler of SIGTERM, before Celery ends its own parts."""
     for process in _begun:
         process.end_soon()
 

@@ -16,7 +16,7 @@ _env = load_settings()
 
 
 def _celery_url(url: str) -> str:
-    """Celery spells a unix socket `redis+socket://`."""
+    """Return the URL as Celery spells it: a Unix socket is `redis+socket://`."""
     parts = urlsplit(url)
     return f"redis+socket://{parts.path}" if parts.scheme == "unix" else url
 
@@ -55,7 +55,7 @@ _BEGIN = datetime.now(UTC) - timedelta(seconds=time.monotonic())
 
 
 def _steady_now() -> datetime:
-    """The time as no correction of the host's clock changes it.
+    """Return the time as no correction of the host's clock changes it.
 
     By the clock itself a correction of an hour backwards would keep every task from being sent for an hour.
     """

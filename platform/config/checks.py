@@ -16,7 +16,7 @@ SOCKET_PATH_MAX = 107
 
 @register()
 def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Each message names the environment variable and what to do."""
+    """Return messages; each names the environment variable and what to do."""
     env = settings.ENV
     found: list[CheckMessage] = []
     if not env.secret_key and not env.debug:
@@ -50,14 +50,14 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         )
     if env.stop_grace_seconds + GUEST_END_SECONDS >= env.power_seconds:
         least = f"PLATFORM_POWER_SECONDS must be more than {GUEST_END_SECONDS} s above PLATFORM_STOP_GRACE_SECONDS."
-        hint = "A machine takes so long to end after the grace time of its programs."
+        hint = "A machine takes that long to end after the grace time of its programs."
         found.append(Error(least, hint=hint, id="platform.E006"))
     return found
 
 
 @register()
 def sandbox_names_are_served(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """By host, the edge serves sandboxes below the domain of the public ports."""
+    """Check the names of sandboxes by host: the edge serves them below the domain of the public ports."""
     suffix = SandboxAddress.of(settings.ENV.sandbox_url).suffix
     public = PublicAddress.of(settings.ENV.public_url)
     if suffix in ("", public.suffix):

@@ -18,13 +18,13 @@ _NAME = b"content-type"
 
 
 def plain_content_type(value: str) -> str:
-    """The media type, with the boundary of a form."""
+    """Return the media type, with the boundary of a form."""
     kind, boundary = value.partition(";")[0].strip(), _BOUNDARY.search(value)
     return f'{kind}; boundary="{boundary[2].strip()}"' if boundary else kind
 
 
 def plain_wsgi(application: WSGIApplication) -> WSGIApplication:
-    """WSGI middleware."""
+    """Return WSGI middleware."""
 
     def served(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if "CONTENT_TYPE" in environ:
@@ -35,7 +35,7 @@ def plain_wsgi(application: WSGIApplication) -> WSGIApplication:
 
 
 def plain_asgi(application: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """ASGI middleware."""
+    """Return ASGI middleware."""
 
     async def served(scope: dict[str, Any], receive: Any, send: Any) -> None:
         headers = [(name, _plain(value) if name == _NAME else value) for name, value in scope.get("headers", [])]

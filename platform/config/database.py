@@ -11,15 +11,17 @@ from django.core.exceptions import ImproperlyConfigured
 # Until a failed attempt to connect is given up; the next query begins another one. The pool doubles the wait between
 # attempts, and queries would wait for the next of them as long as the server had been away, up to these seconds.
 RECONNECT_SECONDS = 2.0
-# Of `hooks` and `push`, whose one writer must not wait for a lock for good. What waits longer is repeated.
+# The longest wait for a lock in `hooks` and `push`, whose one writer must not wait for good. A write that waits longer
+# is repeated.
 HOOKS_LOCK_SECONDS = 5
 # The fewest connections that a pool may grow to.
 POOL_SIZE = 20
-# Of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the main
-# thread; and two to spare.
+# Threads of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the
+# main thread; and two to spare.
 VMHOST_THREADS = 8
-# Of libpq: within two minutes a statement fails whose server lost its power or its network, whatever it was waiting
-# for. Without them it waits for the kernel's limits: a quarter of an hour, or two hours for an answer that never comes.
+# Options of libpq: within two minutes a statement fails if its server lost its power or its network, whatever the
+# statement waited for. Without them it waits for the kernel's limits: a quarter of an hour, or two hours for an answer
+# that never comes.
 LOST_SERVER = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -27,12 +29,14 @@ LOST_SERVER = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,  # milliseconds
 }
-# Of the server that an instance has for itself; its role is called the same.
+# The database of an instance's own server; its role is called the same.
 DATABASE_NAME = "platform"
 
 
 def private_url(state: Path) -> str:
-    """The database of an instance's own server; `state` is its state folder under a path short enough for sockets."""
+    """Return the database of an instance's own server; `state` is its state folder under a path short enough for
+    sockets.
+    """
     return f"postgresql://{DATABASE_NAME}@/{DATABASE_NAME}?host={quote(f'{state}/postgres/data', safe='/')}"
 
 
@@ -41,7 +45,7 @@ def database(url: str, *, lock_seconds: int | None = None, threads: int = 0) -> 
 
     `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `lock_seconds`: for how long a statement waits for
     a lock; None: as the server has it. `threads`: how many of this process may need a connection at the same time; the
-    pool can have one for each, unless the URL has a `pool_size`. Raises ImproperlyConfigured.
+    pool can have one for each, unless the URL has a `pool_size`. Raise ImproperlyConfigured.
     """
     try:
         if urlsplit(url).scheme in ("postgres", "postgresql"):

@@ -34,7 +34,7 @@ class BodyEndedEarly(OSError):
 class DrainRequestBody:
     """The application gets only requests with a length, and their bodies are drained before the response starts.
 
-    Where more than `limit` bytes are left, or MAX_DRAINING others drain at that moment, the response says
+    If more than `limit` bytes are left, or MAX_DRAINING others drain at that moment, the response says
     `Connection: close` instead. A chunked body of more than `limit` bytes gets its length, which is refused by that.
     """
 
@@ -95,7 +95,7 @@ class CountedBody:
         self._left = length
 
     def read(self, size: int = -1) -> bytes:
-        """As many bytes as asked for and left. Raises BodyEndedEarly where the source has fewer."""
+        """As many bytes as asked for and left. Raise BodyEndedEarly if the source has fewer."""
         if self._left is None:
             return self._counted(self._source.read(size) if size >= 0 else self._source.read(), size)
         wanted = self._left if size < 0 else min(size, self._left)
@@ -111,9 +111,9 @@ class CountedBody:
         return self._left == 0
 
     def drain(self, limit: int) -> bool:
-        """Read and drop the rest; False, with nothing read, where it is more than `limit` or of unknown length.
+        """Read and drop the rest; False, with nothing read, if it is more than `limit` or of unknown length.
 
-        Raises BodyEndedEarly.
+        Raise BodyEndedEarly.
         """
         if self._left is None or self._left > limit:
             return False

@@ -64,12 +64,12 @@ _EMPTY_IS_UNSET = frozenset(
 
 
 def variable(field: str) -> str:
-    """The name of a setting's environment variable."""
+    """Return the name of a setting's environment variable."""
     return PREFIX + field.upper()
 
 
 def _derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
-    """A default made of the fields above it; `shown` is what docs/operations.md calls it."""
+    """Return a default made of the fields above it; `shown` is what docs/operations.md calls it."""
     return Field(default_factory=factory, json_schema_extra={"default": shown}, **options)
 
 
@@ -84,7 +84,7 @@ def _base_url(data: dict[str, Any]) -> str:
 
 
 class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, PageSettings, TracesSettings):
-    """Sizes are MiB, times seconds, unless the name says otherwise."""
+    """All settings. Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -144,11 +144,12 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
     commands_per_account: int = Field(default=256, ge=1, le=_MANY)
-    # Of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
+    # Limits of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
     sandbox_sockets_max: int = Field(default=16, ge=1, le=_MANY)
     sandbox_terminals_max: int = Field(default=64, ge=1, le=64)
     sandbox_watches_max: int = Field(default=8, ge=1, le=8)
-    # Of a terminal, in bytes. At least what a streams process may hold of it (sandboxes/sockets/output.py).
+    # The kept output of a terminal, in bytes. At least what a streams process may hold of it
+    # (sandboxes/sockets/output.py).
     sandbox_output_bytes: int = Field(default=256 * 1024, ge=256 * 1024, le=16 << 20)
 
     # The host that this machine is
@@ -238,9 +239,9 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """The settings of a process with this environment.
+        """Return the settings of a process with this environment.
 
-        Raises ImproperlyConfigured with one line for each invalid variable.
+        Raise ImproperlyConfigured with one line for each invalid variable.
         """
         if former := [
             f"{variable(old)} is now {variable(new)}." for old, new in RENAMED.items() if variable(old) in environment
@@ -250,7 +251,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            # What is derived from an invalid value is reported too; one line for one mistake is enough.
+            # Values derived from an invalid one are reported too; one line for one mistake is enough.
             invalid = [item for item in error.errors() if item["type"] != "default_factory_not_called"]
             lines = [f"{variable(str(item['loc'][0]))}: {item['msg']}" for item in invalid]
             raise ImproperlyConfigured("\n".join(lines)) from None
@@ -262,16 +263,16 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
 
     @property
     def has_own_server(self) -> bool:
-        """Whether the database is on the instance's own server, and not on one that the operator named."""
+        """Return whether the database is on the instance's own server, and not on one that the operator named."""
         return self.database_url == private_url(self.short_state)
 
     @property
     def cdn_types(self) -> Mapping[str, str]:
-        """The types under which files of the CDN are delivered, by extension."""
+        """Return the types under which files of the CDN are delivered, by extension."""
         return content_types()
 
     def variables(self, *, derived: bool = True) -> dict[str, str]:
-        """The environment from which another process reads the same settings.
+        """Return the environment from which another process reads the same settings.
 
         Only what was given or, with `derived`, made from it: a process keeps the fixed defaults of its own version.
         """
@@ -296,7 +297,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     @classmethod
     def _at_least_a_tick(cls, value: int, info: ValidationInfo) -> int:
         if value < info.data.get("metering_seconds", 1):
-            raise ValueError("A billing cycle is at least as long as PLATFORM_METERING_SECONDS.")
+            raise ValueError("A billing cycle must be at least as long as PLATFORM_METERING_SECONDS.")
         return value
 
     @field_validator("public_url", "sandbox_url")
@@ -334,5 +335,5 @@ def _text(value: object) -> str | None:
 
 
 def load_settings() -> Env:
-    """The settings of this process. Raises ImproperlyConfigured as `Env.from_environment`."""
+    """Return the settings of this process. Raise ImproperlyConfigured as `Env.from_environment`."""
     return Env.from_environment(os.environ)

@@ -10,7 +10,7 @@ _MONTH = 31 * 86400
 
 
 class AdminSettings(BaseModel):
-    """How staff log in. Times are seconds."""
+    """Settings of how staff log in. Times are seconds."""
 
     admin_session_seconds: int = Field(default=12 * 3600, ge=300, le=_MONTH)
     admin_idle_seconds: int = Field(default=2 * 3600, ge=300, le=_MONTH)

@@ -8,7 +8,7 @@ _YEAR = 366 * 86400
 
 
 class CdnSettings(BaseModel):
-    """Where files are kept, and how long each step of an upload may take."""
+    """The store of files, and the time limits of each step of an upload."""
 
     cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
     cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
@@ -30,5 +30,5 @@ class CdnSettings(BaseModel):
     @classmethod
     def _store_address(cls, value: str, info: ValidationInfo) -> str:
         if info.data.get("cdn_s3_bucket") and not value:
-            raise ValueError("Give the address of the store, as PLATFORM_CDN_S3_BUCKET is set.")
+            raise ValueError("Give the address of the store, because PLATFORM_CDN_S3_BUCKET is set.")
         return value

@@ -8,7 +8,7 @@ _YEAR = 366 * 86400
 
 
 class PageSettings(BaseModel):
-    """How long a deploy may take, how much it may export, and what is kept of earlier releases."""
+    """Limits of deploys (time, exported bytes), and of the earlier releases that are kept."""
 
     deploy_seconds: int = Field(default=1800, ge=10, le=_YEAR)
     deploy_wait_seconds: int = Field(default=600, ge=0, le=3600)

@@ -49,15 +49,15 @@ def _host_name(value: str) -> str:
 
 
 def _model_address(value: str) -> str:
-    """The base of a chat-completions endpoint; empty: none. Without a password, which logs would show."""
+    """Return the base of a chat-completions endpoint; empty: none. Without a password, which logs would show."""
     if not value:
         return value
     parts = urlsplit(value)
     parts.port  # noqa: B018 - raises ValueError
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("It begins with http:// or https:// and a name.")
+        raise ValueError("It must begin with http:// or https:// and a name.")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("It has no user name, query or fragment; the key is a setting of its own.")
+        raise ValueError("It must not have a user name, query or fragment; the key is a setting of its own.")
     return value.rstrip("/")
 
 

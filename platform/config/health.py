@@ -30,7 +30,8 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Whether workspaces can be created and run: 200, or 503 with what is missing. `checks` has a sentence for each.
+    """Return whether workspaces can be created and run: 200, or 503 with what is missing. `checks` has a sentence for
+    each.
 
     Made at most once in READY_SECONDS in each process.
     """
@@ -64,7 +65,7 @@ def _host() -> str:
     except DatabaseError:
         return "Unknown without the database."
     if not takes_new:
-        return "No host reports: machines cannot be started."
+        return "No host has reported lately: machines cannot be started."
     return "" if any(takes_new) else "Every host is drained: no workspace can be created."
 
 
@@ -77,7 +78,7 @@ CHECKS: dict[str, Callable[[], str]] = {"database": _database, "redis": _redis, 
 
 
 def _problems() -> dict[str, str]:
-    """For each check what is wrong; empty where it is right."""
+    """For each check what is wrong; empty if it is right."""
     return {name: check() for name, check in CHECKS.items()}
 
 

@@ -26,8 +26,8 @@ from common.wrong_secrets import refusal_waits
 
 # Smaller bodies are not looked at: their number is limited by that of the connections.
 SMALL_BYTES = 64 * 1024
-# Of bodies that are being received, or whose requests are being carried out: three of the largest (files as JSON),
-# twenty-five of commands.
+# The size of bodies that are being received, or whose requests are being carried out: three of the largest (files as
+# JSON), twenty-five of commands.
 ACCOUNT_BYTES = 256 * 1024 * 1024
 TOTAL_BYTES = 1024 * 1024 * 1024
 RETRY_SECONDS = 1
@@ -39,7 +39,9 @@ Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
 class LargeBodies:
-    """Belongs to one event loop. A body that is refused is read and dropped, so that its sender gets the error."""
+    """Large bodies in memory. Belongs to one event loop. A body that is refused is read and dropped, so that its sender
+    gets the error.
+    """
 
     def __init__(self, application: Application, *, per_account: int = ACCOUNT_BYTES, total: int = TOTAL_BYTES) -> None:
         self._application = application
@@ -66,7 +68,7 @@ class LargeBodies:
             await self._application(refuse_body(scope, body.refusal), receive, send)
 
     def _require_room(self, account: str, size: int) -> None:
-        """Raises RateLimited. A body alone is never too much: its own limit is below those here."""
+        """Raise RateLimited. A body alone is never too much: its own limit is below those here."""
         own, everyone = self._stored[account], self._stored.total()
         if (own and own + size > self._per_account) or (everyone and everyone + size > self._total):
             message = "Too many large bodies are being received or used by commands; try again later."
@@ -117,7 +119,7 @@ def _refusal_of(scope: Mapping[str, Any]) -> DomainError | None:
 
 
 def _account_of(scope: Mapping[str, Any]) -> str:
-    """Raises Unauthorized, Forbidden, RateLimited, InvalidApiKey."""
+    """Raise Unauthorized, Forbidden, RateLimited, InvalidApiKey."""
     request = ASGIRequest(dict(scope), BytesIO())
     for account in sender_of_body(request):
         if account is not None:

@@ -1,7 +1,7 @@
 """`GET /metrics`: the state of the platform, as Prometheus reads it. Needs the token of `manage.py metrics_token`.
 
 Gauges are a fixed number of queries over indexes, made at most once in CACHE_SECONDS in each process, however often and
-by however many it is asked; counters are in Redis, and left out where that is away.
+by however many it is asked; counters are in Redis, and left out if that is away.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUEUES = ("default", "pages", "media")
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Raises MethodNotAllowed, Unauthorized, TooManyFailures."""
+    """Raise MethodNotAllowed, Unauthorized, TooManyFailures."""
     if request.method not in ("GET", "HEAD"):
         raise MethodNotAllowed
     sent = request.headers.get("Authorization", "")
@@ -68,7 +68,9 @@ TEXT = CachedValue(lambda: generate_latest(_registry()), CACHE_SECONDS)
 
 
 def _queues() -> Iterator[Metric]:
-    """Messages that no worker has fetched. Those of hosts are wake-ups: `mvm_operations_live` has what they do."""
+    """Yield messages that no worker has fetched. Messages for hosts are wake-ups: `mvm_operations_live` counts their
+    work.
+    """
     found = GaugeMetricFamily("mvm_queue_messages", "Tasks that no worker has fetched.", labels=["queue"])
     with redis_client().pipeline(transaction=False) as pipe:
         for queue in QUEUES:

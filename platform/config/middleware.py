@@ -33,7 +33,7 @@ class SecurityHeadersMiddleware(DualMiddleware):
 
 
 class AdminOnlyMiddleware:
-    """Runs ADMIN_MIDDLEWARE around requests to /admin/ and nothing around all others."""
+    """Middleware that runs ADMIN_MIDDLEWARE around requests to /admin/ and nothing around all others."""
 
     sync_capable = True
     async_capable = True
@@ -56,7 +56,9 @@ class AdminOnlyMiddleware:
 
 
 def refuse_null_characters(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Any:
-    """Middleware of the admin: PostgreSQL takes no text with one, and no browser sends one. Raises BadRequest."""
+    """Return middleware of the admin: PostgreSQL takes no text with one, and no browser sends one. Raises
+    BadRequest.
+    """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         sent = [request.GET, request.POST] if request.method == "POST" else [request.GET]

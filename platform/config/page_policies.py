@@ -1,6 +1,7 @@
-"""What the platform's own pages may load and who may frame them: the API's documentation and the admin.
+"""The content security policies of the platform's own pages: the API's documentation and the admin.
 
-Every file of both is served by this instance, so nothing of another origin is allowed. Both set styles in their markup.
+They say what a page may load and who may frame it. Every file of both is served by this instance, so nothing of another
+origin is allowed. Both set styles in their markup.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def docs_page(view: View) -> View:
-    """The view with the headers of the documentation."""
+    """Return the view with the headers of the documentation."""
 
     @wraps(view)
     @xframe_options_deny
@@ -46,7 +47,7 @@ def docs_page(view: View) -> View:
 
 
 def admin_policy(get_response: View) -> View:
-    """Middleware of the admin; the frame header is Django's XFrameOptionsMiddleware."""
+    """Return middleware of the admin; the frame header is Django's XFrameOptionsMiddleware."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)

@@ -15,12 +15,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from config.next_turn import handle_next_turn
 
-# Of a body, in one turn of the loop: some tenths of a millisecond.
+# Pieces of a body in one turn of the loop: some tenths of a millisecond.
 PIECES_AT_ONCE = 64
 
 
 class SlicedConnection(h11.Connection):
-    """Gives `left` pieces of a body, and then none, as if no more had come."""
+    """A connection that gives `left` pieces of a body, and then none, as if no more had come."""
 
     left = PIECES_AT_ONCE
 

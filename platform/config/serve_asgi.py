@@ -1,4 +1,4 @@
-"""Serves streams by uvicorn: `python -m config.serve_asgi [TARGET] (--fd N | --uds PATH)`.
+"""The server of streams by uvicorn: `python -m config.serve_asgi [TARGET] (--fd N | --uds PATH)`.
 
 As uvicorn's own command, with one difference: a server that stops first reads the requests of all connections that it
 has accepted (as in config/serve_wsgi.py).
@@ -46,7 +46,7 @@ class StreamsServer(uvicorn.Server):
 
 
 def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:
-    """The server that a command line describes; `run` serves until SIGTERM or SIGINT."""
+    """Return the server that a command line describes; `run` serves until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="serve_asgi")
     parser.add_argument("target", nargs="?", default=TARGET)
     listener = parser.add_mutually_exclusive_group(required=True)

@@ -1,4 +1,5 @@
-"""Runs a worker or the scheduler: `python -m config.serve_tasks (worker | beat) [OPTION...]`, with Celery's options.
+"""The command that runs a worker or the scheduler: `python -m config.serve_tasks (worker | beat) [OPTION...]`, with
+Celery's options.
 
 As Celery's own command, without its banner and without what its other commands load (a shell, monitors): a seventh of
 what a worker loads.

@@ -1,5 +1,5 @@
-"""Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]
-[--log-format FORMAT]`.
+"""The server of the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N]
+[--threads N] [--log-format FORMAT]`.
 
 Two things that granian has no option for, so that a restart fails no request: it inherits a listening socket that
 outlives it (supervise/listeners.py), and a worker that stops first reads the requests of all connections that it has
@@ -95,7 +95,7 @@ def _reset_signals_of_workers() -> None:
 
 
 def _draining_signals(listener_fd: int) -> WorkerSignal:
-    """The stop event of a worker. SIGTERM and SIGINT end its accepting at once; DRAIN_SECONDS later it is set.
+    """Return the stop event of a worker. SIGTERM and SIGINT end its accepting at once; DRAIN_SECONDS later it is set.
 
     A thread waits for them. A handler would run when the main thread wakes up, which it does not if the signal comes
     just before it begins to wait; with threads that want the interpreter's lock that is likely.
@@ -116,7 +116,7 @@ def _draining_signals(listener_fd: int) -> WorkerSignal:
 
 
 def _unreachable_listener() -> socket.socket:
-    """A listening socket that no process connects to: accepting finds nothing, without an error."""
+    """Return a listening socket that no process connects to: accepting finds nothing, without an error."""
     made = socket.socket(socket.AF_UNIX)
     # An abstract name that the kernel chooses: a full disk keeps no worker from starting.
     made.bind("")
@@ -126,7 +126,7 @@ def _unreachable_listener() -> socket.socket:
 
 
 def api_server(arguments: Sequence[str] | None = None) -> ApiServer:
-    """The server that a command line describes."""
+    """Return the server that a command line describes."""
     parser = argparse.ArgumentParser(prog="serve_wsgi")
     parser.add_argument("target", nargs="?", default=TARGET)
     listener = parser.add_mutually_exclusive_group(required=True)

@@ -1,4 +1,4 @@
-"""Django's settings. What an operator may change comes from `config.env`; the rest is fixed here."""
+"""Django's settings. Settings that an operator may change come from `config.env`; the rest is fixed here."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ USE_TZ = True
 USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
-# Of the collected static files, too, whose default is 0644.
+# The mode of the collected static files, too, whose default is 0644.
 FILE_UPLOAD_PERMISSIONS = 0o600
 
 REDIS_URL = ENV.redis_url
-# Of every key and channel, those of Celery's broker included, so that instances may share one Redis.
+# The prefix of every key and channel, those of Celery's broker included, so that instances may share one Redis.
 REDIS_PREFIX = f"{ENV.instance}:"
 
 REST_FRAMEWORK = {
@@ -129,7 +129,7 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "common.negotiation.JSONAlways",
     "DEFAULT_SCHEMA_CLASS": "common.openapi.DescribedSchema",
     "EXCEPTION_HANDLER": "common.responses.drf_exception_handler",
-    # OPTIONS is a method like any other: 405 where it is not offered.
+    # OPTIONS is a method like any other: 405 if it is not offered.
     "DEFAULT_METADATA_CLASS": None,
     "UNAUTHENTICATED_USER": None,
 }

@@ -1,6 +1,6 @@
 """uvicorn's WebSocket protocol (wsproto), with bounds for what one client makes the loop do that all clients share.
 
-Of uvicorn one minor version is allowed (pyproject.toml), as this overrides its internals:
+One minor version of uvicorn is allowed (pyproject.toml), because this overrides its internals:
 - What has come is parsed in slices, with a turn of the loop between them, and message by message as the application
   takes them; nothing is read until then. As it is, 256 KiB of the smallest frames are handled in one step.
 - Frames that are no message are counted, and too many of them close the connection (1008).
@@ -31,8 +31,8 @@ FRAMES_AT_ONCE = 32
 # In a second. Clients send a ping in some seconds, and messages in a few large pieces, if in pieces at all.
 CONTROL_FRAMES, SMALL_FRAGMENTS = 50, 1000
 SMALL_BYTES = 1024
-# Of a client that was refused, so that it gets to know why. It is read slowly: bytes without a pause would be its next
-# way to keep the loop busy, and one that is cut off early is back with a handshake, which costs more.
+# Bytes that are read from a refused client, so that it learns why. They are read slowly: without a pause the client
+# could keep the loop busy; a client that is cut off early comes back with a handshake, which costs more.
 DROPPED_BYTES = 16 << 20
 DROP_PAUSE_SECONDS = 0.05
 # For the rest of what was sent to a client that reads, and to one that has not.
@@ -162,7 +162,7 @@ class SocketProtocol(WSProtocol):
 
     def _handle_event(self, event: events.Event) -> None:
         if self._frames.is_exceeded(event, self.loop.time()):
-            self._refuse(TOO_MANY, "Too many frames that are no message.")
+            self._refuse(TOO_MANY, "Too many frames without a message.")
             self._drops = True
             self.transport.resume_reading()
         elif isinstance(event, events.CloseConnection):

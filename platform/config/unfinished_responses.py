@@ -33,7 +33,7 @@ class UnfinishedResponses:
 
 
 class SaidOnce(logging.Filter):
-    """Leaves out what the server says of such a response afterwards."""
+    """A filter that leaves out what the server says of such a response afterwards."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.msg != "ASGI callable returned without completing response."

@@ -28,22 +28,22 @@ class PublicAddress:
 
     @classmethod
     def of(cls, template: str) -> Self:
-        """Parse a template. Raises ValueError with a message for the operator."""
+        """Parse a template. Raise ValueError with a message for the operator."""
         if not TEMPLATE.fullmatch(template):
             raise ValueError("Give an address such as https://{hash}.apps.example.org, lowercase, without a path.")
         parts = urlsplit(template.replace(PLACEHOLDER, "hash"))
         return cls(parts.scheme, (parts.hostname or "").removeprefix("hash"), f":{parts.port}" if parts.port else "")
 
     def domain(self, label: str) -> str:
-        """The name of one port."""
+        """Return the name of one port."""
         return f"{label}{self.suffix}"
 
     def url(self, label: str) -> str:
-        """Its address."""
+        """Return its address."""
         return f"{self.scheme}://{label}{self.suffix}{self.port}"
 
     def label_of(self, host: str) -> tuple[str, str] | None:
-        """Slug (empty: none) and hash that a request's host names, None for every other name."""
+        """Return slug (empty: none) and hash that a request's host names, None for every other name."""
         name = host.lower().removesuffix(".")
         if not name.endswith(self.suffix):
             return None
@@ -53,31 +53,31 @@ class PublicAddress:
 
 @lru_cache(maxsize=4)
 def public_address(template: str) -> PublicAddress:
-    """As `PublicAddress.of`."""
+    """Return what `PublicAddress.of` returns."""
     return PublicAddress.of(template)
 
 
 def both_forms(host: str, port: int) -> str:
-    """Addresses of a site of the edge by HTTP: the host as it is, and with a dot at its end. By https Caddy takes no
-    such name; there one leads to the other (`edge.certificate_sites`).
+    """Return addresses of a site of the edge by HTTP: the host as it is, and with a dot at its end. By https Caddy
+    takes no such name; there one leads to the other (`edge.certificate_sites`).
     """
     return f"http://{host}:{port}, http://{host}.:{port}"
 
 
 def is_port_label(text: str) -> bool:
-    """Whether the first label of a name could be that of a port."""
+    """Return whether the first label of a name could be that of a port."""
     return _LABEL.fullmatch(text) is not None
 
 
 def label(slug: str, hash_: str) -> str:
-    """The first label of a port's name."""
+    """Return the first label of a port's name."""
     return f"{slug}-{hash_}" if slug else hash_
 
 
 ID = "{id}"
 # Below the path of the base URL; config/urls.py and the Caddyfile have it, too.
 SANDBOX_PATH = "/s/"
-# What is before the path is the base URL, which has checks of its own.
+# The part before the path is the base URL, which has checks of its own.
 BY_PATH = re.compile(r"[^\s{}]+/s/\{id\}")
 BY_HOST = re.compile(r"https?://\{id\}(\.[a-z0-9-]{1,63})+(:\d{1,5})?")
 
@@ -91,7 +91,7 @@ class SandboxAddress:
 
     @classmethod
     def of(cls, template: str) -> Self:
-        """Parse a template. Raises ValueError with a message for the operator."""
+        """Parse a template. Raise ValueError with a message for the operator."""
         if BY_HOST.fullmatch(template):
             host = urlsplit(template.replace(ID, "id")).hostname or ""
             return cls(template, host.removeprefix("id"))
@@ -100,14 +100,14 @@ class SandboxAddress:
         return cls(template, "")
 
     def url(self, sandbox_id: str) -> str:
-        """The address of one sandbox, without a slash at its end."""
+        """Return the address of one sandbox, without a slash at its end."""
         name = sandbox_id.replace("_", "-") if self.suffix else sandbox_id
         return self.template.replace(ID, name)
 
 
 @lru_cache(maxsize=4)
 def sandbox_address(template: str) -> SandboxAddress:
-    """As `SandboxAddress.of`."""
+    """Return what `SandboxAddress.of` returns."""
     return SandboxAddress.of(template)
 
 
@@ -124,26 +124,26 @@ class PageAddress:
 
     @classmethod
     def of(cls, template: str) -> Self:
-        """Parse a template. Raises ValueError with a message for the operator."""
+        """Parse a template. Raise ValueError with a message for the operator."""
         if not PAGE_TEMPLATE.fullmatch(template):
             raise ValueError("Give addresses such as https://{slug}.pages.example.org, lowercase, without a path.")
         host = urlsplit(template.replace(SLUG, "slug")).hostname or ""
         return cls(template, host.removeprefix("slug."))
 
     def url(self, slug: str) -> str:
-        """The address of one page."""
+        """Return the address of one page."""
         return self.template.replace(SLUG, slug)
 
     def release_url(self, slug: str, number: int) -> str:
-        """The address of one kept release. No slug has two hyphens in a row."""
+        """Return the address of one kept release. No slug has two hyphens in a row."""
         return self.url(f"{slug}--r{number}")
 
 
 @lru_cache(maxsize=4)
 def page_addresses(templates: tuple[str, ...]) -> dict[str, PageAddress]:
-    """By domain, in the order of the templates; the first is the default one.
+    """Return the addresses by domain, in the order of the templates; the first is the default one.
 
-    Raises as `PageAddress.of`, and ValueError for none, and for two of one domain.
+    Raise what `PageAddress.of` raises, and ValueError for none, and for two of one domain.
     """
     found = [PageAddress.of(template) for template in templates]
     by_domain = {address.domain: address for address in found}
@@ -158,7 +158,7 @@ def default_domain(templates: tuple[str, ...]) -> str:
 
 
 def page_url(templates: tuple[str, ...], domain: str, slug: str) -> str:
-    """The address of a page; also in a domain that is no setting any more."""
+    """Return the address of a page; also in a domain that is no setting any more."""
     address = page_addresses(templates).get(domain)
     return address.url(slug) if address else f"https://{slug}.{domain}"
 
@@ -168,7 +168,7 @@ CDN_URL = re.compile(r"https?://[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*(:\d{1,5})?/?
 
 @dataclass(frozen=True, slots=True)
 class CdnAddress:
-    """A parsed address. `port` with its colon, empty where it is the scheme's own."""
+    """A parsed address. `port` with its colon, empty if it is the scheme's own."""
 
     scheme: str
     host: str
@@ -176,7 +176,7 @@ class CdnAddress:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Parse an address. Raises ValueError with a message for the operator."""
+        """Parse an address. Raise ValueError with a message for the operator."""
         if not CDN_URL.fullmatch(url):
             raise ValueError("Give an address such as https://cdn.example.org, lowercase, without a path.")
         parts = urlsplit(url)
@@ -189,5 +189,5 @@ class CdnAddress:
 
 @lru_cache(maxsize=4)
 def cdn_address(url: str) -> CdnAddress:
-    """As `CdnAddress.of`."""
+    """Return what `CdnAddress.of` returns."""
     return CdnAddress.of(url)

@@ -1,4 +1,4 @@
-"""Generates Caddy's configuration from the template beside this file. Imports no Django: it runs before the
+"""The generator of Caddy's configuration from the template beside this file. Imports no Django: it runs before the
 processes start.
 
 The configuration is static on purpose: any change would cut every proxied WebSocket and event stream.
@@ -23,10 +23,10 @@ from edge.pages import page
 from edge.route_cache import route_cache_folder
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
-CLOSED = "The workspace runs, but nothing answers on this port of it."
+CLOSED = "The workspace runs, but nothing answers on this port."
 CUT_OFF = "The request body ended before it was complete, or its chunks are malformed."
-# Where the platform's own site has a port to itself, requests for every host reach it: names of users first. What is
-# neither one of these nor a name of the platform is an unknown page.
+# If the platform's own site has a port to itself, requests for every host reach it: names of users first. Any other
+# name that is not the platform's is an unknown page.
 OWN_DOMAINS = """\
 import acme_challenge
 		import plain_host
@@ -61,7 +61,7 @@ CALLER_BEHIND_PROXY = """\
 
 
 class EdgeSettings(Protocol):
-    """Those of the platform's settings from which the Caddyfile is made."""
+    """The settings of the platform from which the Caddyfile is made."""
 
     state: Path
     bind: str
@@ -89,13 +89,13 @@ class EdgeSettings(Protocol):
 
     @property
     def cdn_types(self) -> Mapping[str, str]:
-        """Content types of the CDN's files by extension."""
+        """Return content types of the CDN's files by extension."""
 
 
 def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
-    """The Caddyfile of an instance; the upstream sockets are in `run_dir`. It contains a secret.
+    """Return the Caddyfile of an instance; the upstream sockets are in `run_dir`. It contains a secret.
 
-    Raises ValueError where the public URL, an address of pages or that of the CDN cannot be served.
+    Raise ValueError if the public URL, an address of pages or that of the CDN cannot be served.
     """
     public = PublicAddress.of(settings.public_url)
     made = Template(TEMPLATE.read_text()).substitute(
@@ -136,7 +136,9 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
 
 
 def _foreign(settings: EdgeSettings) -> str:
-    """The matcher of hosts that the platform does not answer for, as Django reads its list of those that it does."""
+    """Return the matcher of hosts that the platform does not answer for, as Django reads its list of those that it
+    does.
+    """
     if "*" in settings.allowed_hosts:
         return "not path *"
     names = "|".join(map(_host_pattern, settings.allowed_hosts))
@@ -144,7 +146,9 @@ def _foreign(settings: EdgeSettings) -> str:
 
 
 def _host_pattern(allowed: str) -> str:
-    """`.example.org` is the name and all below it. Caddy's name of an IPv6 address may have brackets or none."""
+    """Return the pattern of a host: `.example.org` is the name and all below it. Caddy's name of an IPv6 address may
+    have brackets or none.
+    """
     if allowed.startswith("["):
         return rf"\[?{re.escape(allowed.strip('[]'))}\]?"
     return rf"(?:.*\.)?{re.escape(allowed[1:])}" if allowed.startswith(".") else re.escape(allowed)
@@ -155,7 +159,7 @@ def _https(settings: EdgeSettings) -> bool:
 
 
 def _site_address(settings: EdgeSettings) -> str:
-    """An https base URL makes Caddy serve that name with a certificate of its own; else plain HTTP on the
+    """Return the site's address: Caddy serves an https base URL with a certificate of its own; else plain HTTP on the
     port.
     """
     if _https(settings):
@@ -175,17 +179,23 @@ def _public_https(settings: EdgeSettings) -> bool:
 
 
 def _certificate(settings: EdgeSettings) -> str:
-    """A certificate for every name below a domain takes a DNS provider's help, so it comes as files."""
+    """Return the line of the certificate. One for every name below a domain takes a DNS provider's help, so it comes as
+    files.
+    """
     if not _public_https(settings):
         return ""
     files = [settings.public_certificate, settings.public_key]
     if not all(files):
-        raise ValueError("PLATFORM_PUBLIC_CERTIFICATE and PLATFORM_PUBLIC_KEY must name files, as it is https.")
+        raise ValueError(
+            "PLATFORM_PUBLIC_CERTIFICATE and PLATFORM_PUBLIC_KEY must name files, because PLATFORM_PUBLIC_URL is https."
+        )
     return f"tls {files[0]} {files[1]}"
 
 
 def numbers_above(limit: int) -> str:
-    """A regular expression for the decimal numbers above a limit, without leading zeros. Caddy has no quicker test."""
+    """Return a regular expression for the decimal numbers above a limit, without leading zeros. Caddy has no quicker
+    test.
+    """
     digits = str(limit)
     larger = [
         f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"

@@ -24,7 +24,7 @@ UNKNOWN_TYPE = "application/octet-stream"
 
 
 class CdnSettings(Protocol):
-    """Those of the platform's settings from which the site is made."""
+    """The settings of the platform from which the site is made."""
 
     state: Path
     bind: str
@@ -40,19 +40,19 @@ class CdnSettings(Protocol):
 
     @property
     def cdn_types(self) -> Mapping[str, str]:
-        """Content types by extension."""
+        """Return content types by extension."""
 
 
 def upload_snippets() -> str:
-    """What the platform's own site says of uploads."""
+    """Return the part of the platform's own site that is about uploads."""
     return _UPLOADS.read_text()
 
 
 def cdn_site(settings: CdnSettings, run_dir: Path) -> str:
-    """The site. Raises ValueError where it cannot be served."""
+    """Return the site. Raise ValueError if it cannot be served."""
     address = CdnAddress.of(settings.cdn_url)
     if address.host == urlsplit(settings.base_url).hostname:
-        raise ValueError(f"PLATFORM_CDN_URL must have another host than PLATFORM_BASE_URL, not {address.host} as well.")
+        raise ValueError(f"PLATFORM_CDN_URL must have another host than PLATFORM_BASE_URL; both have {address.host}.")
     return Template(_SITE.read_text()).substitute(
         site=_site_address(settings, address),
         bind=settings.bind,
@@ -71,23 +71,23 @@ def cdn_site(settings: CdnSettings, run_dir: Path) -> str:
 
 
 def s3_host(settings: CdnSettings) -> str:
-    """Host and port of the bucket's objects."""
+    """Return host and port of the bucket's objects."""
     place = urlsplit(settings.cdn_s3_endpoint).netloc
     return f"{settings.cdn_s3_bucket}.{place}" if settings.cdn_s3_addressing == "virtual" else place
 
 
 def _store_origin(settings: CdnSettings) -> str:
-    """Without a bucket an address that is never asked."""
+    """Return the store's origin; without a bucket, an address that is never asked."""
     if not settings.cdn_s3_bucket:
         return "http://localhost:9"
     return f"{urlsplit(settings.cdn_s3_endpoint).scheme}://{s3_host(settings)}"
 
 
 def _type_lines(types: Mapping[str, str]) -> str:
-    """Lines of Caddy's `map`. Raises ValueError for what is no type or extension."""
+    """Return lines of Caddy's `map`. Raise ValueError for what is no type or extension."""
     for extension, kind in types.items():
         if not (_EXTENSION.fullmatch(extension) and _TYPE.fullmatch(kind)):
-            raise ValueError(f"{extension!r}: {kind!r} is no type of files.")
+            raise ValueError(f"{extension!r}: {kind!r} is not a type of files.")
     return "\n\t\t\t\t".join(f'{extension} "{kind}"' for extension, kind in sorted(types.items()))
 
 
@@ -102,12 +102,14 @@ def _site_address(settings: CdnSettings, address: CdnAddress) -> str:
 
 
 def _certificate(settings: CdnSettings, address: CdnAddress) -> str:
-    """Files, or one that Caddy orders by itself, as for an https base URL."""
+    """Return files, or one that Caddy orders by itself, as for an https base URL."""
     if not _is_https(settings, address):
         return ""
     files = [settings.cdn_certificate, settings.cdn_key]
     if all(files):
         return f"tls {files[0]} {files[1]}"
     if any(files) or urlsplit(settings.base_url).scheme != "https":
-        raise ValueError("PLATFORM_CDN_CERTIFICATE and PLATFORM_CDN_KEY must name files, as PLATFORM_CDN_URL is https.")
+        raise ValueError(
+            "PLATFORM_CDN_CERTIFICATE and PLATFORM_CDN_KEY must name files, because PLATFORM_CDN_URL is https."
+        )
     return ""

@@ -18,7 +18,7 @@ GETTER_USER = "edge"
 
 
 class CertificateSettings(Protocol):
-    """Those of the platform's settings from which these sites are made."""
+    """The settings of the platform from which these sites are made."""
 
     state: Path
     bind: str
@@ -29,19 +29,19 @@ class CertificateSettings(Protocol):
 
 
 def certificate_options(settings: CertificateSettings) -> str:
-    """Caddy's global options: it never orders a certificate of its own for a name that it is asked for."""
+    """Return Caddy's global options: Caddy never orders a certificate of its own for a name that it is asked for."""
     if not settings.domains_https_port:
         return ""
     return f"on_demand_tls {{\n\t\task http://127.0.0.1:{settings.domains_keys_port}/refused\n\t}}"
 
 
 def challenge_snippet(settings: CertificateSettings) -> str:
-    """The snippet `acme_challenge`."""
+    """Return the snippet `acme_challenge`."""
     return Template(_CHALLENGES.read_text()).substitute(challenges=challenges_folder(settings.state))
 
 
 def certificate_sites(settings: CertificateSettings, run_dir: Path) -> str:
-    """The https site, which imports `custom_domain`, where its port is set; and what it gets certificates by."""
+    """Return the https site, which imports `custom_domain`, if its port is set; and what it gets certificates by."""
     if not settings.domains_https_port:
         return ""
     port = settings.domains_keys_port
@@ -56,5 +56,5 @@ def certificate_sites(settings: CertificateSettings, run_dir: Path) -> str:
 
 
 def getter_secret(secret_key: str) -> str:
-    """With which the edge asks for private keys; derived, as that of `common.edge_header`."""
+    """Return the secret with which the edge asks for private keys; derived, as that of `common.edge_header`."""
     return hmac.new(secret_key.encode(), b"edge-certificates", hashlib.sha256).hexdigest()

@@ -33,7 +33,7 @@ http://:{port} {{
 
 
 class CustomSettings(Protocol):
-    """Those of the platform's settings from which these sites are made."""
+    """The settings of the platform from which these sites are made."""
 
     state: Path
     bind: str
@@ -45,7 +45,7 @@ class CustomSettings(Protocol):
 
 
 def custom_snippets(settings: CustomSettings) -> str:
-    """The snippets `custom_name`, `custom_serve`, `custom_errors` and `custom_domain`."""
+    """Return the snippets `custom_name`, `custom_serve`, `custom_errors` and `custom_domain`."""
     return Template(_SNIPPETS.read_text()).substitute(
         name=NAME,
         domains=domains_folder(settings.state),
@@ -62,7 +62,9 @@ def _secure(settings: CustomSettings) -> str:
 
 
 def custom_plain_site(settings: CustomSettings, *, api_by_http: bool) -> str:
-    """The site of the HTTP port; none where the platform's own site, which serves these names too, has that port."""
+    """Return the site of the HTTP port; none if the platform's own site, which serves these names too, has that
+    port.
+    """
     if not settings.domains_http_port or (api_by_http and settings.domains_http_port == settings.port):
         return ""
     return _PLAIN_SITE.format(port=settings.domains_http_port, bind=settings.bind)

@@ -30,19 +30,19 @@ def domains_folder(state: Path) -> Path:
 
 
 def link_page(page_id: str) -> str:
-    """What the link of a page's domain holds. Raises ValueError."""
+    """Return the content of the link of a page's domain. Raise ValueError if the id is not that of a page."""
     if not _PAGE_ID.fullmatch(page_id):
-        raise ValueError(f"{page_id!r} is no id of a page.")
+        raise ValueError(f"{page_id!r} is not the id of a page.")
     return f"../../pages/by-id/{page_id}"
 
 
 def link_kind(kind: str) -> str:
-    """What the link of another domain holds."""
+    """Return the content of the link of another domain."""
     return f"../kinds/{kind}"
 
 
 def name_folder(state: Path, name: str) -> Path:
-    """What a name leads to, if there is anything. Raises ValueError for what is no name."""
+    """Return the path of a name's link, which need not exist. Raise ValueError for what is no name."""
     return domains_folder(state) / "by-name" / _checked(name)
 
 
@@ -51,7 +51,7 @@ class DomainFiles:
 
     def __init__(self, state: Path) -> None:
         self.root = domains_folder(state)
-        # Of the operator's user, which the edge runs as.
+        # The folder belongs to the operator's user, which the edge runs as.
         self.root.mkdir(0o700, parents=True, exist_ok=True)
         for name in ("by-name", "tls", *(f"kinds/{kind}" for kind in KINDS)):
             (self.root / name).mkdir(0o755, parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class DomainFiles:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time compares and changes links."""
+        """Lock the links: one process at a time compares and changes them."""
         fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -69,13 +69,13 @@ class DomainFiles:
             os.close(fd)
 
     def link_of(self, name: str) -> str | None:
-        """What the name's link holds."""
+        """Return the content of the name's link; None if there is none."""
         with suppress(OSError):
             return os.readlink(self._link(name))  # noqa: PTH115 - the text itself
         return None
 
     def link_set(self, name: str, link: str | None) -> bool:
-        """Make, replace or (None) remove the link, by one call of the kernel. False: it was so. Raises ValueError."""
+        """Make, replace or (None) remove the link, by one call of the kernel. False: it was so. Raise ValueError."""
         path = self._link(name)
         if self.link_of(name) == link:
             return False
@@ -90,7 +90,7 @@ class DomainFiles:
         return True
 
     def links(self) -> dict[str, str]:
-        """Every name and what its link holds."""
+        """Return every name and what its link holds."""
         found = {}
         for name in os.listdir(self.root / "by-name"):  # noqa: PTH208 - names alone
             with suppress(ValueError):
@@ -106,11 +106,11 @@ class DomainFiles:
         return [path.name for path in found]
 
     def tls_names(self) -> set[str]:
-        """Those with a mark."""
+        """Return the names with a mark."""
         return set(os.listdir(self.root / "tls"))  # noqa: PTH208 - names alone
 
     def set_tls(self, name: str, *, present: bool) -> None:
-        """Whether plain HTTP leads to https. Idempotent."""
+        """Set whether plain HTTP leads to https. Idempotent."""
         path = self.root / "tls" / _checked(name)
         if present:
             path.touch(0o644)
@@ -130,11 +130,11 @@ class DomainFiles:
 
 
 def is_name(text: str) -> bool:
-    """Whether the edge could have found it by a file."""
+    """Return whether the edge could have found it by a file."""
     return _NAME.fullmatch(text) is not None
 
 
 def _checked(name: str) -> str:
     if not is_name(name):
-        raise ValueError(f"{name!r} is no domain.")
+        raise ValueError(f"{name!r} is not a domain.")
     return name

@@ -1,4 +1,4 @@
-"""What higher apps add to the edge's side of the api process (common/hooks.py)."""
+"""Hooks for what higher apps add to the edge's side of the api process (common/hooks.py)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ NOT_FOUND = "There is no page at this address."
 
 
 class PageSettings(Protocol):
-    """Those of the platform's settings from which the sites of pages are made."""
+    """The settings of the platform from which the sites of pages are made."""
 
     state: Path
     bind: str
@@ -29,14 +29,14 @@ class PageSettings(Protocol):
 
 
 def page_snippets(run_dir: Path) -> str:
-    """What all sites of pages share."""
+    """Return the snippets that all sites of pages share."""
     return Template(_SHARED.read_text()).substitute(
         not_found_page=page("Not found", NOT_FOUND), api=f"unix/{run_dir}/api.sock"
     )
 
 
 def page_sites(settings: PageSettings) -> str:
-    """One site for each domain. Raises ValueError where a domain cannot be served."""
+    """Return one site for each domain. Raise ValueError if a domain cannot be served."""
     addresses = page_addresses(settings.pages_url).values()
     return "".join(_domain_site(settings, address) for address in addresses)
 
@@ -64,10 +64,10 @@ def _site_address(settings: PageSettings, address: PageAddress) -> str:
 
 
 def _certificate(settings: PageSettings, address: PageAddress) -> str:
-    """As that of public ports: for every name below a domain, so it comes as files."""
+    """Return the line of the certificate, which is for every name below a domain, so it comes as files."""
     if not _is_https(settings, address):
         return ""
     files = [settings.pages_certificate, settings.pages_key]
     if not all(files):
-        raise ValueError("PLATFORM_PAGES_CERTIFICATE and PLATFORM_PAGES_KEY must name files, as pages are https.")
+        raise ValueError("PLATFORM_PAGES_CERTIFICATE and PLATFORM_PAGES_KEY must name files, because pages are https.")
     return f"tls {files[0]} {files[1]}"

@@ -1,4 +1,4 @@
-"""Error pages of public ports, shown where no program in the machine answers. Imports no Django."""
+"""Error pages of public ports, shown if no program in the machine answers. Imports no Django."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _PAGE = (
 
 
 def page(title: str, message: str) -> str:
-    """A whole HTML document without any outside asset."""
+    """Return a whole HTML document without any outside asset."""
     return _PAGE.format(title=escape(title), message=escape(message))

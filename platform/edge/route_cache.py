@@ -18,12 +18,12 @@ from pathlib import Path
 
 
 def this_second() -> int:
-    """Unix time, as Caddy's `time.now.unix`."""
+    """Return Unix time, as Caddy's `time.now.unix`."""
     return int(time.time())
 
 
 def route_cache_folder(run_dir: Path) -> Path:
-    """The folder of the routes, in an instance's folder of sockets, which only its user can enter."""
+    """Return the folder of the routes, in an instance's folder of sockets, which only its user can enter."""
     return run_dir / "routes"
 
 
@@ -55,7 +55,7 @@ class RouteCache:
     def invalidate(self, labels: Iterable[str]) -> None:
         """Remove the routes of these labels; look-ups that began before are not stored afterwards either.
 
-        Raises OSError; the routes then expire with their second. FileNotFoundError: the parent folder does not exist,
+        Raise OSError; the routes then expire with their second. FileNotFoundError: the parent folder does not exist,
         so there is no cache.
         """
         wanted = list(labels)
@@ -69,7 +69,7 @@ class RouteCache:
                 _mark_invalidated(f"{self._folder}/{second}", label)
 
     def cached_addresses(self) -> set[str]:
-        """The IP addresses of the routes of this second."""
+        """Return the IP addresses of the routes of this second."""
         found: set[str] = set()
         # OSError: the second ended and another process removed its folder.
         with suppress(OSError):
@@ -87,7 +87,7 @@ class RouteCache:
                 shutil.rmtree(f"{self._folder}/{second}", ignore_errors=True)
 
     def _create_second(self, second: int) -> None:
-        """The process that creates a folder removes all others, so there are never more than a few."""
+        """Create the folder of a second and remove all others, so there are never more than a few."""
         folder = Path(self._folder, str(second))
         if not folder.is_dir():
             folder.parent.mkdir(0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Batches queries: many sources that need a row each at the same moment share one query."""
+"""Batches of queries: many sources that need a row each at the same moment share one query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Batch(Generic[V]):
         self._tasks: set[asyncio.Task[None]] = set()  # the loop holds them weakly
 
     async def get(self, key: str) -> V | None:
-        """The key's value. Raises what `load` does."""
+        """Return the key's value. Raise what `load` does."""
         loop = asyncio.get_running_loop()
         waiting = self._waiting.get(loop)
         if waiting is None:
@@ -50,5 +50,5 @@ class Batch(Generic[V]):
 
 
 def seconds_to_next(now: float) -> float:
-    """Seconds until the next whole second: sources that sleep so long share their queries."""
+    """Return seconds until the next whole second: sources that sleep so long share their queries."""
     return 1.0 - now % 1.0

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def bounded_call(call: Awaitable[T]) -> T:
-    """Await one call of Redis. Raises TimeoutError, which is an OSError, after ANSWER_SECONDS.
+    """Await one call of Redis. Raise TimeoutError, which is an OSError, after ANSWER_SECONDS.
 
     Cancelling the caller does not cancel the call, which completes by itself. redis-py loses a connection of the pool
     if a call is cancelled while it returns the connection, and its timeouts (`asyncio.wait_for`) swallow the

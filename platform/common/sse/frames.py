@@ -26,26 +26,28 @@ class EventId(NamedTuple):
 
 
 def parse_id(text: str | None) -> EventId | None:
-    """The id that a reconnecting client sends; None for an absent or malformed one."""
+    """Return the id that a reconnecting client sends; None for an absent or malformed one."""
     found = _ID.fullmatch(text or "")
     return EventId(found[1], int(found[2])) if found else None
 
 
 def frame(event_id: EventId, kind: str, data: str) -> bytes:
-    """One event. `data` is JSON as `one_line` makes it."""
+    """Return the frame of one event. `data` is JSON as `one_line` makes it."""
     return f"event: {kind}\nid: {event_id}\ndata: {data}\n\n".encode()
 
 
 def plain_frame(kind: str, value: Any) -> bytes:
-    """An event of a stream that no client can return to: it has no id."""
+    """Return an event of a stream that no client can return to: it has no id."""
     return f"event: {kind}\ndata: {one_line(value)}\n\n".encode()
 
 
 def comment(text: str) -> bytes:
-    """A comment line: ignored by clients, readable in a log."""
+    """Return a comment line: ignored by clients, readable in a log."""
     return b": " + " ".join(text.split()).encode("ascii", "replace") + b"\n\n"
 
 
 def one_line(value: Any) -> str:
-    """JSON without a line end: ASCII alone, as some clients also end a line at U+2028 or a lone carriage return."""
+    """Return JSON without a line end: ASCII alone, as some clients also end a line at U+2028 or a lone carriage
+    return.
+    """
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"), cls=DjangoJSONEncoder)

@@ -52,7 +52,7 @@ class Subscription(Listener):  # type: ignore[misc]  # its package has no types
         self.assign_loop()
 
     def take_events(self) -> tuple[list[FramedEvent], bool]:
-        """The events since the last call, and whether the queue overflowed."""
+        """Return the events since the last call, and whether the queue overflowed."""
         self.aevent.clear()
         items, self.channel_items = self.channel_items.get(self.channel.name, []), {}
         overflow, self.overflow = self.overflow, False
@@ -64,7 +64,7 @@ class Subscription(Listener):  # type: ignore[misc]  # its package has no types
         self.aevent.set()
 
     def end_stream(self, reason: str) -> None:
-        """The stream ends before it delivers another event. The first reason stays."""
+        """End the stream before it delivers another event. The first reason stays."""
         self.end_reason = self.end_reason or reason
         self.aevent.set()
 

@@ -39,13 +39,13 @@ class ChannelLeaders:
         self._ending: set[asyncio.Task[None]] = set()
 
     def add_reader(self, channel: Channel, source: Source) -> None:
-        """The first reader of a channel makes this process a candidate."""
+        """Add a reader; the first reader of a channel makes this process a candidate."""
         self.readers[channel] = self.readers.get(channel, 0) + 1
         if channel not in self._tasks:
             self._tasks[channel] = asyncio.ensure_future(self._campaign(channel, source))
 
     def remove_reader(self, channel: Channel) -> None:
-        """The last reader of a channel ends the source here."""
+        """Remove a reader; the last reader of a channel ends the source here."""
         self.readers[channel] -= 1
         if not self.readers[channel]:
             del self.readers[channel]
@@ -70,13 +70,13 @@ class ChannelLeaders:
             except Superseded:
                 logger.info("the source of %s starts again", channel.name)
             except (RedisError, OSError) as exc:
-                logger.warning("the source of %s: %s", channel.name, exc)
+                logger.warning("the source of %s failed: %s", channel.name, exc)
             except Exception:
-                logger.exception("the source of %s", channel.name)
+                logger.exception("the source of %s failed", channel.name)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _lead(self, channel: Channel, source: Source) -> None:
-        """Run the source while this process has the lease; returns at once where another has it."""
+        """Run the source while this process has the lease; return at once if another has it."""
         lease = self._replay.client.lock(f"{channel.keys[0]}:lease", timeout=LEASE_SECONDS, thread_local=False)
         if not await _acquired(lease):
             return
@@ -95,8 +95,8 @@ class ChannelLeaders:
 
 
 async def _acquired(lease: Lock) -> bool:
-    """Whether the lease is ours. A cancellation waits for the answer: a lease granted to a process that has no readers
-    any more would keep every other process from the source until it expires.
+    """Return whether the lease is ours. A cancellation waits for the answer: a lease granted to a process that has no
+    readers any more would keep every other process from the source until it expires.
     """
     acquiring = asyncio.ensure_future(bounded_call(lease.acquire(blocking=False)))
     try:

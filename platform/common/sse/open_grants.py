@@ -1,4 +1,4 @@
-"""What is open by a grant (an event stream, a WebSocket), and its end once the grant is revoked."""
+"""Connections that a grant keeps open (event streams, WebSockets), and their end once the grant is revoked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OpenGrant:
 
 
 class OpenGrants:
-    """Those of one event loop."""
+    """The open grants of one event loop."""
 
     def __init__(self) -> None:
         self._open: set[OpenGrant] = set()
@@ -37,7 +37,7 @@ class OpenGrants:
         self._open.discard(opened)
 
     async def end_revoked(self, run: RunCheck) -> None:
-        """End what is open by a revoked grant. Raises what the checks raise."""
+        """End what is open by a revoked grant. Raise what the checks raise."""
         open_now = list(self._open)
         for check in {opened.revoked for opened in open_now}:
             checked = [opened for opened in open_now if opened.revoked is check]

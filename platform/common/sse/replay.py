@@ -142,13 +142,13 @@ class ReplayBuffer:
         self._extend = client.register_script(_EXTEND)
 
     async def position(self, channel: Channel) -> str:
-        """The position of the source; empty where there is no buffer."""
+        """Return the position of the source; empty if there is no buffer."""
         return _text(await bounded_call(self.client.hget(channel.keys[0], "position")))
 
     async def append(
         self, channel: Channel, events: Sequence[tuple[str, str]], *, expected: str, position: str
     ) -> None:
-        """Write events (kind, data) and move the position from `expected`. Raises Superseded; nothing is written then.
+        """Write events (kind, data) and move the position from `expected`. Raise Superseded; nothing is written then.
 
         Without events only the position moves; a buffer that does not exist begins.
         """
@@ -160,12 +160,12 @@ class ReplayBuffer:
     async def extend_ttl(self, channel: Channel) -> None:
         """Keep the buffer while its source has no events.
 
-        Does nothing where there is none, and to a paused one: the process that paused it may have died.
+        Does nothing if there is none, and to a paused one: the process that paused it may have died.
         """
         await bounded_call(self._extend(keys=channel.keys, args=[PAUSED, channel.ttl]))
 
     async def read(self, channel: Channel, after: EventId | None, *, tail: int, limit: int) -> ReplayPage | None:
-        """At most `limit` events and READ_BYTES after an id, or from the oldest; None where there is no buffer.
+        """Return at most `limit` events and READ_BYTES after an id, or from the oldest; None if there is no buffer.
 
         Without an id, or with one of another epoch: the last `tail` events.
         """

@@ -13,13 +13,13 @@ from common.sse.runtime import Reader, require_capacity, shared_runtime
 
 
 def event_stream(reader: Reader) -> StreamingHttpResponse:
-    """Open a stream. Raises RateLimited. An open stream holds neither a thread nor a database connection."""
+    """Open a stream. Raise RateLimited. An open stream holds neither a thread nor a database connection."""
     require_capacity(reader)
     return stream_response(_body(reader))
 
 
 def stream_response(body: AsyncIterator[bytes]) -> StreamingHttpResponse:
-    """With the headers of an event stream: nothing on the way keeps, changes or collects it."""
+    """Return a response with the headers of an event stream: nothing on the way keeps, changes or collects it."""
     response = StreamingHttpResponse(body, content_type="text/event-stream")
     response["Cache-Control"] = "no-cache, no-transform"
     response["X-Accel-Buffering"] = "no"
@@ -27,7 +27,7 @@ def stream_response(body: AsyncIterator[bytes]) -> StreamingHttpResponse:
 
 
 def last_event_id(request: HttpRequest) -> EventId | None:
-    """The last id that a reconnecting client got; None for a new client. A malformed id belongs to no epoch."""
+    """Return the last id that a reconnecting client got; None for a new client. A malformed id belongs to no epoch."""
     text = request.headers.get("Last-Event-ID")
     return (parse_id(text) or EventId("unknown", 0)) if text else None
 

@@ -1,4 +1,4 @@
-"""What the streams of one event loop share: connections to Redis, the hub, the channel leaders, the check of grants."""
+"""The objects that the streams of one event loop share: connections to Redis, hub, channel leaders, check of grants."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Runtime:
         await self.client.aclose()
 
     async def read(self, reader: Reader) -> AsyncIterator[bytes]:
-        """The body of one stream."""
+        """Yield the body of one stream."""
         subscription = self.hub.subscribe(reader.channel)
         self.readers[subscription] = reader
         opened = OpenGrant(reader.grant, reader.revoked, subscription.end_stream)
@@ -108,7 +108,7 @@ class Runtime:
                 logger.warning("the grants of open streams cannot be checked: %s", exc)
 
     async def end_revoked_streams(self) -> None:
-        """End the streams whose grant is revoked. Raises what their checks raise."""
+        """End the streams whose grant is revoked. Raise what their checks raise."""
         await self.grants.end_revoked(in_thread)
 
 
@@ -117,7 +117,7 @@ _users: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.Weak
 
 
 def require_capacity(reader: Reader) -> None:
-    """Raises RateLimited where this process, or the reader's owner in it, has as many streams or buffers as allowed.
+    """Raise RateLimited if this process, or the reader's owner in it, has as many streams or buffers as allowed.
 
     An owner gets half of the memory for buffers at most, so that none can exclude the others.
     """
@@ -137,7 +137,7 @@ def _size(readers: list[Reader], new: Reader) -> int:
 
 @asynccontextmanager
 async def shared_runtime() -> AsyncIterator[Runtime]:
-    """This loop's runtime, created for the first user and closed after the last."""
+    """Yield this loop's runtime, created for the first user and closed after the last."""
     loop = asyncio.get_running_loop()
     runtime = _runtimes.get(loop)
     if runtime is None:

@@ -1,4 +1,4 @@
-"""What one client is sent, from its connection to its end."""
+"""The stream of one client, from its connection to its end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ READ_EVENTS = 200
 
 
 class Stream:
-    """Delivers a channel to one client: each event once and in order, or a `gap` where some are gone. `shape` makes the
-    data that this client is sent of an event's data.
+    """The delivery of a channel to one client: each event once and in order, or a `gap` if some are gone. `shape` makes
+    the data that this client is sent of an event's data.
 
     `_last` is the id of the last event delivered. The event that follows it is taken from the queue; anything else (a
     missing number, another epoch, an overflow) makes the stream read the replay buffer.
@@ -43,7 +43,7 @@ class Stream:
         self._heartbeat_at = 0.0
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Chunks of the body. Each is built when the one before was sent: nothing is stored for a slow client."""
+        """Yield chunks of the body. Each is built when the one before was sent: nothing is stored for a slow client."""
         loop = asyncio.get_running_loop()
         self._heartbeat_at = loop.time() + HEARTBEAT_SECONDS
         yield RETRY
@@ -66,7 +66,7 @@ class Stream:
             async with asyncio.timeout(max(seconds, 0)):
                 await self._subscription.aevent.wait()
         except TimeoutError:
-            # Also repeats a read of the replay buffer that failed, where no event followed.
+            # Also repeats a read of the replay buffer that failed, if no event followed.
             self._must_replay = True
 
     def _queued(self) -> bytes:
@@ -77,7 +77,7 @@ class Stream:
         return b"".join(texts)
 
     def _next(self, event: FramedEvent) -> bytes:
-        """The event's text; empty where it was delivered before or is not the next one."""
+        """Return the event's text; empty if it was delivered before or is not the next one."""
         last, found = self._last, event.event_id
         if self._must_replay or found is None or (last and last.epoch == found.epoch and found.number <= last.number):
             return b""

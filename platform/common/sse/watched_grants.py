@@ -1,4 +1,4 @@
-"""For what is no event stream and stays open by a grant: it ends soon after the grant is revoked.
+"""Grants of connections other than event streams: the connection ends soon after the grant is revoked.
 
 One check for everything of a loop, as for event streams: in a thread, one call for each kind of grant.
 """

@@ -17,17 +17,17 @@ from django.db.models.functions import Now
 
 
 def has_come(column: str, longest: timedelta) -> Q:
-    """Rows whose time in `column` has come, by the database's clock; none without a time. `longest`: more than what is
-    written there, as clocks of hosts differ, and a statement may have waited for a lock since it read the time.
+    """Return rows whose time in `column` has come, by the database's clock; none without a time. `longest`: more than
+    what is written there, as clocks of hosts differ, and a statement may have waited for a lock since it read the time.
     """
     return Q(**{f"{column}__lte": Now()}) | Q(**{f"{column}__gt": Now() + longest})
 
 
 def is_to_come(column: str, longest: timedelta) -> Q:
-    """Rows whose time in `column` is still to come; the opposite of `has_come` for rows that have a time."""
+    """Return rows whose time in `column` is still to come; the opposite of `has_come` for rows that have a time."""
     return Q(**{f"{column}__gt": Now(), f"{column}__lte": Now() + longest})
 
 
 def moment_has_come(moment: datetime, now: datetime, longest: timedelta) -> bool:
-    """The same rule for a time that was read."""
+    """Return the same rule for a time that was read."""
     return not now < moment <= now + longest

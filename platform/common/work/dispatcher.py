@@ -1,7 +1,7 @@
 """One thread that claims and writes, and a pool of threads that do the work.
 
 The thread looks for what is due each second, when it is notified and when work ends. So work goes on while Redis is
-away, and what ends at about the same time is one commit. Where the database or Redis fails, the thread returns its
+away, and what ends at about the same time is one commit. If the database or Redis fails, the thread returns its
 connections, pauses for as long as between two looks, and goes on; what has ended is written then.
 """
 
@@ -28,7 +28,9 @@ Outcome = TypeVar("Outcome")
 
 
 class Dispatcher(ABC, Generic[Outcome]):
-    """From `start` to `stop`. A subclass says what a pass does. `name`: of its threads, and in the log."""
+    """A dispatcher that runs from `start` to `stop`. A subclass says what a pass does. `name`: of its threads, and in
+    the log.
+    """
 
     LOOK_SECONDS = 1.0
     # While work is in flight: what ends within it is written together.
@@ -48,22 +50,22 @@ class Dispatcher(ABC, Generic[Outcome]):
 
     @abstractmethod
     def run_pass(self) -> int:
-        """Write what has ended, then begin what is due unless `is_stopping`. Returns how many it began, where another
+        """Write what has ended, then begin what is due unless `is_stopping`. Return how many it began, if another
         pass is to follow at once.
 
-        Raises what the database raises; nothing is lost then.
+        Raise what the database raises; nothing is lost then.
         """
 
     @property
     @abstractmethod
     def is_busy(self) -> bool:
-        """Whether something is in flight, or is to be written."""
+        """Return whether something is in flight, or is to be written."""
 
     def give_back(self) -> None:
-        """At the end, for what was claimed and not begun; of what it raises, leases are the remedy."""
+        """Give back at the end what was claimed and not begun; if this raises, the leases end by themselves."""
 
     def seconds_to_look(self) -> float:
-        """Until the next pass, where nothing ends before."""
+        """Return the seconds until the next pass, if nothing ends before."""
         return self.LOOK_SECONDS
 
     @property
@@ -81,21 +83,23 @@ class Dispatcher(ABC, Generic[Outcome]):
         self._woken.set()
 
     def stop_claiming(self) -> None:
-        """Begin nothing more. Returns at once; may be called by a signal handler."""
+        """Begin nothing more. Return at once; may be called by a signal handler."""
         self._stopping.set()
         self._woken.set()
 
     def stop(self, seconds: float | None = None) -> None:
         """Wait until what is in flight has ended and is written, for `seconds` (STOP_SECONDS) at most.
 
-        What is not written by then is due again when its lease ends.
+        Work that is not written by then is due again when its lease ends.
         """
         self.stop_claiming()
         self._thread.join((self.STOP_SECONDS if seconds is None else seconds) + self.LOOK_SECONDS)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def is_time_to_look(self) -> bool:
-        """Whether it was notified, or has not looked for LOOK_SECONDS; for passes that are more frequent than looks."""
+        """Return whether it was notified, or has not looked for LOOK_SECONDS; for passes that are more frequent than
+        looks.
+        """
         now = time.monotonic()
         if not self._notified.is_set() and now - self._looked_at < self.LOOK_SECONDS:
             return False
@@ -108,7 +112,7 @@ class Dispatcher(ABC, Generic[Outcome]):
         self._pool.submit(self._do_and_report, work)
 
     def ended_work(self) -> list[Outcome]:
-        """The outcomes that have come since the last call."""
+        """Return the outcomes that have come since the last call."""
         found = []
         while not self._ended.empty():
             found.append(self._ended.get())
@@ -136,7 +140,7 @@ class Dispatcher(ABC, Generic[Outcome]):
         connections.close_all()
 
     def _after_failure(self, exc: Exception) -> None:
-        """A connection that failed is not used again; without the pause a lasting failure would take a core."""
+        """Close a connection that failed, and pause: without the pause a lasting failure would take a core."""
         failure_log(self.name, exc)
         self._notified.set()
         with suppress(Exception):
@@ -145,7 +149,7 @@ class Dispatcher(ABC, Generic[Outcome]):
 
 
 def failure_log(what: str, exc: Exception) -> None:
-    """A line for what may be back at the next attempt; everything else is a fault, with its traceback."""
+    """Log a line for a failure that may be over at the next attempt; any other one is a fault, with its traceback."""
     if is_database_unavailable(exc):
         logger.warning("%s: waits for the database: %s", what, exc)
     elif isinstance(exc, redis.RedisError):

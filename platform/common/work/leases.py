@@ -1,7 +1,7 @@
 """The lease of a row: one process does its work, until the lease is over however that process ends.
 
-A claim is taken by compare-and-set: one UPDATE of rows that are free, with a token that only this claim has. What the
-owner writes is guarded by that token, so an owner that lost its claim changes nothing and gets `ClaimLost`. A lease is
+A claim is taken by compare-and-set: one UPDATE of rows that are free, with a token that only this claim has. Each write
+of the owner is guarded by that token, so an owner that lost its claim changes nothing and gets `ClaimLost`. A lease is
 written and compared by the database's clock within the statement (`Now()`), never by that of a host.
 
 `claim_epoch` is reserved for several hosts: the epoch of the owner's host when it claimed. It is part of the guard, so
@@ -56,7 +56,7 @@ Row = TypeVar("Row", bound=LeasedRow)
 
 
 def new_claim() -> str:
-    """A token that identifies one attempt of one process."""
+    """Return a token that identifies one attempt of one process."""
     return secrets.token_hex(CLAIM_CHARACTERS // 2)
 
 
@@ -71,51 +71,52 @@ class Claim(Protocol):
 
 
 def is_claim_of(row: Claim, owner: Claim) -> bool:
-    """Whether a row that was read under a lock is still that owner's."""
+    """Return whether a row that was read under a lock is still that owner's."""
     return bool(owner.claim) and (row.claim, row.claim_epoch) == (owner.claim, owner.claim_epoch)
 
 
 def owned_rows(row: Row) -> QuerySet[Row]:
-    """The row, while its claim is that of `row`; nothing afterwards."""
+    """Return the row, while its claim is that of `row`; nothing afterwards."""
     rows: QuerySet[Row] = type(row)._default_manager.filter(pk=row.pk, claim=row.claim, claim_epoch=row.claim_epoch)
     return rows if row.claim else rows.none()
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """How long an owner may be silent, and the statements of such leases."""
+    """A kind of lease: how long an owner may be silent, and the statements of such leases."""
 
     length: timedelta
 
     @property
     def longest(self) -> timedelta:
-        """A lease that ends later from now was taken before the clock was set back. Twice its length: a statement that
-        waited for the lock of a row reads an earlier time than the one that it waited for, and must not take its row.
+        """Return the longest time from now at which a lease can end; a later one was taken before the clock was set
+        back. It is twice the length: a statement that waited for the lock of a row reads an earlier time than the one
+        that it waited for, and must not take its row.
         """
         return 2 * self.length
 
     def free(self) -> Q:
-        """Rows that no process has."""
+        """Return rows that no process has."""
         return Q(lease_until=None) | has_come("lease_until", self.longest)
 
     def held(self) -> Q:
-        """The others; also those of a process that died, until their leases are over."""
+        """Return the others; also those of a process that died, until their leases are over."""
         return is_to_come("lease_until", self.longest)
 
     def end(self) -> CombinedExpression:
-        """When a lease ends that is taken or renewed by this statement."""
+        """Return when a lease ends that is taken or renewed by this statement."""
         return Now() + self.length
 
     def claim_rows(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
-        """Claim those of `rows` that are free. Returns how many; which ones, a query by `claim` says."""
+        """Claim those of `rows` that are free. Return how many; which ones, a query by `claim` says."""
         return self.take_rows(rows.filter(self.free()), claim, epoch=epoch, **columns)
 
     def take_rows(self, rows: QuerySet[Row], claim: str, *, epoch: int = 0, **columns: Any) -> int:
-        """Claim all of `rows`, whose filters say that no process works on them. Returns how many."""
+        """Claim all of `rows`, whose filters say that no process works on them. Return how many."""
         return rows.update(claim=claim, claim_epoch=epoch, lease_until=self.end(), **columns)
 
     def write_row(self, row: Row, among: Q = Q(), **columns: Any) -> None:  # noqa: B008 - it is never changed
-        """Write columns of an owned row, if it is `among` these, and renew its lease. Raises ClaimLost."""
+        """Write columns of an owned row, if it is `among` these, and renew its lease. Raise ClaimLost."""
         if not owned_rows(row).filter(among).update(**columns, lease_until=self.end()):
             raise ClaimLost(row.pk)
         for name, value in columns.items():
@@ -123,7 +124,7 @@ class Lease:
 
 
 def release_row(row: LeasedRow, among: Q = Q(), **columns: Any) -> bool:  # noqa: B008
-    """Give the claim of an owned row back, with these columns; `lease_until` may be the end of a pause. Returns False
-    where it is lost; nothing is written.
+    """Give the claim of an owned row back, with these columns; `lease_until` may be the end of a pause. Return False
+    if it is lost; nothing is written.
     """
     return bool(owned_rows(row).filter(among).update(**{"claim": "", "lease_until": None, **columns}))

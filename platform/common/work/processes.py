@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 class WorkerProcess(Protocol):
     """An app's part in the workers of `role`. `loads`: modules that are loaded before any part of the role begins, so
-    that they are of this process's version also where its code is replaced before it ends.
+    that they are of this process's version also if its code is replaced before it ends.
     """
 
     role: str
     loads: tuple[str, ...]
 
     def begin(self) -> None:
-        """When the worker starts, before its first task. What it raises ends the process."""
+        """Begin when the worker starts, before its first task. An exception ends the process."""
 
     def end_soon(self) -> None:
-        """In the handler of SIGTERM: begin nothing more. Returns at once."""
+        """Begin nothing more; called in the handler of SIGTERM. Return at once."""
 
     def end(self) -> None:
-        """When the worker stops; also where it has not begun."""
+        """End when the worker stops; also if it has not begun."""
 
 
 class DispatcherProcess:
@@ -44,12 +44,12 @@ class DispatcherProcess:
         self._dispatcher: Dispatcher[Any] | None = None
 
     def begin(self) -> None:
-        """Start the dispatcher. Raises what the database raises."""
+        """Start the dispatcher. Raise what the database raises."""
         self._dispatcher = self._build()
         self._dispatcher.start()
 
     def wake(self) -> None:
-        """Something is due. Without effect in any other process."""
+        """Wake the process: something is due. Without effect in any other process."""
         if self._dispatcher is not None:
             self._dispatcher.wake()
 
@@ -59,7 +59,7 @@ class DispatcherProcess:
             self._dispatcher.stop_claiming()
 
     def end(self) -> None:
-        """Wait for what is in flight. What remains is due again when its lease ends."""
+        """Wait for what is in flight. Work that remains is due again when its lease ends."""
         if self._dispatcher is not None:
             self._dispatcher.stop()
             self._dispatcher = None
@@ -67,7 +67,7 @@ class DispatcherProcess:
 
 @contextmanager
 def ending_in_order(end: Callable[[], None]) -> Iterator[None]:
-    """Have SIGTERM call `end` also before Celery has its own handler, which comes after the worker has begun its work.
+    """Let SIGTERM call `end` also before Celery has its own handler, which comes after the worker has begun its work.
 
     Within the block the signal waits.
     """

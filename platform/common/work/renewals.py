@@ -15,19 +15,19 @@ logger = logging.getLogger(__name__)
 
 
 class HeldClaim:
-    """Whether a claim is still held. `lost` is set when it is not."""
+    """A claim while it is held. `lost` is set when it is not held any more."""
 
     def __init__(self) -> None:
         self.lost, self._ended = threading.Event(), threading.Event()
 
     def require_held(self) -> None:
-        """Raises ClaimLost."""
+        """Raise ClaimLost."""
         if self.lost.is_set():
             raise ClaimLost
 
     def renew_until_ended(self, renew: Callable[[], None], seconds: float) -> None:
-        """A renewal that fails is tried again, by another connection: between two of them none is held, as many owners
-        would have all of the pool.
+        """Renew until the end. A renewal that fails is tried again, by another connection: between two of them none is
+        held, as many owners would have all of the pool.
         """
         while not self._ended.wait(seconds):
             try:

@@ -1,7 +1,7 @@
 """Which account gets the next place. Pure functions of what is in flight; without a database.
 
 One rule: the account with the fewest in flight goes first, of equals the one that waits for longest, and each has at
-most as many places as it leaves to others: half of them where it is alone, a quarter beside one that has its half. So
+most as many places as it leaves to others: half of them if it is alone, a quarter beside one that has its half. So
 however many an account has waiting, and however long they take, the next account finds a place.
 
 What an app knows of its work beyond that stays its own, on top of this: which receivers of webhooks answer
@@ -19,13 +19,17 @@ Key = TypeVar("Key")
 
 
 def most_of_account(of_others: int, places: int) -> int:
-    """How many an account may have in flight while the others have so many; at least one while a place is free."""
+    """Return how many an account may have in flight while the others have so many; at least one while a place is
+    free.
+    """
     return max(0, (places - of_others + 1) // 2)
 
 
 @dataclass(slots=True)
 class Shares:
-    """Count what each account has in flight: in a process, or counted over all of them. For one thread at a time."""
+    """Counts of what each account has in flight: in a process, or counted over all of them. For one thread at a
+    time.
+    """
 
     places: int
     of_account: Counter[str] = field(default_factory=Counter)
@@ -48,11 +52,11 @@ class Shares:
             del self.of_account[account]
 
     def order(self, account: str) -> tuple[int, int]:
-        """The account with the smallest goes first."""
+        """Return the account's place in the order; the account with the smallest goes first."""
         return self.of_account[account], self.last_place.get(account, 0)
 
     def has_place(self, account: str) -> bool:
-        """Whether one more of the account may begin."""
+        """Return whether one more of the account may begin."""
         own = self.of_account[account]
         return own < most_of_account(self.total - own, self.places)
 
@@ -63,8 +67,8 @@ class Shares:
 
 
 def in_turn(rows: Iterable[tuple[Key, str]], in_flight: Mapping[str, int]) -> list[Key]:
-    """Keys of rows with their accounts, each account's in the given order, so that the accounts take turns and those
-    with fewer in flight come first.
+    """Return keys of rows with their accounts, each account's in the given order, so that the accounts take turns and
+    those with fewer in flight come first.
     """
     seen, turns = Counter(in_flight), []
     for key, account in rows:

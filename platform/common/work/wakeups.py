@@ -1,6 +1,6 @@
 """Wake-ups: a task that says that a row has changed. It may be lost, repeated or late; the row is what counts.
 
-Where Redis is away a wake-up is lost, and the process finds the row at its next look.
+If Redis is away a wake-up is lost, and the process finds the row at its next look.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ ROW_EXPIRES_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class ProcessWakeup:
-    """For a process that looks by itself each second: it says that there is something, not what."""
+    """The wake-up of a process that looks by itself each second: it says that there is something, not what."""
 
     queue: str
     task: str
 
     def send(self) -> None:
-        """While the process is away tasks stay in Redis, also expired ones, so there are never more than some."""
+        """Send a wake-up. While the process is away tasks stay in Redis, also expired ones, so there are never more
+        than some.
+        """
         try:
             if int(redis_client().llen(redis_key(self.queue))) >= MOST_WAITING:
                 return
@@ -43,7 +45,7 @@ class ProcessWakeup:
         task_send(self.task, self.queue, expires=EXPIRES_SECONDS)
 
     def send_on_commit(self) -> None:
-        """When the caller's transaction has committed."""
+        """Send a wake-up once the caller's transaction has committed."""
         transaction.on_commit(self.send, robust=True)
 
 

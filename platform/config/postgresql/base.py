@@ -14,7 +14,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """Used by name, as the database setting's ENGINE."""
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """A connection whose server has not closed it; without a round trip, which each request would wait for.
+        """Return a connection whose server has not closed it; without a round trip, which each request would wait for.
 
         Dead ones go back to the pool, which replaces them; each may be dead after a restart of the server. Raises
         PoolTimeout, psycopg.OperationalError.
