@@ -81,6 +81,7 @@ def build_driver() -> Driver:
             memory_reserve_mb=env.memory_reserve_mb,
             disk_reserve_mb=env.disk_reserve_mb,
             accel=env.accel,
+            boot_templates=env.boot_templates,
         )
     )
 

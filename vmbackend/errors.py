@@ -130,6 +130,13 @@ class ImageBroken(ImageError):
     code = "image_broken"
 
 
+class TemplateUnusable(BackendError):
+    """A machine could not be started from a template. Never leaves a driver: it starts the machine cold."""
+
+    code = "template_unusable"
+    retryable = True
+
+
 class GuestUnreachable(BackendError):
     """The guest's control channel does not answer."""
 

@@ -6,20 +6,30 @@ States and terms are those of `vmbackend.driver`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import StrEnum
 
 # After the grace time of its programs (`Boot.stop_grace`) a guest ends all other processes, its logs and its disk, in
 # about five seconds at most (src/power.c), on a busy host in more. A shutdown waits as much longer.
 GUEST_END_SECONDS = 10
 
 
+class StartedFrom(StrEnum):
+    """How the present process of a machine began."""
+
+    BOOT = "boot"
+    TEMPLATE = "template"  # its kernel had started before, in no machine's name
+    MEMORY = "memory"  # its own, saved by `sleep`
+
+
 class Powered(ABC):
     """The part of a driver that handles the process of a machine that `prepare` has made."""
 
     @abstractmethod
-    def start(self, machine_id: str) -> None:
-        """Start a prepared machine; return when its process runs, not when the guest is ready.
+    def start(self, machine_id: str) -> StartedFrom | None:
+        """Start a prepared machine; return how it began, when its process runs, not when the guest is ready.
 
         Asleep: its memory is loaded and it continues as it was, ready included. Paused: resumed. Running: no effect.
+        For the last two the answer is None: it had begun before. A template that cannot be loaded is replaced by a boot.
         Raise MachineNotFound, CapacityExceeded (memory; unchanged then), BackendUnavailable, SavedMemoryUnusable (its
         memory cannot be loaded and is dropped; the machine is off, the disk intact, the next start is a cold one). On
         any other failure the machine is off, or still asleep if it was.

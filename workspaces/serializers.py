@@ -112,6 +112,7 @@ class WorkspaceObject(ResponseSerializer):
     ip = s.CharField(allow_null=True)
     uptime = s.IntegerField(help_text="Seconds since the last start.")
     start_time = Timestamp(allow_null=True)
+    started_from = s.CharField(help_text="How its present process began: boot, template or memory.")
     status = s.ChoiceField(Status.choices)
     ready = s.BooleanField()
     info = InfoObject(source="*")

@@ -176,6 +176,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     memory_reserve_mb: int = Field(default=512, ge=0, le=_EXBIBYTE_MB)
     disk_reserve_mb: int = Field(default=1024, ge=0, le=_EXBIBYTE_MB)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
+    boot_templates: int = Field(default=4, ge=0, le=64)
     stop_vms_on_down: bool = False
 
     # Images

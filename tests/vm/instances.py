@@ -48,6 +48,8 @@ SETTINGS = {
     "PLATFORM_KIT_DIR": str(KIT_DIR),
     "PLATFORM_RECONCILE_SECONDS": str(RECONCILE_SECONDS),
     "PLATFORM_ORPHAN_GRACE_SECONDS": "2",
+    # Each instance would make its own, which costs more than its few starts win.
+    "PLATFORM_BOOT_TEMPLATES": "0",
     # No image that `prepare` would build: the tests name theirs.
     "PLATFORM_DEFAULT_IMAGE": "registry.invalid/none:latest",
 }

@@ -223,11 +223,11 @@ class LibvirtHarness(Harness):
             tear_down(self.settings)
 
 
-def make_harness(tmp_path: Path, rootfs: Path | None = None) -> Harness:
-    """`rootfs`: an image in CACHE; default: busybox alone."""
+def make_harness(tmp_path: Path, rootfs: Path | None = None, **changes: Any) -> Harness:
+    """`rootfs`: an image in CACHE; default: busybox alone. `changes`: of the settings."""
     # Not below tmp_path: its paths are too long for the sockets of a machine.
     folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
-    settings = make_settings(folder, **({"images": _Images(rootfs)} if rootfs else {}))
+    settings = make_settings(folder, **({"images": _Images(rootfs)} if rootfs else {}), **changes)
     remove_if_killed(settings)
 
     def kill(_driver: Driver, machine_id: str) -> None:

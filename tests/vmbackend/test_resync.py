@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vmbackend.errors import GuestUnreachable
-from vmbackend.libvirt import resync as module
+from vmbackend.libvirt import requests_port, resync
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.resync import resync_clock_and_entropy
 
@@ -133,14 +133,14 @@ def test_output_before_the_request_is_dropped(files: MachineDir) -> None:
 
 
 def test_an_endless_reply_raises_guest_unreachable(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REPLY_BYTES_MAX", 8192)
+    monkeypatch.setattr(requests_port, "_ANSWER_BYTES_MAX", 8192)
     endless = guest(files, lambda sent_time, line: b"x" * 30_000 + b"\n")
     with endless, pytest.raises(GuestUnreachable, match="does not resync"):
         resync_clock_and_entropy(files)
 
 
 def test_a_silent_guest_raises_guest_unreachable(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SECONDS", 0.1)
+    monkeypatch.setattr(resync, "_SECONDS", 0.1)
     with guest(files, lambda sent_time, line: b"."), pytest.raises(GuestUnreachable, match="does not resync"):
         resync_clock_and_entropy(files)
 

@@ -35,6 +35,7 @@ from vmbackend.errors import (
 from vmbackend.fake.machines import IN_MEMORY, POLL
 from vmbackend.fake.usage import FakeMeters
 from vmbackend.policy import NetworkPolicy
+from vmbackend.power import StartedFrom
 
 CONTROL_PORT = 10022
 
@@ -85,17 +86,19 @@ class FakeDriver(FakeMeters, Driver):
                 raise
         return MachineIdentity(spec.ip, self._host_key(spec.id), CONTROL_PORT)
 
-    def start(self, machine_id: str) -> None:
+    def start(self, machine_id: str) -> StartedFrom | None:
         self._enter("start")
         with self._store.locked():
             domain = self._known(machine_id)
             if domain.state in IN_MEMORY:
                 self._switch(machine_id, MachineState.RUNNING)
-                return
+                return None
             if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
                 raise CapacityExceeded("The host has not enough free memory.")
             self._hook("start:before_run")
-            self._restore(domain) if domain.state is MachineState.ASLEEP else self._run(domain)
+            asleep = domain.state is MachineState.ASLEEP
+            self._restore(domain) if asleep else self._run(domain)
+            return StartedFrom.MEMORY if asleep else StartedFrom.BOOT
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         self._enter("wait_ready")

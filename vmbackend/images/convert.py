@@ -27,6 +27,8 @@ _UNPACK_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "setfcap")
 _PACK_CAPABILITIES = ("dac_read_search",)
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
 _DEVICES = "/devices"
+# Every base disk has this size, so that a guest's kernel that has seen one may go on with another. The rest is a hole.
+BASE_DISK_BYTES = 64 << 30
 REASON_HALF = 150  # characters
 _NOT_WRITTEN = "The image's base disk could not be written."
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
@@ -133,6 +135,7 @@ def _take_over(written: Path) -> None:
             raise ImageBroken(_NOT_WRITTEN)
         os.fchown(descriptor, os.geteuid(), os.getegid())
         os.fchmod(descriptor, 0o644)
+        os.ftruncate(descriptor, max(status.st_size, BASE_DISK_BYTES))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

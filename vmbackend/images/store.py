@@ -246,7 +246,7 @@ class ImageStore:
         directory = self._images / hexed
         try:
             metadata = self._metadata(hexed)
-            size = (directory / "rootfs.squashfs").stat().st_size
+            size = (directory / "rootfs.squashfs").stat().st_blocks * 512  # its end is a hole
             if touch:
                 os.utime(directory / "image.json")
         except (OSError, ValueError):

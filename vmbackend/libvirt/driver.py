@@ -46,8 +46,11 @@ from vmbackend.libvirt.resync import resync_clock_and_entropy
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.starting import Confiner
+from vmbackend.libvirt.template_loading import end_unfinished_loads
+from vmbackend.libvirt.templates import Templates
 from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.policy import NetworkPolicy
+from vmbackend.power import StartedFrom
 from vmbackend.samples import GuestDisk, Sample
 
 log = logging.getLogger(__name__)
@@ -67,11 +70,12 @@ class LibvirtDriver(Driver):
         self._saved_state = SavedStateManager(settings)
         self._watch = EventWatcher(self._domains, self._events, self._saved_state)
         self._libvirt = LibvirtConnection(settings, self._connected, self._watch.unregister)
-        self._power = Power(settings, self._libvirt, self._events, self._saved_state)
         self._inventory = HostInventory(settings, self._network, self._saved_state)
         self._attachment = NetworkAttachment(self._network, self._inventory, disabled=settings.is_test)
         self._confiner = Confiner(settings)
         access = self._confiner.access
+        self._templates = Templates(settings, self._libvirt, access)
+        self._power = Power(settings, self._libvirt, self._events, self._saved_state, self._templates)
         self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state, access)
         self._qemu_logs = QemuLogs(settings)
         self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs, self._qemu_logs.limit_sizes)
@@ -92,6 +96,7 @@ class LibvirtDriver(Driver):
                 self._network.install(port_for(record) for record in self._inventory.records())
                 self._maintainer.start()
             self._libvirt.open()
+            self._templates.open()
             self._qemu_logs.remove_others(self._inventory.machine_ids())
         except BaseException as error:
             self.close()
@@ -102,6 +107,7 @@ class LibvirtDriver(Driver):
 
     def close(self) -> None:
         self._maintainer.stop()
+        self._templates.close()
         self._libvirt.close()
         self._events.stop()
 
@@ -117,21 +123,21 @@ class LibvirtDriver(Driver):
         self._watch.deleting.discard(spec.id)
         return self._provisioner.prepare(self._libvirt.connection, spec)
 
-    def start(self, machine_id: str) -> None:
+    def start(self, machine_id: str) -> StartedFrom | None:
         target, record = self._find_machine(machine_id)
         self._watch.require_settled(machine_id)
         files = self._inventory.machine_dir(machine_id)
         state = self._saved_state.state(target, files)
         if state is MachineState.RUNNING:
-            return
+            return None
         if state is MachineState.PAUSED:
             # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
             self._complete_start(target, record)
             self.resume(machine_id)
-            return
+            return None
         require_memory(self._settings, record.memory_mb)
         hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))
-        self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
+        return self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -275,6 +281,7 @@ class LibvirtDriver(Driver):
         self._watch.register(connection)
         if not self._settings.is_test:
             probe_capabilities(connection, self._provisioner.domain_type)
+        end_unfinished_loads(connection, self._domains, self._inventory.machine_dirs())
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
 
     def _complete_start(self, target: Any, record: Record) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import libvirt
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendError, SavedMemoryUnusable
+from vmbackend.errors import BackendError, SavedMemoryUnusable, TemplateUnusable
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.events import Events
@@ -20,6 +21,10 @@ from vmbackend.libvirt.saved_memory import SavedMemory
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.starting import StartHooks
+from vmbackend.libvirt.store import Entry
+from vmbackend.libvirt.template_loading import load_template
+from vmbackend.libvirt.templates import Templates
+from vmbackend.power import StartedFrom
 
 log = logging.getLogger(__name__)
 
@@ -32,30 +37,58 @@ class Power:
     """The power operations of one instance's machines. The driver checks states before."""
 
     def __init__(
-        self, settings: LibvirtSettings, connection: LibvirtConnection, events: Events, saved_state: SavedStateManager
+        self,
+        settings: LibvirtSettings,
+        connection: LibvirtConnection,
+        events: Events,
+        saved_state: SavedStateManager,
+        templates: Templates,
     ) -> None:
         self._settings = settings
         self._libvirt = connection
         self._events = events
         self._saved_state = saved_state
+        self._templates = templates
         self._quota_works = True
 
-    def start(self, target: Any, files: MachineDir, hooks: StartHooks, *, asleep: bool) -> None:
-        """Start cold, or from saved memory.
+    def start(self, target: Any, files: MachineDir, hooks: StartHooks, *, asleep: bool) -> StartedFrom:
+        """Start from saved memory, from a template or cold; return which of them.
 
         The machine is attached to its network, connected and limited before its CPUs run. Raise SavedMemoryUnusable,
         BackendUnavailable and the errors of `hooks.port`.
         """
-        self._events.begin_start(files, wake=asleep)
-        try:
+        if not asleep:
+            SavedMemory(files).drop()  # partial, of a save during which the process died
+            template = self._templates.find_for(target)
+            if template is not None and self._start_from(template, target, files, hooks):
+                return StartedFrom.TEMPLATE
+        with self._starting(target, files, asleep=asleep):
             if asleep:
                 self._saved_state.restore_memory(self._libvirt.connection, target, files, hooks)
             else:
-                SavedMemory(files).drop()  # partial, of a save during which the process died
                 self._start(target, hooks)
+        return StartedFrom.MEMORY if asleep else StartedFrom.BOOT
+
+    @contextmanager
+    def _starting(self, target: Any, files: MachineDir, *, asleep: bool) -> Iterator[None]:
+        self._events.begin_start(files, wake=asleep)
+        try:
+            yield
         except BaseException as error:
             self._roll_back_start(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
+
+    def _start_from(self, template: Entry, target: Any, files: MachineDir, hooks: StartHooks) -> bool:
+        """Start from a template. False if it cannot be loaded: the machine is off, and its process has ended."""
+        try:
+            with self._starting(target, files, asleep=False):
+                load_template(self._libvirt.connection, template, target, files, hooks)
+        except TemplateUnusable as error:
+            log.warning("machine %s starts cold: template %s: %s", files.id, template.name, error)
+            self._templates.record_load(template, failed=True)
+            return False
+        self._templates.record_load(template, failed=False)
+        return True
 
     def _start(self, target: Any, hooks: StartHooks) -> None:
         """Start process and network concurrently. A death in between leaves a paused machine that never ran."""
@@ -108,6 +141,7 @@ class Power:
         self._events.cancel_start(files.id, asleep=asleep and state is not MachineState.OFF)
         if not asleep:
             domain.destroy_domain(target)
+            files.loading.unlink(missing_ok=True)
 
     def apply_cpu_quota(self, target: Any, record: Record) -> None:
         """Apply the CPU quota. Called once it is ready, as the emulator's own threads count, too."""

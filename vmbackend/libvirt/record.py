@@ -9,6 +9,7 @@
                         boot.log       console output, of limited size
                         events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
+                        loading        exists while a template is loaded that has not taken the machine's identity
                         resolver/      with a policy for some names only: configuration and pid file of its dnsmasq
 
 `confinement.py` says who may read what. A directory without machine.json remains if the process dies during the first
@@ -100,6 +101,7 @@ class MachineDir:
         self.console_pipe = self.path / "console"
         self.resolver = self.path / "resolver"
         self.requests_pipe = self.path / "requests"
+        self.loading = self.path / "loading"
 
     @property
     def pipes(self) -> list[Path]:

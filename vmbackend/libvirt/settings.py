@@ -51,6 +51,7 @@ class LibvirtSettings:
     disk_reserve_mb: int = 2048
     accel: Literal["auto", "kvm", "qemu"] = "auto"
     boot_log_bytes: int = 1 << 20
+    boot_templates: int = 0  # how many are kept; each takes up to 100 MiB of the disk
     busy_root_seconds: float = 10.0  # how long `open` waits until another process releases the embedded root
 
     def __post_init__(self) -> None:

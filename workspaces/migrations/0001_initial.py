@@ -294,6 +294,7 @@ class Migration(migrations.Migration):
                 ('ready', models.BooleanField(default=False)),
                 ('user_requested_stop', models.BooleanField(default=False)),
                 ('started_at', models.DateTimeField(null=True)),
+                ('started_from', models.CharField(default='boot', max_length=16)),
                 ('unresponsive_since', models.DateTimeField(null=True)),
                 ('error_code', models.CharField(blank=True, default='', max_length=64)),
                 ('error_message', models.TextField(blank=True, default='')),

@@ -159,6 +159,8 @@ class Workspace(models.Model):
     ready = models.BooleanField(default=False)
     user_requested_stop = models.BooleanField(default=False)
     started_at = models.DateTimeField(null=True)
+    # How the present or last process began, as `vmbackend.power.StartedFrom` names it.
+    started_from = models.CharField(max_length=16, default="boot")
     # Since when the guest's services have not answered; only in `running`, and only after a minute of silence.
     unresponsive_since = models.DateTimeField(null=True)
     error_code = models.CharField(max_length=64, blank=True, default="")

@@ -11,6 +11,7 @@
 
 #define DISK_WAIT_MS 10000
 #define DISK_POLL_MS 5
+#define SECTOR 512LL /* of the sizes in /sys, whatever the disk has */
 #define REDIRECT_MAX "3000" /* bytes of the former path of a renamed folder; it must fit into a block of the disk */
 
 static bool has_serial(const char *disk, const char *serial)
@@ -26,31 +27,43 @@ static bool has_serial(const char *disk, const char *serial)
 	return same;
 }
 
-static bool find_disk(const char *serial, char *device, size_t size)
+/* The kernel's name of the disk with this serial. */
+static bool find_disk(const char *serial, char *name, size_t size)
 {
 	DIR *disks = opendir("/sys/block");
 	struct dirent *entry;
 	bool found = false;
 	while (disks && !found && (entry = readdir(disks))) {
-		if (!has_serial(entry->d_name, serial))
-			continue;
-		found = !make_node("/sys/block", entry->d_name, S_IFBLK);
-		snprintf(device, size, "/dev/%s", entry->d_name);
+		found = has_serial(entry->d_name, serial);
+		snprintf(name, size, "%s", entry->d_name);
 	}
 	if (disks)
 		closedir(disks);
 	return found;
 }
 
+long long disk_bytes(const char *serial)
+{
+	char name[256], path[300];
+	if (!find_disk(serial, name, sizeof name))
+		return -1;
+	snprintf(path, sizeof path, "/sys/block/%s/size", name);
+	char *text = read_file(path, NULL);
+	long long bytes = text ? atoll(text) * SECTOR : -1;
+	free(text);
+	return bytes;
+}
+
 static void mount_disk(const char *serial, const char *target, const char *type, unsigned long flags)
 {
-	char device[300];
+	char name[256], device[300];
 	long long until = now_ms() + DISK_WAIT_MS;
-	while (!find_disk(serial, device, sizeof device)) {
+	while (!find_disk(serial, name, sizeof name) || make_node("/sys/block", name, S_IFBLK)) {
 		if (now_ms() > until)
 			boot_fail("no disk with the serial '%s'", serial);
 		sleep_ms(DISK_POLL_MS);
 	}
+	snprintf(device, sizeof device, "/dev/%s", name);
 	if (mount(device, target, type, flags, NULL))
 		boot_fail("cannot mount the disk '%s' (%s): %s", serial, type, strerror(errno));
 }

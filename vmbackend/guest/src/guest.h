@@ -19,6 +19,7 @@ struct pollfd;
 #define AGENT_PORT "org.qemu.guest_agent.0"
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define HOST_KEY KIT "/host_key"
+#define GENERATION_FILE KIT "/generation" /* another UUID after each start and each load */
 #define STAGE_FILE KIT "/stage" /* the stage's process id */
 #define READY_FILE KIT "/ready" /* exists once `ready` was sent */
 #define UNCLEAN_FILE KIT "/unclean" /* exists until partial files of a run that did not end in order were searched for */
@@ -80,13 +81,21 @@ size_t config_list(const char *key, char ***values);       /* NULL-terminated ar
 char *read_fw_cfg(size_t *size); /* malloc'ed; NULL where there is none or it is too large */
 /* disks.c */
 void mount_disks(void);
+long long disk_bytes(const char *serial); /* as the kernel knows it at present; -1: there is no such disk */
 /* directories.c */
 void make_directories(void); /* those of the configuration, within the present root */
 /* network.c */
 void configure_network(void);
+/* dmi.c */
+void cover_dmi(const char *uuid); /* in the new root; no effect for an empty UUID */
+/* generation.c */
+void write_generation(const char *generation); /* empty: a new one */
 /* random.c */
 void seed_random(void);
 bool reseed_random(const char *hex);
+/* load.c */
+void await_load(void); /* of a boot template: waits for the machine that it becomes, and takes its configuration */
+const char *loaded_uuid(void); /* that machine's; empty after an ordinary boot */
 /* requests.c: requests of the host */
 int open_requests(void); /* -1: the machine has no such port */
 bool handle_requests(int fd);

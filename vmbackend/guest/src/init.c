@@ -249,6 +249,12 @@ int init_main(void)
 	uname(&kernel);
 	log_boot("kernel %s %s is up", kernel.sysname, kernel.release);
 	read_config();
+	if (*config_get("template")) {
+		await_load();
+		log_boot("kernel %s %s is up, loaded from a template", kernel.sysname, kernel.release);
+	} else {
+		write_generation("");
+	}
 	write_keys();
 	if (*config_get("ssh"))
 		write_ssh_keys();
@@ -257,6 +263,7 @@ int init_main(void)
 	configure_network();
 	log_boot("network is up: %s", config_get("address"));
 	build_root();
+	cover_dmi(loaded_uuid());
 	log_boot("starting services of %s", config_get("hostname"));
 	exec_tini();
 	return 1;

@@ -133,7 +133,14 @@ def start_machine(context: Context) -> None:
     if not is_to_start(context):
         return
     context.record_provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
-    context.driver.start(context.workspace.pk)
+    launch_machine(context)
+
+
+def launch_machine(context: Context) -> None:
+    """Start the machine, and note how its process began. One that has a process keeps what was noted."""
+    began = context.driver.start(context.workspace.pk)
+    if began is not None:
+        update_row(context.workspace, started_from=began)
 
 
 def wait_ready(context: Context) -> None:

@@ -26,7 +26,7 @@ from workspaces.host.outcomes import (
     succeed_running,
     succeed_with_status,
 )
-from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
+from workspaces.host.steps.create import define_machine, ensure_image, launch_machine, wait_for_guest
 from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.rows import update_unless_changed
@@ -67,7 +67,7 @@ def prepare_stopped(context: Context) -> None:
 def start_machine(context: Context) -> None:
     """Start the machine. One that runs already (a forced start) keeps its start time."""
     context.facts["ran"] = context.driver.state(context.workspace.pk) is MachineState.RUNNING
-    context.driver.start(context.workspace.pk)
+    launch_machine(context)
 
 
 def complete_start(context: Context) -> None:

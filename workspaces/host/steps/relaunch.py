@@ -7,7 +7,7 @@ from django.utils import timezone
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.host.context import Context
-from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
+from workspaces.host.steps.create import define_machine, ensure_image, launch_machine, wait_for_guest
 from workspaces.host.steps.power import record_start
 
 
@@ -16,7 +16,7 @@ def relaunch_unchanged(context: Context) -> bool:
     try:
         ensure_image(context)
         define_machine(context)
-        context.driver.start(context.workspace.pk)
+        launch_machine(context)
         wait_for_guest(context)
     except BackendError as exc:
         record_activity(context.workspace, "relaunch_failed", exc.message)

@@ -23,7 +23,7 @@ from workspaces.host.outcomes import (
     succeed_running,
     succeed_with_status,
 )
-from workspaces.host.steps.create import ensure_image, wait_for_guest
+from workspaces.host.steps.create import ensure_image, launch_machine, wait_for_guest
 from workspaces.host.steps.power import prepare_stopped, resync_guest
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
@@ -103,7 +103,7 @@ def load_memory(context: Context) -> None:
         if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
             context.record_fact("cold")
         else:
-            context.driver.start(context.workspace.pk)
+            launch_machine(context)
     except SavedMemoryUnusable as exc:
         context.record_fact("cold")
         record_activity(context.workspace, "memory_lost", exc.message)
@@ -117,7 +117,7 @@ def start_cold(context: Context) -> None:
         return
     ensure_image(context)
     prepare_stopped(context)
-    context.driver.start(context.workspace.pk)
+    launch_machine(context)
     wait_for_guest(context)
 
 

@@ -97,6 +97,7 @@ class Workspace(TypedDict):
     ip: str | None
     uptime: int
     start_time: str | None
+    started_from: str
     status: str
     ready: bool
     info: Info
@@ -224,6 +225,7 @@ class Details(TypedDict):
     ip: str | None
     uptime: int
     start_time: str | None
+    started_from: str
     status: str
     ready: bool
     info: Info

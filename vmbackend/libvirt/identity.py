@@ -1,0 +1,102 @@
+"""What tells one machine's definition from another's: names, files, address and user. All else decides about memory.
+
+Two definitions that are the same without these places have the same devices, so memory saved under one can be loaded
+under the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from vmbackend.libvirt.domainxml import NAMESPACE
+
+# Measured anew for each definition, within parts of a million.
+_MEASURED = re.compile(r" tsc_early_khz=\d+")
+_LABEL = "seclabel[@model='dac']"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One value of a definition: an attribute of an element, or its text. `kind` names it; equal ones are in order."""
+
+    kind: str
+    element: ET.Element
+    attribute: str = ""
+
+    def read(self) -> str:
+        return (self.element.get(self.attribute) if self.attribute else self.element.text) or ""
+
+    def write(self, value: str) -> None:
+        if self.attribute:
+            self.element.set(self.attribute, value)
+        else:
+            self.element.text = value
+
+
+def identity_values(xml: str) -> list[tuple[str, str]]:
+    """Return kind and value of each place of a definition, in its order."""
+    return [(place.kind, place.read()) for place in _places(_parse(xml))]
+
+
+def shape_of(xml: str) -> str:
+    """Return a definition without its places: equal for machines whose memory has the same shape."""
+    domain = _parse(xml)
+    for place in _places(domain):
+        place.write("")
+    for arguments in domain.findall("os/cmdline"):
+        arguments.text = _MEASURED.sub("", arguments.text or "")
+    ET.indent(domain)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def give_identity(xml: str, identity: list[tuple[str, str]]) -> str:
+    """Return the definition `xml` with the values of another one. Raises ValueError if their places differ."""
+    domain = _parse(xml)
+    places = list(_places(domain))
+    if [place.kind for place in places] != [kind for kind, _ in identity]:
+        raise ValueError("the definitions have different places")
+    for place, (_, value) in zip(places, identity, strict=True):
+        place.write(value)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def rename_values(xml: str, values: Mapping[str, str]) -> str:
+    """Return the definition with new values of the places of these kinds."""
+    return give_identity(xml, [(kind, values.get(kind, value)) for kind, value in identity_values(xml)])
+
+
+def _parse(xml: str) -> ET.Element:
+    domain = ET.fromstring(xml)  # noqa: S314 - libvirt's own output
+    domain.attrib.pop("id", None)  # of a process
+    # libvirt adds the label as QEMU got it to the definition of a process.
+    for label in domain.findall(_LABEL):
+        for other in label.findall("imagelabel"):
+            label.remove(other)
+    return domain
+
+
+def _places(domain: ET.Element) -> Iterator[Place]:
+    for kind, path, attribute in (
+        ("name", "name", ""),
+        ("uuid", "uuid", ""),
+        ("machine", f"metadata/{{{NAMESPACE}}}machine", "id"),
+        ("label", f"{_LABEL}/label", ""),
+        ("config", "sysinfo/entry", "file"),
+        ("mac", "devices/interface/mac", "address"),
+        ("tap", "devices/interface/target", "dev"),
+    ):
+        yield from (Place(kind, element, attribute) for element in domain.findall(path))
+    for disk in domain.findall("devices/disk"):
+        kind = "base" if disk.find("readonly") is not None else "data"
+        yield from (Place(kind, source, "file") for source in disk.findall("source"))
+    for device in domain.findall("devices/*"):
+        yield from (Place(_channel(device), source, "path") for source in device.findall("source[@path]"))
+
+
+def _channel(device: ET.Element) -> str:
+    target = device.find("target")
+    name = target.get("name", "") if target is not None else ""
+    return f"{device.tag} {name}".strip()

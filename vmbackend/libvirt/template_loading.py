@@ -1,0 +1,121 @@
+"""Loading of a boot template as one machine: its definition, its disk, its configuration, then its network.
+
+Until the guest has answered that it has its own identity, no packet passes and no program of its user runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import libvirt
+
+from vmbackend.errors import GuestUnreachable, TemplateUnusable
+from vmbackend.guest.load_message import LoadMessage
+from vmbackend.libvirt import domain
+from vmbackend.libvirt.identity import give_identity, identity_values
+from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.requests_port import discard_answers, open_requests_port, read_answers
+from vmbackend.libvirt.save_file import read_save_file, replaced_description
+from vmbackend.libvirt.starting import StartHooks
+from vmbackend.libvirt.store import Entry
+
+log = logging.getLogger(__name__)
+
+# A guest answers within 0.2 s of a quiet host; one that does not within this starts cold instead.
+_ANSWER_SECONDS = 10.0
+_CLOCK_ERROR_NS = 500_000_000
+# Pipes hold 64 KiB by default, and the message lies in one before the processors go on.
+_MESSAGE_PIPE_BYTES = 1 << 20
+_ITEMS = [b"clock", b"entropy", b"mac", b"disk", b"configuration"]
+_PIPE = "load"
+_DATA_DISK = "vdb"
+_NO_ANSWER = "The machine does not answer after it was loaded."
+
+
+def load_template(connection: Any, entry: Entry, target: Any, files: MachineDir, hooks: StartHooks) -> None:
+    """Start a machine that is off from a template. Its CPUs run when this returns.
+
+    Raises TemplateUnusable if another way to start it may work, BackendUnavailable and the errors of `hooks`. After any
+    of them there may be a process, which the caller ends.
+    """
+    with domain.translate_errors("describe"):
+        definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+    identity = identity_values(definition)
+    # From here until the answer its process is nobody's: what a death leaves is ended when the driver opens again.
+    files.loading.touch(0o600)
+    own = dict(identity)
+    message = LoadMessage(
+        uuid=own["uuid"],
+        mac=own["mac"],
+        disk_bytes=files.data_disk.stat().st_size,
+        config=files.config.read_bytes(),
+    )
+    with ThreadPoolExecutor(2) as executor:
+        attaching = executor.submit(hooks.port.attach)
+        unchanged = executor.submit(entry.is_unchanged)
+        _restore(connection, entry, identity, files)
+        if not unchanged.result():
+            raise TemplateUnusable("The template's memory has changed since it was written.")
+        attaching.result()
+    hooks.limit(target)
+    with domain.translate_errors("resize the disk of"):
+        target.blockResize(_DATA_DISK, message.disk_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+    _assume_identity(target, files, message)
+    files.loading.unlink()
+    hooks.port.connect()
+
+
+def end_unfinished_loads(connection: Any, domains: domain.Domains, directories: Iterable[MachineDir]) -> None:
+    """End the processes of machines whose load a former process did not see to its end. Raises BackendUnavailable."""
+    for files in directories:
+        if files.loading.exists():
+            log.warning("machine %s: its load from a template had not ended, and is undone", files.id)
+            found = domains.find_or_none(connection, files.id)
+            if found is not None:
+                domain.destroy_domain(found)
+            files.loading.unlink(missing_ok=True)
+
+
+def _restore(connection: Any, entry: Entry, identity: list[tuple[str, str]], files: MachineDir) -> None:
+    pipe = files.path / _PIPE
+    try:
+        xml = give_identity(read_save_file(entry.memory).xml, identity)
+        with replaced_description(entry.memory, xml, pipe):
+            connection.restoreFlags(str(pipe), None, libvirt.VIR_DOMAIN_SAVE_PAUSED)
+    except (libvirt.libvirtError, SystemError, ValueError, OSError) as error:
+        log.warning("machine %s: template %s: %s", files.id, entry.name, error)
+        raise TemplateUnusable("The hypervisor could not load the template.") from error
+
+
+def _assume_identity(target: Any, files: MachineDir, message: LoadMessage) -> None:
+    """Let the CPUs run with the message before them, and wait for the answer."""
+    try:
+        with open_requests_port(files, _NO_ANSWER) as (requests, answers):
+            with suppress(OSError):
+                fcntl.fcntl(requests, fcntl.F_SETPIPE_SZ, _MESSAGE_PIPE_BYTES)
+            discard_answers(answers)
+            encoded = message.encode()
+            if os.write(requests, encoded) != len(encoded):
+                raise TemplateUnusable("The machine's configuration does not fit into its port.")
+            domain.resume_domain(target)
+            _require_answer(answers, message.generation)
+    except GuestUnreachable as error:
+        raise TemplateUnusable(str(error)) from error
+
+
+def _require_answer(answers: int, generation: str) -> None:
+    """Raise TemplateUnusable or GuestUnreachable unless the guest names each item, this generation and the time."""
+    for words in read_answers(answers, time.monotonic() + _ANSWER_SECONDS):
+        complete = words[:2] == [b"loaded", generation.encode()] and words[2:-1] == _ITEMS
+        if complete and words[-1].isdigit() and abs(time.time_ns() - int(words[-1][:20])) <= _CLOCK_ERROR_NS:
+            return
+        log.warning("loaded machine: %r", b" ".join(words)[:200])
+        raise TemplateUnusable("The machine could not take its identity.")
+    raise GuestUnreachable(_NO_ANSWER)

@@ -1,0 +1,185 @@
+"""Boot templates: guests saved after their kernel has started, from which machines of the same shape start.
+
+Nothing of an image, an account or a network is in them. They are made in the background for shapes that machines were
+started with, when the host is not busy, and the least used ones go when there are too many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from vmbackend.errors import BackendError
+from vmbackend.libvirt import disks
+from vmbackend.libvirt.capacity import require_memory
+from vmbackend.libvirt.confinement import Confinement
+from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.identity import identity_values, shape_of
+from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.store import Entry, Store
+from vmbackend.libvirt.template_making import TemplateMaker
+
+log = logging.getLogger(__name__)
+
+_CPUINFO = Path("/proc/cpuinfo")
+_CPU_FACTS = ("vendor_id", "model name", "microcode", "flags")
+# A template that failed as often in a row is not used any more; another one is made after a while.
+_FAILURES_MAX = 3
+_AGAIN_SECONDS = 3600.0
+# A busy host is asked again after this time; after the longest wait a template is made all the same.
+_QUIET_SECONDS = 5.0
+_WAIT_SECONDS = 120.0
+# A template's file has less; QEMU needs the guest's memory while it is made.
+_TEMPLATE_MB = 256
+
+
+class Templates:
+    """The templates of one instance. Thread-safe."""
+
+    def __init__(self, settings: LibvirtSettings, connection: LibvirtConnection, access: Confinement) -> None:
+        self._settings = settings
+        self._libvirt = connection
+        self._store = Store(settings.machines_dir)
+        self._maker = TemplateMaker(settings, access)
+        self._wanted: dict[str, str] = {}  # name -> the definition of a machine of this shape
+        self._failures: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._limit = 0 if settings.is_test else settings.boot_templates
+
+    def open(self) -> None:
+        """Remove what a former process left, and start to make what is wanted. libvirt is open. Raises OSError."""
+        if not self._limit:
+            return
+        self._store.open()
+        self._maker.clean_up(self._libvirt.connection)
+        self._thread = threading.Thread(target=self._run, name="boot-templates", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop making. Waits for a template that is being made. Idempotent."""
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join()
+
+    def find_for(self, target: Any) -> Entry | None:
+        """Return the template for a start of this machine; None if there is none yet, which is noted."""
+        if not self._limit:
+            return None
+        definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+        needs = self._needs_of(definition)
+        name = _name_of(needs)
+        entry = self._store.find(name)
+        if entry is None:
+            with self._changed:
+                self._wanted[name] = definition
+                self._changed.notify_all()
+        return entry
+
+    def record_load(self, entry: Entry, *, failed: bool) -> None:
+        """Count a load; a template that fails again and again is removed."""
+        with self._changed:
+            self._failures[entry.name] = self._failures.get(entry.name, 0) + 1 if failed else 0
+            retired = self._failures[entry.name] >= _FAILURES_MAX
+            if retired:
+                self._failures[entry.name] = 0
+                self._not_before[entry.name] = time.monotonic() + _AGAIN_SECONDS
+        if retired:
+            log.error("template %s is retired: its last %d loads failed", entry.name, _FAILURES_MAX)
+            self._store.remove(entry.name)
+        self._store.note_use(entry.name)
+
+    def _needs_of(self, definition: str) -> dict[str, Any]:
+        """Return all that decides whether memory can be loaded: the devices, and what runs them."""
+        base = dict(identity_values(definition)).get("base", "")
+        connection = self._libvirt.connection
+        return {
+            "shape": hashlib.sha256(shape_of(definition).encode()).hexdigest(),
+            "qemu": connection.getVersion(),
+            "libvirt": connection.getLibVersion(),
+            "cpu": _cpu(),
+            "base_bytes": Path(base).stat().st_size,
+        }
+
+    def _run(self) -> None:
+        while (next_one := self._await_wanted()) is not None:
+            try:
+                self._make(*next_one)
+            except (BackendError, OSError, libvirt.libvirtError) as error:
+                log.warning("a template could not be made: %s", error)
+                self._not_before[next_one[0]] = time.monotonic() + _AGAIN_SECONDS
+            except Exception:
+                log.exception("boot templates")
+                self._not_before[next_one[0]] = time.monotonic() + _AGAIN_SECONDS
+
+    def _await_wanted(self) -> tuple[str, str] | None:
+        """Wait for a shape without a template, then for a quiet host. None at `close`."""
+        with self._changed:
+            while self._thread is threading.current_thread():
+                while self._wanted:
+                    name, definition = self._wanted.popitem()
+                    due = self._not_before.get(name, 0.0) <= time.monotonic()
+                    if due and self._store.find(name) is None and self._await_quiet():
+                        return name, definition
+                self._changed.wait()
+        return None
+
+    def _await_quiet(self) -> bool:
+        """Wait until the host is not busy, with the lock, which is released meanwhile. False at `close`."""
+        latest = time.monotonic() + _WAIT_SECONDS
+        while os.getloadavg()[0] > (os.cpu_count() or 1) and time.monotonic() < latest:
+            self._changed.wait(_QUIET_SECONDS)
+            if self._thread is not threading.current_thread():
+                return False
+        return self._thread is threading.current_thread()
+
+    def _make(self, name: str, definition: str) -> None:
+        memory_mb = _memory_mb(definition)
+        require_memory(self._settings, memory_mb)
+        disks.require_free_space(self._settings.machines_dir, _TEMPLATE_MB, self._settings.disk_reserve_mb)
+        began = time.monotonic()
+        connection = self._libvirt.connection
+        entry = self._store.add(
+            name,
+            self._needs_of(definition),
+            lambda path: self._maker.save_waiting_guest(connection, definition, path),
+        )
+        took, size = time.monotonic() - began, entry.memory_bytes >> 20
+        log.info("template %s for machines of %d MiB: %d MiB in %.1f s", name, memory_mb, size, took)
+        self._remove_unused()
+
+    def _remove_unused(self) -> None:
+        """Keep as many as the settings allow: those that were used last."""
+        for name in self._store.names_by_use()[self._limit :]:
+            self._store.remove(name)
+
+
+def _name_of(needs: dict[str, Any]) -> str:
+    return "boot_" + hashlib.sha256(json.dumps(needs, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _memory_mb(definition: str) -> int:
+    """Return the memory of a definition as libvirt writes it, in KiB."""
+    found = ET.fromstring(definition).findtext("memory")  # noqa: S314 - libvirt's own output
+    return int(found or 0) >> 10
+
+
+@cache
+def _cpu() -> str:
+    """Return the host's processor, as far as a guest sees it."""
+    first = _CPUINFO.read_text().split("\n\n", 1)[0]
+    facts = [line for line in first.splitlines() if line.split("\t", 1)[0].strip() in _CPU_FACTS]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
