@@ -29,7 +29,7 @@ class Powered(ABC):
         """Start a prepared machine; return how it began, when its process runs, not when the guest is ready.
 
         Asleep: its memory is loaded and it continues as it was, ready included. Paused: resumed. Running: no effect.
-        For the last two the answer is None: it had begun before. A template that cannot be loaded is replaced by a boot.
+        For the last two the answer is None. A template that cannot be loaded is replaced by a boot.
         Raise MachineNotFound, CapacityExceeded (memory; unchanged then), BackendUnavailable, SavedMemoryUnusable (its
         memory cannot be loaded and is dropped; the machine is off, the disk intact, the next start is a cold one). On
         any other failure the machine is off, or still asleep if it was.
