@@ -40,7 +40,7 @@ def quota_exceeded(balance: Balance, namespace_slug: str, wanted: Decimal | None
     """Return the error of the hard block, or of a hold without room (wire contract, section 7)."""
     message = f"The {balance.service} quota of the namespace {namespace_slug!r} is used up."
     if balance.held:
-        message += f" {balance.held.normalize():f} credits of it are held for work that has not ended."
+        message += f" {balance.held.normalize():f} credits are held for work that has not ended."
     details = {
         "namespace": namespace_slug,
         "service": balance.service,

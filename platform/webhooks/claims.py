@@ -14,13 +14,11 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from common.work.leases import new_claim
 from webhooks.attempts import ClaimedDelivery
 from webhooks.models import DELIVERY_LEASE, Delivery, DeliveryStatus, Subscription
-from webhooks.schedule import LONGEST_WAIT
 from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, most_in_flight, threads_share
 
 # Each step of the recursion is one look into an index (of the pending, by subscription and time), as is each `due_at`;
@@ -57,16 +55,6 @@ WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 def is_anything_due(now: datetime) -> bool:
     """Return whether a delivery is due, or being attempted. One query."""
     return Delivery.objects.filter(status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__lte=now).exists()
-
-
-def waits_limit() -> int:
-    """Deliveries that would wait for longer than any attempt does are due now: their times were written before the
-    clock was set back (`common.work.clock`). Returns how many.
-    """
-    late = Delivery.objects.filter(
-        DELIVERY_LEASE.free(), status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__gt=Now() + LONGEST_WAIT
-    )
-    return late.update(next_attempt_at=Now())
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:

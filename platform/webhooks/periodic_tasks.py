@@ -10,7 +10,7 @@ from common.periodic import Schedule, run_every
 def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
-        "limit-waits-of-webhooks": run_every(60, "webhooks.tasks.waits_limit"),
+        "end-too-long-waits-of-webhooks": run_every(60, "webhooks.tasks.end_too_long_waits"),
         # A batch each time; its secrets went with the request.
         "remove-deleted-webhooks": run_every(30, "webhooks.tasks.deleted_subscriptions_remove"),
         "settle-switched-off-webhooks": run_every(30, "webhooks.tasks.settle_switched_off"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from webhooks import claims, direct, disabling, process, retention, subscriptions
+from webhooks import direct, disabling, process, retention, subscriptions, waits
 
 
 @shared_task
@@ -14,9 +14,9 @@ def send_deliveries() -> None:
 
 
 @shared_task
-def waits_limit() -> int:
+def end_too_long_waits() -> int:
     """Celery beat: deliveries whose times were written before the clock was set back."""
-    return claims.waits_limit()
+    return waits.end_too_long_waits()
 
 
 @shared_task

@@ -190,4 +190,4 @@ def test_without_redis_logins_go_on(
     settings.REDIS_URL = "unix:///nowhere/redis.sock"
     assert [tried().status_code for _ in range(4)] == [200] * 4
     assert tried(password=PASSWORD).status_code == 302
-    assert "not counted" in caplog.text
+    assert "cannot be counted" in caplog.text

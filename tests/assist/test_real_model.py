@@ -108,4 +108,4 @@ def test_assist_check_asks_it_one_question_and_doctor_names_it(real: None, key: 
     assert "json_schema" in out.getvalue()
     assert "(as reported)" in out.getvalue()
     ((_, is_right, message, _),) = doctor_lines()
-    assert (is_right, "takes connections" in message) == (True, True)
+    assert (is_right, "accepts connections" in message) == (True, True)

@@ -186,7 +186,7 @@ def test_what_code_inside_reaches(
         parent=os.getpid(),
     )  # fmt: skip
     closed = (
-        f"import socket, encodings.idna\nfrom cdn.inspection.limits import *\nlimits_set(); close_descriptors()\n{code}"
+        f"import socket, encodings.idna\nfrom cdn.inspection.limits import *\nset_limits(); close_descriptors()\n{code}"
     )
     assert set(allowed(confined_code(level, monkeypatch, closed))) <= {"signal"}
     open_level = {Level.OWN_USER: [], Level.NO_NETWORK: ["read", "write", "state", "signal"]}

@@ -107,14 +107,14 @@ def test_all_files_are_listed_and_one_is_removed_with_its_variants(any_store: St
 def test_what_is_no_key_is_refused(any_store: Store, key: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x")
     for use in (lambda: any_store.save(tmp_path / "f", key), lambda: any_store.open_local(key)):
-        with pytest.raises(ValueError, match="no key"):
+        with pytest.raises(ValueError, match="not a key"):
             use()
 
 
 @pytest.mark.parametrize("file_id", ["", "..", "a/b", "file_" + "0" * 16, "FILE_2222222222222222", "file_2\n"])
 def test_what_is_no_id_reaches_no_path(any_store: Store, file_id: str) -> None:
     for use in (part_path, work_folder, any_store.remove_all, remove_bytes):
-        with pytest.raises(ValueError, match="no id"):
+        with pytest.raises(ValueError, match="not an id"):
             use(file_id)
 
 

@@ -116,7 +116,7 @@ def test_a_server_that_waits_for_its_connections_to_end_is_not_waited_for(instan
 @pytest.mark.parametrize("content", [b"", b"\xff\x00\xff", b"../..\n"])
 def test_a_data_folder_whose_version_was_damaged_is_a_sentence(instance: Instance, content: bytes) -> None:
     (data_folder(instance) / "PG_VERSION").write_bytes(content)
-    with pytest.raises(InstanceError, match=r"is no data folder of PostgreSQL .*restore a backup"):
+    with pytest.raises(InstanceError, match=r"is not a data folder of PostgreSQL .*restore a backup"):
         prepare_instance(instance, instance.settings({}))
 
 

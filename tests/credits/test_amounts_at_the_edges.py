@@ -63,7 +63,7 @@ def test_an_amount_is_stored_exactly(amount: str) -> None:
     ],
 )
 def test_what_is_no_amount_is_refused(default: Namespace, amount: str) -> None:
-    with pytest.raises(ValueError, match="no amount"):
+    with pytest.raises(ValueError, match="not an amount"):
         stored_amount(Decimal(amount))
     refuse(default, amount)
 
@@ -84,7 +84,7 @@ def refuse(namespace: Namespace, amount: str) -> None:
         lambda: holds.credits_hold(**common, amount=Decimal(amount), key="new"),
         lambda: holds.hold_settle(**common, key="held", amount=Decimal(amount)),
     ):
-        with pytest.raises(ValueError, match=r"no amount|is negative"):
+        with pytest.raises(ValueError, match=r"not an amount|is negative"):
             work()
     assert (Entry.objects.count(), Balance.objects.get().used, Balance.objects.get().held) == (1, 5, 1)
 

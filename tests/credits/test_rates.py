@@ -98,7 +98,7 @@ def test_staff_add_prices_and_change_only_those_to_come(staff: Client) -> None:
     assert Rate.objects.filter(credits=7).exists()
     sent["effective_from_0"] = "2998-01-01"
     assert staff.post(f"/admin/credits/rate/{past.pk}/change/", sent).status_code == 403
-    assert "is valid already" in shown(confirm(staff, "credits/rate", "remove", past.pk, reason="why"))[0]
+    assert "is valid, or will be" in shown(confirm(staff, "credits/rate", "remove", past.pk, reason="why"))[0]
     assert staff.post(f"/admin/credits/rate/{future.pk}/change/", sent).status_code == 302
     past.refresh_from_db()
     assert past.credits != 7

@@ -158,7 +158,7 @@ def test_reconcile_makes_marks_what_the_certificates_say(files: DomainFiles) -> 
 )
 def test_no_other_file_is_reached_by_a_name(files: DomainFiles, name: str, tmp_path: Path) -> None:
     for change in (lambda: files.link_set(name, "x"), lambda: files.set_tls(name, present=True)):
-        with pytest.raises(ValueError, match="no domain"):
+        with pytest.raises(ValueError, match="not a domain"):
             change()
 
 

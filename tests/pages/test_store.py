@@ -212,7 +212,7 @@ def test_a_deleted_page_leaves_nothing(store: PageStore) -> None:
 @pytest.mark.parametrize("bad", ["", "..", "a/b", "a.b", "\0", "x" * 65])
 def test_ids_are_plain_names(store: PageStore, bad: str) -> None:
     for attempt in (lambda: store.page_delete(bad), lambda: store.paths.incoming(bad)):
-        with pytest.raises(ValueError, match="no id"):
+        with pytest.raises(ValueError, match="not an id"):
             attempt()
 
 
@@ -221,7 +221,7 @@ def test_ids_are_plain_names(store: PageStore, bad: str) -> None:
     [("", "a"), ("..", "a"), ("a/b", "a"), ("a.b", ".."), ("a.b", "A"), ("a.b", "a.b"), ("a.b", "")],
 )
 def test_names_are_plain_labels(domain: str, slug: str) -> None:
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not a name"):
         PageName.slug(domain, slug)
 
 

@@ -91,7 +91,10 @@ def test_the_base_disk_is_readable_and_of_the_platform(pack: Callable[[Write], N
 
     pack(write)
     made = tmp_path / "scratch" / DISK
-    assert made.read_text() == "disk"
+    with made.open() as disk:
+        assert disk.read(6) == "disk\0\0"
+    assert made.stat().st_size == convert.BASE_DISK_BYTES
+    assert made.stat().st_blocks * 512 < 1 << 20, "the rest is a hole"
     assert (made.stat().st_mode & 0o7777, made.stat().st_uid) == (0o644, os.geteuid())
 
 

@@ -56,7 +56,7 @@ def test_what_waits_since_before_the_clock_was_set_back_is_sent(
     next_attempts = {late: timedelta(days=365), soon: timedelta(hours=24 * 1.2)}
     for key, wait in next_attempts.items():
         Delivery.objects.filter(pk=key).update(next_attempt_at=timezone.now() + wait)
-    tasks.waits_limit()
+    tasks.end_too_long_waits()
     hooks.settle()
     assert state(late) == ("delivered", 1, 204)
     assert state(soon) == ("pending", 0, None), "as the last attempt waits"

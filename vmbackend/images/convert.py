@@ -124,7 +124,7 @@ def _take_over(written: Path) -> None:
     of the tool runs any more, so that the file of the descriptor is the one of the name afterwards too.
     """
     try:
-        descriptor = os.open(written, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(written, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         log.warning("%s cannot be opened: %s", written, error)
         raise ImageBroken(_NOT_WRITTEN) from error

@@ -1,4 +1,4 @@
-"""What tells one machine's definition from another's: names, files, address and user. All else decides about memory.
+"""The identity in a machine's definition: its names, files, address and user. All else decides about memory.
 
 Two definitions that are the same without these places have the same devices, so memory saved under one can be loaded
 under the other.

@@ -21,7 +21,7 @@ from vmbackend.libvirt.saved_memory import SavedMemory
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.starting import StartHooks
-from vmbackend.libvirt.store import Entry
+from vmbackend.libvirt.store import StoredMemory
 from vmbackend.libvirt.template_loading import load_template
 from vmbackend.libvirt.templates import Templates
 from vmbackend.power import StartedFrom
@@ -78,7 +78,7 @@ class Power:
             self._roll_back_start(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
 
-    def _start_from(self, template: Entry, target: Any, files: MachineDir, hooks: StartHooks) -> bool:
+    def _start_from(self, template: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> bool:
         """Start from a template. False if it cannot be loaded: the machine is off, and its process has ended."""
         try:
             with self._starting(target, files, asleep=False):

@@ -29,7 +29,7 @@ _ASIDE = ".new-"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredMemory:
     """A complete entry. `needs`: what the host must have for its memory to be loaded, as its maker wrote it."""
 
     path: Path
@@ -65,7 +65,7 @@ class Store:
         for path in self._folder.glob(f"{_ASIDE}*"):
             remove_tree(path)
 
-    def add(self, name: str, needs: dict[str, Any], write_memory: Callable[[Path], None]) -> Entry:
+    def add(self, name: str, needs: dict[str, Any], write_memory: Callable[[Path], None]) -> StoredMemory:
         """Make an entry of the memory that `write_memory` writes at a path. Raises OSError and what that raises.
 
         On failure nothing is left; an entry of the same name is replaced.
@@ -88,16 +88,16 @@ class Store:
         except BaseException:
             remove_tree(aside)
             raise
-        return Entry(self._folder / name, needs, size, checksum)
+        return StoredMemory(self._folder / name, needs, size, checksum)
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> StoredMemory | None:
         """Return the entry; None if there is none, or one of another format."""
         path = self._folder / name
         try:
             manifest = json.loads((path / "manifest.json").read_bytes())
             if manifest["format"] != _FORMAT:
                 return None
-            return Entry(path, manifest["needs"], manifest["memory_bytes"], manifest["memory_crc32"])
+            return StoredMemory(path, manifest["needs"], manifest["memory_bytes"], manifest["memory_crc32"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -24,7 +24,7 @@ from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.requests_port import discard_answers, open_requests_port, read_answers
 from vmbackend.libvirt.save_file import read_save_file, replaced_description
 from vmbackend.libvirt.starting import StartHooks
-from vmbackend.libvirt.store import Entry
+from vmbackend.libvirt.store import StoredMemory
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _DATA_DISK = "vdb"
 _NO_ANSWER = "The machine does not answer after it was loaded."
 
 
-def load_template(connection: Any, entry: Entry, target: Any, files: MachineDir, hooks: StartHooks) -> None:
+def load_template(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
     """Start a machine that is off from a template. Its CPUs run when this returns.
 
     Raises TemplateUnusable if another way to start it may work, BackendUnavailable and the errors of `hooks`. After any
@@ -83,7 +83,7 @@ def end_unfinished_loads(connection: Any, domains: domain.Domains, directories: 
             files.loading.unlink(missing_ok=True)
 
 
-def _restore(connection: Any, entry: Entry, identity: list[tuple[str, str]], files: MachineDir) -> None:
+def _restore(connection: Any, entry: StoredMemory, identity: list[tuple[str, str]], files: MachineDir) -> None:
     pipe = files.path / _PIPE
     try:
         xml = give_identity(read_save_file(entry.memory).xml, identity)

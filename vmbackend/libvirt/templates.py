@@ -26,7 +26,7 @@ from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.identity import identity_values, shape_of
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.libvirt.store import Entry, Store
+from vmbackend.libvirt.store import Store, StoredMemory
 from vmbackend.libvirt.template_making import TemplateMaker
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Templates:
         if thread is not None:
             thread.join()
 
-    def find_for(self, target: Any) -> Entry | None:
+    def find_for(self, target: Any) -> StoredMemory | None:
         """Return the template for a start of this machine; None if there is none yet, which is noted."""
         if not self._limit:
             return None
@@ -89,7 +89,7 @@ class Templates:
                 self._changed.notify_all()
         return entry
 
-    def record_load(self, entry: Entry, *, failed: bool) -> None:
+    def record_load(self, entry: StoredMemory, *, failed: bool) -> None:
         """Count a load; a template that fails again and again is removed."""
         with self._changed:
             self._failures[entry.name] = self._failures.get(entry.name, 0) + 1 if failed else 0
