@@ -30,6 +30,7 @@ SETTINGS = {
     "PLATFORM_STOP_GRACE_SECONDS": "5",
     "PLATFORM_METERING_SECONDS": "10",
     "PLATFORM_DISK_RESERVE_MB": "64",
+    "PLATFORM_BOOT_TEMPLATES": "2",
     # The second attempt; the third one comes after five minutes.
     "PLATFORM_WEBHOOK_RETRY_SECONDS": "1",
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import threading
 import time
 from functools import cache
@@ -32,13 +31,16 @@ from vmbackend.libvirt.template_making import TemplateMaker
 log = logging.getLogger(__name__)
 
 _CPUINFO = Path("/proc/cpuinfo")
+_STAT = Path("/proc/stat")
 _CPU_FACTS = ("vendor_id", "model name", "microcode", "flags")
 # A template that failed as often in a row is not used any more; another one is made after a while.
 _FAILURES_MAX = 3
 _AGAIN_SECONDS = 3600.0
-# A busy host is asked again after this time; after the longest wait a template is made all the same.
-_QUIET_SECONDS = 5.0
-_WAIT_SECONDS = 120.0
+# A host is quiet if its processors had nothing to do for this share of some seconds. After the longest wait a template
+# is made all the same.
+_IDLE_SHARE = 0.3
+_LOOK_SECONDS = 3.0
+_WAIT_SECONDS = 60.0
 # A template's file has less; QEMU needs the guest's memory while it is made.
 _TEMPLATE_MB = 256
 
@@ -138,12 +140,14 @@ class Templates:
         return None
 
     def _await_quiet(self) -> bool:
-        """Wait until the host is not busy, with the lock, which is released meanwhile. False at `close`."""
+        """Wait until the host is not busy, with the lock, which is released meanwhile. Return False at `close`."""
         latest = time.monotonic() + _WAIT_SECONDS
-        while os.getloadavg()[0] > (os.cpu_count() or 1) and time.monotonic() < latest:
-            self._changed.wait(_QUIET_SECONDS)
-            if self._thread is not threading.current_thread():
-                return False
+        is_quiet = False
+        while not is_quiet and time.monotonic() < latest and self._thread is threading.current_thread():
+            idle, ticks = _cpu_ticks()
+            self._changed.wait_for(lambda: self._thread is not threading.current_thread(), _LOOK_SECONDS)
+            later_idle, later_ticks = _cpu_ticks()
+            is_quiet = later_idle - idle > _IDLE_SHARE * (later_ticks - ticks)
         return self._thread is threading.current_thread()
 
     def _make(self, name: str, definition: str) -> None:
@@ -175,6 +179,12 @@ def _memory_mb(definition: str) -> int:
     """Return the memory of a definition as libvirt writes it, in KiB."""
     found = ET.fromstring(definition).findtext("memory")  # noqa: S314 - libvirt's own output
     return int(found or 0) >> 10
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """Return the idle and all ticks of the host's processors since its boot."""
+    ticks = [int(number) for number in _STAT.read_text().split("\n", 1)[0].split()[1:9]]
+    return ticks[3], sum(ticks)
 
 
 @cache
