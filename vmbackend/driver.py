@@ -167,6 +167,18 @@ class MachineIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class BootTemplate:
+    """A boot template of a host. `made_at`: seconds since the epoch; `loads`, `failures`: since its vmhost began."""
+
+    cpus: int
+    memory_mb: int
+    size_bytes: int
+    made_at: float
+    loads: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """The host's size and its free memory and disk, at the time of the call."""
 
@@ -179,6 +191,7 @@ class Capacity:
     disk_free_mb: int
     snapshots: bool = True  # whether this host supports saved memory
     boot_id: str = ""  # changes with each boot of the host
+    templates: tuple[BootTemplate, ...] = ()  # that starts of machines may begin from
 
 
 @dataclass(frozen=True, slots=True)

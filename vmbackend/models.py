@@ -31,6 +31,8 @@ class Host(models.Model):
     snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
+    # As `vmbackend.driver.BootTemplate` has them.
+    templates = models.JSONField(default=list, blank=True)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
     load = models.FloatField(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")

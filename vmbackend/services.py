@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +34,7 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
         "disk_mb": capacity.disk_mb,
         "disk_free_mb": capacity.disk_free_mb,
         "snapshots": capacity.snapshots,
+        "templates": [asdict(template) for template in capacity.templates],
         "load": round(os.getloadavg()[0], 2),
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
         "last_seen_at": Now(),

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 from django.contrib import admin
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from staff.parts.columns import BAD, GOOD, WARNING, badge, link, list_url, mebibytes_text, time_column
+from staff.parts.columns import (
+    BAD,
+    EMPTY,
+    GOOD,
+    WARNING,
+    badge,
+    bytes_text,
+    duration_text,
+    link,
+    list_url,
+    mebibytes_text,
+    time_column,
+)
 from vmbackend.models import Host
 
 
@@ -14,6 +30,14 @@ def host_badge(host: Host) -> SafeString:
     if not host.is_alive:
         return badge("offline", BAD, host.problem or "its vmhost does not report")
     return badge("online", GOOD) if host.accepts_new else badge("takes no new machines", WARNING)
+
+
+def template_text(template: dict[str, Any]) -> str:
+    """Return what staff read of a boot template. `template`: the values of a `vmbackend.driver.BootTemplate`."""
+    size = f"{template['cpus']} CPUs and {mebibytes_text(template['memory_mb'])}"
+    age = duration_text(max(0.0, time.time() - template["made_at"]))
+    loads = f"loaded {template['loads']} times, {template['failures']} failed"
+    return f"Machines of {size}: {bytes_text(template['size_bytes'])}, made {age} ago, {loads}"
 
 
 class HostColumns:
@@ -25,6 +49,8 @@ class HostColumns:
     )  # fmt: skip
     list_filter = ("accepts_new", "accelerated")
     search_fields = ("name",)
+    exclude = ("templates",)
+    readonly_fields = ("boot_templates",)
 
     @admin.display(description="State")
     def state(self, host: Host) -> SafeString:
@@ -38,6 +64,11 @@ class HostColumns:
     @admin.display(description="Memory free", ordering="memory_free_mb")
     def memory(self, host: Host) -> str:
         return f"{mebibytes_text(host.memory_free_mb)} of {mebibytes_text(host.memory_mb)}"
+
+    @admin.display(description="Boot templates")
+    def boot_templates(self, host: Host) -> str:
+        """Return a line for each template from which machines start; empty if every start is a boot."""
+        return format_html_join("", "{}<br>", ((template_text(each),) for each in host.templates)) or EMPTY
 
     @admin.display(description="Disk free", ordering="disk_free_mb")
     def disk(self, host: Host) -> str:

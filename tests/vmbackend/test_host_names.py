@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.test import Client
 from django.utils import timezone
 
 from supervise import database
@@ -18,7 +21,7 @@ from tests.fakehost import FakeHost
 from tests.threads import run_at_once
 from tests.workspaces.rows import make_host
 from vmbackend import services
-from vmbackend.driver import Capacity
+from vmbackend.driver import BootTemplate, Capacity
 from vmbackend.errors import BackendUnavailable, HostNameHeld
 from vmbackend.fake.store import FakeStore
 from vmbackend.host_claim import BOOT_ID, host_claim
@@ -182,3 +185,11 @@ def test_a_start_waits_for_a_machine_that_reports_no_more(other: None, monkeypat
     monkeypatch.setattr(database.time, "sleep", sleep)
     database._require_host_name()
     assert len(sleeps) == 5
+
+
+def test_staff_see_the_templates_that_a_host_reports(staff: Client, capacity: Capacity) -> None:
+    template = BootTemplate(1, 512, 53 << 20, time.time() - 3700, loads=12, failures=1)
+    report("since", replace(capacity, templates=(template,)))
+    shown = staff.get("/admin/vmbackend/host/one/change/").content.decode()
+    for words in ("1 CPUs and 512 MiB", "53.0 MiB", "1 h", "loaded 12 times, 1 failed"):
+        assert words in shown

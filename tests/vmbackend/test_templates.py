@@ -186,6 +186,10 @@ def test_another_size_boots_and_gets_a_template_of_its_own(harness: Harness) -> 
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert starts_by(harness, spec) is StartedFrom.TEMPLATE
+    shown = {(each.cpus, each.memory_mb): each for each in harness.driver.capacity().templates}
+    assert shown.keys() == {(1, 192), (1, 160)}
+    assert shown[1, 160].loads == 1
+    assert abs(time.time() - shown[1, 160].made_at) < 300
 
 
 def damage(memory: Path) -> None:
@@ -200,12 +204,14 @@ def damage(memory: Path) -> None:
 def test_a_damaged_template_is_never_used_and_goes_after_three_starts(harness: Harness) -> None:
     name = newest_used(harness)
     damage(store_of(harness) / name / "memory")
-    for left in (True, True, False):
+    for failures, left in enumerate((True, True, False), 1):
         seen = len(harness.events)
         spec = harness.spec()
         address, began = start(harness, spec)
         assert began is StartedFrom.BOOT
         assert (name in names_of(harness)) is left
+        shown = [each.failures for each in harness.driver.capacity().templates if each.memory_mb == spec.memory_mb]
+        assert shown == ([failures] if left else [])
         assert who(harness, address)[4] == f"{spec.ip}/24"
         assert not [event for event in harness.events[seen:] if event.kind is EventKind.MAIN_EXITED]
         harness.driver.delete(spec.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,8 @@ class LibvirtDriver(Driver):
         self._confiner.uninstall()
 
     def capacity(self) -> Capacity:
-        return capacity(self._settings, accelerated=self._provisioner.domain_type == "kvm")
+        found = capacity(self._settings, accelerated=self._provisioner.domain_type == "kvm")
+        return replace(found, templates=self._templates.describe())
 
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
         self._watch.deleting.discard(spec.id)

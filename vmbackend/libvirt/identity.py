@@ -52,6 +52,12 @@ def shape_of(xml: str) -> str:
     return ET.tostring(domain, encoding="unicode")
 
 
+def size_of(xml: str) -> tuple[int, int]:
+    """Return virtual CPUs and MiB of memory of a definition as libvirt writes it."""
+    domain = _parse(xml)
+    return int(domain.findtext("vcpu") or 0), int(domain.findtext("memory") or 0) >> 10
+
+
 def give_identity(xml: str, identity: list[tuple[str, str]]) -> str:
     """Return the definition `xml` with the values of another one. Raises ValueError if their places differ."""
     domain = _parse(xml)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,12 +31,16 @@ _ASIDE = ".new-"
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A complete entry. `needs`: what the host must have for its memory to be loaded, as its maker wrote it."""
+    """A complete entry. `needs`: what the host must have for its memory to be loaded, as its maker wrote it.
+
+    `made_at`: seconds since the epoch.
+    """
 
     path: Path
     needs: dict[str, Any]
     memory_bytes: int
     memory_crc32: int
+    made_at: float
 
     @property
     def name(self) -> str:
@@ -78,7 +83,9 @@ class Store:
             write_memory(aside / "memory")
             (aside / "memory").chmod(0o400)
             size, checksum = checksum_of(aside / "memory")
-            manifest = {"format": _FORMAT, "needs": needs, "memory_bytes": size, "memory_crc32": checksum}
+            made_at = time.time()
+            facts = {"needs": needs, "memory_bytes": size, "memory_crc32": checksum, "made_at": made_at}
+            manifest = {"format": _FORMAT, **facts}
             (aside / "manifest.json").write_text(json.dumps(manifest, indent=1))
             for path in (aside / "memory", aside / "manifest.json", aside):
                 _sync(path)
@@ -88,7 +95,7 @@ class Store:
         except BaseException:
             remove_tree(aside)
             raise
-        return StoredMemory(self._folder / name, needs, size, checksum)
+        return StoredMemory(self._folder / name, needs, size, checksum, made_at)
 
     def find(self, name: str) -> StoredMemory | None:
         """Return the entry; None if there is none, or one of another format."""
@@ -97,7 +104,8 @@ class Store:
             manifest = json.loads((path / "manifest.json").read_bytes())
             if manifest["format"] != _FORMAT:
                 return None
-            return StoredMemory(path, manifest["needs"], manifest["memory_bytes"], manifest["memory_crc32"])
+            facts = (manifest[key] for key in ("needs", "memory_bytes", "memory_crc32", "made_at"))
+            return StoredMemory(path, *facts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -14,16 +14,16 @@ import time
 from functools import cache
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import libvirt
 
+from vmbackend.driver import BootTemplate
 from vmbackend.errors import BackendError
 from vmbackend.libvirt import disks
 from vmbackend.libvirt.capacity import require_memory
 from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.connection import LibvirtConnection
-from vmbackend.libvirt.identity import identity_values, shape_of
+from vmbackend.libvirt.identity import identity_values, shape_of, size_of
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.store import Store, StoredMemory
 from vmbackend.libvirt.template_making import TemplateMaker
@@ -54,7 +54,8 @@ class Templates:
         self._store = Store(settings.machines_dir)
         self._maker = TemplateMaker(settings, access)
         self._wanted: dict[str, str] = {}  # name -> the definition of a machine of this shape
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, int] = {}  # in a row
+        self._counts: dict[str, tuple[int, int]] = {}  # name -> loads, failures
         self._not_before: dict[str, float] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -95,6 +96,8 @@ class Templates:
         """Count a load; a template that fails again and again is removed."""
         with self._changed:
             self._failures[entry.name] = self._failures.get(entry.name, 0) + 1 if failed else 0
+            loads, failures = self._counts.get(entry.name, (0, 0))
+            self._counts[entry.name] = (loads + 1, failures + failed)
             retired = self._failures[entry.name] >= _FAILURES_MAX
             if retired:
                 self._failures[entry.name] = 0
@@ -104,11 +107,29 @@ class Templates:
             self._store.remove(entry.name)
         self._store.note_use(entry.name)
 
+    def describe(self) -> tuple[BootTemplate, ...]:
+        """Return the templates that there are, the one that was used last first."""
+        found = [self._store.find(name) for name in self._store.names_by_use()] if self._limit else []
+        return tuple(self._describe(entry) for entry in found if entry is not None)
+
+    def _describe(self, entry: StoredMemory) -> BootTemplate:
+        loads, failures = self._counts.get(entry.name, (0, 0))
+        return BootTemplate(
+            cpus=entry.needs["cpus"],
+            memory_mb=entry.needs["memory_mb"],
+            size_bytes=entry.memory_bytes,
+            made_at=entry.made_at,
+            loads=loads,
+            failures=failures,
+        )
+
     def _needs_of(self, definition: str) -> dict[str, Any]:
         """Return all that decides whether memory can be loaded: the devices, and what runs them."""
         base = dict(identity_values(definition)).get("base", "")
         connection = self._libvirt.connection
         return {
+            "cpus": size_of(definition)[0],
+            "memory_mb": size_of(definition)[1],
             "shape": hashlib.sha256(shape_of(definition).encode()).hexdigest(),
             "qemu": connection.getVersion(),
             "libvirt": connection.getLibVersion(),
@@ -151,7 +172,7 @@ class Templates:
         return self._thread is threading.current_thread()
 
     def _make(self, name: str, definition: str) -> None:
-        memory_mb = _memory_mb(definition)
+        _, memory_mb = size_of(definition)
         require_memory(self._settings, memory_mb)
         disks.require_free_space(self._settings.machines_dir, _TEMPLATE_MB, self._settings.disk_reserve_mb)
         began = time.monotonic()
@@ -173,12 +194,6 @@ class Templates:
 
 def _name_of(needs: dict[str, Any]) -> str:
     return "boot_" + hashlib.sha256(json.dumps(needs, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _memory_mb(definition: str) -> int:
-    """Return the memory of a definition as libvirt writes it, in KiB."""
-    found = ET.fromstring(definition).findtext("memory")  # noqa: S314 - libvirt's own output
-    return int(found or 0) >> 10
 
 
 def _cpu_ticks() -> tuple[int, int]:
