@@ -93,7 +93,7 @@ def test_the_base_disk_is_readable_and_of_the_platform(pack: Callable[[Write], N
     made = tmp_path / "scratch" / DISK
     with made.open() as disk:
         assert disk.read(6) == "disk\0\0"
-    assert made.stat().st_size == convert.BASE_DISK_BYTES
+    assert made.stat().st_size == convert.BASE_DISK_STEP
     assert made.stat().st_blocks * 512 < 1 << 20, "the rest is a hole"
     assert (made.stat().st_mode & 0o7777, made.stat().st_uid) == (0o644, os.geteuid())
 

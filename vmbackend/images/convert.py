@@ -27,8 +27,9 @@ _UNPACK_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "setfcap")
 _PACK_CAPABILITIES = ("dac_read_search",)
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
 _DEVICES = "/devices"
-# Every base disk has this size, so that a guest's kernel that has seen one may go on with another. The rest is a hole.
-BASE_DISK_BYTES = 64 << 30
+# Base disks have multiples of this size, most of them one, so that a guest's kernel that has seen one goes on with
+# another. The rest is a hole; a larger step would keep a backup busy, whose rsync reads holes at 1 GiB in some seconds.
+BASE_DISK_STEP = 1 << 30
 REASON_HALF = 150  # characters
 _NOT_WRITTEN = "The image's base disk could not be written."
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
@@ -135,7 +136,7 @@ def _take_over(written: Path) -> None:
             raise ImageBroken(_NOT_WRITTEN)
         os.fchown(descriptor, os.geteuid(), os.getegid())
         os.fchmod(descriptor, 0o644)
-        os.ftruncate(descriptor, max(status.st_size, BASE_DISK_BYTES))
+        os.ftruncate(descriptor, -(-status.st_size // BASE_DISK_STEP) * BASE_DISK_STEP)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
