@@ -296,7 +296,9 @@ def test_what_a_dead_process_was_making_is_removed(harness: Harness, monkeypatch
     memory.parent.mkdir()
     with monkeypatch.context() as patched:
         # As if the process ended after the guest was started.
-        patched.setattr(template_making, "_await_line", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(
+            template_making.TemplateMaker, "_await_line", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         patched.setattr(template_making.TemplateMaker, "clean_up", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             maker.save_waiting_guest(driver._libvirt.connection, definition, memory)
@@ -307,6 +309,25 @@ def test_what_a_dead_process_was_making_is_removed(harness: Harness, monkeypatch
     assert not files.path.exists()
     assert not memory.parent.exists()
     assert [domain for domain in all_domains(harness) if "template" in domain] == []
+
+
+def test_a_driver_that_closes_ends_the_guest_it_starts_for_a_template(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
+    monkeypatch.setattr(template_making, "_WAITING", b"never said")
+    starts_by(harness, harness.spec(memory_mb=224))
+    deadline = time.monotonic() + harness.boot_seconds
+    while not [name for name in all_domains(harness) if "template" in name]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    began = time.monotonic()
+    harness.driver.close()
+    took = time.monotonic() - began
+    left = factory.qemu_pids(harness.settings.machines_dir, ".template")  # type: ignore[attr-defined]
+    harness.driver = harness.make_driver()
+    harness.driver.open(harness.events.append)
+    assert (left, took < 30) == ([], True), "its guest is ended, not waited for"
 
 
 def prepared(harness: Harness) -> MachineSpec:

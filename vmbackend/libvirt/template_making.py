@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import selectors
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,6 +39,7 @@ _SETTLE_SECONDS = 0.1
 # A machine's own disk has another size, which its kernel learns when the template is loaded.
 _DISK_MB = 64
 _WAITING = b"waiting\n"
+_POLL_SECONDS = 0.2
 _READ_BYTES = 65536
 
 
@@ -52,6 +54,7 @@ class TemplateMaker:
         self._tap = f"mvx{settings.instance}"
         self._files = MachineDir(settings.machines_dir, _MAKER)
         self._access = access
+        self.stopping = threading.Event()  # ends the wait for a guest
 
     def clean_up(self, connection: Any) -> None:
         """End what a former process was making. Idempotent. Raises BackendUnavailable, OSError."""
@@ -72,7 +75,7 @@ class TemplateMaker:
                 with domain.translate_errors("make a template of"):
                     guest = connection.createXML(self._definition(definition), libvirt.VIR_DOMAIN_START_PAUSED)
                     guest.resume()
-                _await_line(channels, time.monotonic() + _WAIT_SECONDS)
+                self._await_line(channels, time.monotonic() + _WAIT_SECONDS)
                 time.sleep(_SETTLE_SECONDS)
                 with domain.translate_errors("save a template of"):
                     guest.saveFlags(str(path), None, 0)
@@ -120,17 +123,16 @@ class TemplateMaker:
             for fd in opened:
                 os.close(fd)
 
-
-def _await_line(channels: dict[int, str], deadline: float) -> None:
-    """Wait until the guest says that it waits. Raises BackendUnavailable at the deadline (monotonic)."""
-    received = b""
-    with selectors.DefaultSelector() as selector:
-        for fd, name in channels.items():
-            selector.register(fd, selectors.EVENT_READ, name)
-        while time.monotonic() < deadline:
-            for key, _ in selector.select(max(0.0, deadline - time.monotonic())):
-                data = os.read(key.fd, _READ_BYTES)
-                received = (received + data)[-_READ_BYTES:] if key.data == "events" else received
-            if _WAITING in received:
-                return
-    raise BackendUnavailable("A guest for a template did not start in time.")
+    def _await_line(self, channels: dict[int, str], deadline: float) -> None:
+        """Wait until the guest says that it waits. Raise BackendUnavailable at the deadline (monotonic) or the end."""
+        received = b""
+        with selectors.DefaultSelector() as selector:
+            for fd, name in channels.items():
+                selector.register(fd, selectors.EVENT_READ, name)
+            while time.monotonic() < deadline and not self.stopping.is_set():
+                for key, _ in selector.select(_POLL_SECONDS):
+                    data = os.read(key.fd, _READ_BYTES)
+                    received = (received + data)[-_READ_BYTES:] if key.data == "events" else received
+                if _WAITING in received:
+                    return
+        raise BackendUnavailable("A guest for a template did not start in time.")

@@ -65,13 +65,15 @@ class Templates:
         """Remove what a former process left, and start to make what is wanted. libvirt is open. Raises OSError."""
         if not self._limit:
             return
+        self._maker.stopping.clear()
         self._store.open()
         self._maker.clean_up(self._libvirt.connection)
         self._thread = threading.Thread(target=self._run, name="boot-templates", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop making. Waits for a template that is being made. Idempotent."""
+        """Stop making: a guest that is being started for a template is ended, a save is waited for. Idempotent."""
+        self._maker.stopping.set()
         with self._changed:
             thread, self._thread = self._thread, None
             self._changed.notify_all()
