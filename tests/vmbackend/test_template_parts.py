@@ -18,6 +18,8 @@ from vmbackend.libvirt.save_file import encode_beginning, read_save_file, replac
 from vmbackend.libvirt.store import FOLDER, Store
 
 STREAM = os.urandom(3 << 20)
+SECOND = 1_000_000_000
+NOW = 1_800_000_000 * SECOND
 GENERATION = "8f14e45f-ceea-467f-a2d9-0b6a3b1f0d3a"
 
 
@@ -190,13 +192,13 @@ def test_a_removed_entry_stays_readable_for_a_load_that_has_it_open(store: Store
 
 
 def test_a_message_holds_the_configuration_as_it_is() -> None:
-    encoded = LoadMessage(uuid="u", mac="02:00", disk_bytes=64 << 20, config=b"hostname=a\0").encode()
+    encoded = LoadMessage(uuid="u", mac="02:00", disk_bytes=64 << 20, config=b"hostname=a\0").encode(NOW)
     magic, version, kind, records, config = struct.unpack_from("<8s4I", encoded)
     assert (magic, version, kind) == (b"MVMLOAD\n", 1, 1)
     assert encoded[-config:] == b"hostname=a\0"
     found = dict(record.split(b"=", 1) for record in encoded[24 : 24 + records].split(b"\0")[:-1])
     assert found[b"disk_bytes"] == b"67108864"
-    assert abs(time.time_ns() - int(found[b"clock"])) < 10**9
+    assert int(found[b"clock"]) == NOW
     assert len(found[b"entropy"]) == 128
 
 
@@ -211,8 +213,16 @@ ITEMS = "clock entropy mac disk configuration"
 
 
 def test_a_complete_answer_is_accepted(pipe: tuple[int, int]) -> None:
-    os.write(pipe[1], f"loaded {GENERATION} {ITEMS} {time.time_ns()}\n".encode())
-    template_loading._require_answer(pipe[0], GENERATION)
+    now = time.time_ns()
+    os.write(pipe[1], f"loaded {GENERATION} {ITEMS} {now}\n".encode())
+    assert not template_loading._require_answer(pipe[0], GENERATION, now)
+    os.close(pipe[1])
+
+
+def test_a_slow_answer_is_accepted_with_a_clock_that_is_to_be_set(pipe: tuple[int, int]) -> None:
+    now = time.time_ns()
+    os.write(pipe[1], f"loaded {GENERATION} {ITEMS} {now - 2 * SECOND}\n".encode())
+    assert template_loading._require_answer(pipe[0], GENERATION, now - 3 * SECOND)
     os.close(pipe[1])
 
 
@@ -236,7 +246,7 @@ def test_any_other_answer_is_refused(pipe: tuple[int, int], line: str) -> None:
     text = line.format(now=now, past=now - 700_000_000, future=now + 1_500_000_000)
     os.write(pipe[1], text.encode() + b"\n")
     with pytest.raises(TemplateUnusable):
-        template_loading._require_answer(pipe[0], GENERATION)
+        template_loading._require_answer(pipe[0], GENERATION, now)
     os.close(pipe[1])
 
 
@@ -249,6 +259,6 @@ def test_no_answer_ends_by_the_deadline(
     if sent is None:
         os.close(pipe[1])
     with pytest.raises(GuestUnreachable):
-        template_loading._require_answer(pipe[0], GENERATION)
+        template_loading._require_answer(pipe[0], GENERATION, NOW)
     if sent is not None:
         os.close(pipe[1])

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from tests.cache import DEBIAN_KIT_DIR, use_kit_dir
@@ -228,11 +229,11 @@ def test_a_process_that_dies_before_its_answer_is_replaced_by_a_boot(
     factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
     require = template_loading._require_answer
 
-    def killed(answers: int, generation: str) -> None:
+    def killed(answers: int, generation: str, sent: int) -> bool:
         monkeypatch.undo()
         (pid,) = factory.qemu_pids(harness.settings.machines_dir, spec.id)  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGKILL)
-        require(answers, generation)
+        return require(answers, generation, sent)
 
     spec = harness.spec()
     monkeypatch.setattr(template_loading, "_require_answer", killed)
@@ -285,6 +286,67 @@ def test_a_load_that_a_dead_process_left_is_undone(
     harness.reopen_driver()
     assert harness.driver.state(spec.id) is MachineState.OFF
     assert start(harness, spec)[1] is StartedFrom.TEMPLATE
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_a_load_whose_process_could_not_be_ended_is_not_taken_for_the_machine(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, prepares: bool
+) -> None:
+    driver = harness.driver
+    assert isinstance(driver, LibvirtDriver)
+    spec = harness.spec()
+    driver.prepare(spec)
+    with monkeypatch.context() as patched:
+        patched.setattr(template_loading, "_require_answer", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(driver._power, "_roll_back_start", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            driver.start(spec.id)
+    if prepares:
+        driver.prepare(spec)
+    assert driver.start(spec.id) is StartedFrom.TEMPLATE
+    driver.wait_ready(spec.id, harness.boot_seconds)
+
+
+def test_a_clock_that_a_slow_load_left_late_is_set_when_the_machine_is_ready(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is two minutes old when the guest reads it."""
+    real = template_loading.time.time_ns
+    with monkeypatch.context() as patched:
+        times = iter([real() - 120 * 10**9])
+        patched.setattr(template_loading.time, "time_ns", lambda: next(times, None) or real())
+        address, began = start(harness, harness.spec())
+    assert began is StartedFrom.TEMPLATE
+    before, clock, after = read_clocks(harness, address)
+    assert before - CLOCK_ERROR < clock < after + CLOCK_ERROR
+
+
+@pytest.mark.parametrize("place", ["loading.touch", "blockResize", "XMLDesc", "attach"])
+def test_whatever_fails_in_a_load_the_machine_boots(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    driver = harness.driver
+    assert isinstance(driver, LibvirtDriver)
+
+    def full(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise OSError(28, "No space left on device")
+
+    def refuse(*_: object) -> None:
+        monkeypatch.undo()
+        raise libvirt.libvirtError("it is gone")
+
+    spec = harness.spec()
+    driver.prepare(spec)
+    if place == "loading.touch":
+        monkeypatch.setattr(Path, "touch", full)
+    elif place == "attach":
+        monkeypatch.setattr(driver._network, "attach", full)
+    else:
+        monkeypatch.setattr(libvirt.virDomain, place, refuse)
+    began = driver.start(spec.id)
+    driver.wait_ready(spec.id, harness.boot_seconds)
+    assert began is StartedFrom.BOOT
 
 
 def test_what_a_dead_process_was_making_is_removed(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 import uuid
 from dataclasses import dataclass, field
 
@@ -33,15 +32,15 @@ class LoadMessage:
     config: bytes
     generation: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    def encode(self) -> bytes:
-        """Return the message with the present time and new randomness."""
+    def encode(self, now: int) -> bytes:
+        """Return the message with new randomness. `now`: the time in ns since the epoch."""
         pairs = {
             "generation": self.generation,
             "entropy": os.urandom(_ENTROPY_BYTES).hex(),
             "uuid": self.uuid,
             "mac": self.mac,
             "disk_bytes": str(self.disk_bytes),
-            "clock": str(time.time_ns()),
+            "clock": str(now),
         }
         records = b"".join(encode_record(key, value) for key, value in pairs.items())
         return _HEAD.pack(_MAGIC, _VERSION, _KIND_BOOT, len(records), len(self.config)) + records + self.config

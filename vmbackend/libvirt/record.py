@@ -9,6 +9,7 @@
                         boot.log       console output, of limited size
                         events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
+                        late_clock     exists until the clock of a machine that was loaded slowly is set again
                         loading        exists while a template is loaded that has not taken the machine's identity
                         resolver/      with a policy for some names only: configuration and pid file of its dnsmasq
 
@@ -102,6 +103,7 @@ class MachineDir:
         self.resolver = self.path / "resolver"
         self.requests_pipe = self.path / "requests"
         self.loading = self.path / "loading"
+        self.late_clock = self.path / "late_clock"
 
     @property
     def pipes(self) -> list[Path]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import libvirt
 
-from vmbackend.errors import GuestUnreachable, TemplateUnusable
+from vmbackend.errors import BackendError, GuestUnreachable, TemplateUnusable
 from vmbackend.guest.load_message import LoadMessage
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.identity import give_identity, identity_values
@@ -42,9 +42,19 @@ _NO_ANSWER = "The machine does not answer after it was loaded."
 def load_template(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
     """Start a machine that is off from a template. Its CPUs run when this returns.
 
-    Raises TemplateUnusable if another way to start it may work, BackendUnavailable and the errors of `hooks`. After any
-    of them there may be a process, which the caller ends.
+    Raise TemplateUnusable: whatever failed, the boot that follows shows whether that was the template's fault. There
+    may be a process then, which the caller ends.
     """
+    try:
+        _load(connection, entry, target, files, hooks)
+    except TemplateUnusable:
+        raise
+    except (BackendError, libvirt.libvirtError, SystemError, OSError, ValueError) as error:
+        log.warning("machine %s: template %s: %s", files.id, entry.name, error)
+        raise TemplateUnusable("The template could not be loaded.") from error
+
+
+def _load(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
     with domain.translate_errors("describe"):
         definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
     identity = identity_values(definition)
@@ -73,7 +83,7 @@ def load_template(connection: Any, entry: StoredMemory, target: Any, files: Mach
 
 
 def end_unfinished_loads(connection: Any, domains: domain.Domains, directories: Iterable[MachineDir]) -> None:
-    """End the processes of machines whose load a former process did not see to its end. Raises BackendUnavailable."""
+    """End the processes of machines whose load a former process did not see to its end. Raise BackendUnavailable."""
     for files in directories:
         if files.loading.exists():
             log.warning("machine %s: its load from a template had not ended, and is undone", files.id)
@@ -85,37 +95,36 @@ def end_unfinished_loads(connection: Any, domains: domain.Domains, directories: 
 
 def _restore(connection: Any, entry: StoredMemory, identity: list[tuple[str, str]], files: MachineDir) -> None:
     pipe = files.path / _PIPE
-    try:
-        xml = give_identity(read_save_file(entry.memory).xml, identity)
-        with replaced_description(entry.memory, xml, pipe):
-            connection.restoreFlags(str(pipe), None, libvirt.VIR_DOMAIN_SAVE_PAUSED)
-    except (libvirt.libvirtError, SystemError, ValueError, OSError) as error:
-        log.warning("machine %s: template %s: %s", files.id, entry.name, error)
-        raise TemplateUnusable("The hypervisor could not load the template.") from error
+    xml = give_identity(read_save_file(entry.memory).xml, identity)
+    with replaced_description(entry.memory, xml, pipe):
+        connection.restoreFlags(str(pipe), None, libvirt.VIR_DOMAIN_SAVE_PAUSED)
 
 
 def _assume_identity(target: Any, files: MachineDir, message: LoadMessage) -> None:
     """Let the CPUs run with the message before them, and wait for the answer."""
-    try:
-        with open_requests_port(files, _NO_ANSWER) as (requests, answers):
-            with suppress(OSError):
-                fcntl.fcntl(requests, fcntl.F_SETPIPE_SZ, _MESSAGE_PIPE_BYTES)
-            discard_answers(answers)
-            encoded = message.encode()
-            if os.write(requests, encoded) != len(encoded):
-                raise TemplateUnusable("The machine's configuration does not fit into its port.")
-            domain.resume_domain(target)
-            _require_answer(answers, message.generation)
-    except GuestUnreachable as error:
-        raise TemplateUnusable(str(error)) from error
+    with open_requests_port(files, _NO_ANSWER) as (requests, answers):
+        with suppress(OSError):
+            fcntl.fcntl(requests, fcntl.F_SETPIPE_SZ, _MESSAGE_PIPE_BYTES)
+        discard_answers(answers)
+        sent = time.time_ns()
+        encoded = message.encode(sent)
+        if os.write(requests, encoded) != len(encoded):
+            raise TemplateUnusable("The machine's configuration does not fit into its port.")
+        domain.resume_domain(target)
+        if _require_answer(answers, message.generation, sent):
+            files.late_clock.touch(0o600)
 
 
-def _require_answer(answers: int, generation: str) -> None:
-    """Raise TemplateUnusable or GuestUnreachable unless the guest names each item, this generation and the time."""
+def _require_answer(answers: int, generation: str, sent: int) -> bool:
+    """Return whether the guest's clock may be late, as the answer took long. `sent`: when it was asked, in ns.
+
+    Raise TemplateUnusable or GuestUnreachable unless it names each item, this generation and a time since then.
+    """
     for words in read_answers(answers, time.monotonic() + _ANSWER_SECONDS):
         complete = words[:2] == [b"loaded", generation.encode()] and words[2:-1] == _ITEMS
-        if complete and words[-1].isdigit() and abs(time.time_ns() - int(words[-1][:20])) <= _CLOCK_ERROR_NS:
-            return
+        clock, now = int(words[-1][:20]) if complete and words[-1].isdigit() else 0, time.time_ns()
+        if sent - _CLOCK_ERROR_NS <= clock <= now + _CLOCK_ERROR_NS:
+            return now - clock > _CLOCK_ERROR_NS
         log.warning("loaded machine: %r", b" ".join(words)[:200])
         raise TemplateUnusable("The machine could not take its identity.")
     raise GuestUnreachable(_NO_ANSWER)

@@ -62,7 +62,7 @@ class Templates:
         self._limit = 0 if settings.is_test else settings.boot_templates
 
     def open(self) -> None:
-        """Remove what a former process left, and start to make what is wanted. libvirt is open. Raises OSError."""
+        """Remove what a former process left, and start to make what is wanted. libvirt is open. Raise OSError."""
         if not self._limit:
             return
         self._maker.stopping.clear()
@@ -84,9 +84,12 @@ class Templates:
         """Return the template for a start of this machine; None if there is none yet, which is noted."""
         if not self._limit:
             return None
-        definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
-        needs = self._needs_of(definition)
-        name = _name_of(needs)
+        try:
+            definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+            name = _name_of(self._needs_of(definition))
+        except (BackendError, libvirt.libvirtError, OSError) as error:
+            log.warning("a machine boots, as its definition could not be read: %s", error)
+            return None
         entry = self._store.find(name)
         if entry is None:
             with self._changed:
