@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from django.conf import settings
+from django.db.models.functions import Now
+
+from webhooks.models import DELIVERY_LEASE, Delivery, DeliveryStatus
 
 _MINUTE, _HOUR = 60.0, 3600.0
 # Before the third and later attempts; before the second one it is a setting. More than three days in all.
@@ -45,3 +48,14 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
         return None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (aware - now).total_seconds())
+
+
+def end_too_long_waits() -> int:
+    """Make deliveries due that would wait for longer than any attempt does. Return how many.
+
+    Their times were written before the clock was set back (`common.work.clock`).
+    """
+    late = Delivery.objects.filter(
+        DELIVERY_LEASE.free(), status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__gt=Now() + LONGEST_WAIT
+    )
+    return late.update(next_attempt_at=Now())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from webhooks import direct, disabling, process, retention, subscriptions, waits
+from webhooks import direct, disabling, process, retention, schedule, subscriptions
 
 
 @shared_task
@@ -16,7 +16,7 @@ def send_deliveries() -> None:
 @shared_task
 def end_too_long_waits() -> int:
     """Celery beat: deliveries whose times were written before the clock was set back."""
-    return waits.end_too_long_waits()
+    return schedule.end_too_long_waits()
 
 
 @shared_task
