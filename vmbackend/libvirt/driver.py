@@ -23,7 +23,6 @@ from vmbackend.errors import (
     BackendError,
     BackendUnavailable,
     DeadlineExceeded,
-    GuestUnreachable,
     InvalidMachineState,
     MachineNotFound,
 )
@@ -34,6 +33,7 @@ from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.loads import end_unfinished_load, end_unfinished_loads, set_late_clock
 from vmbackend.libvirt.meters import Meters
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
@@ -47,7 +47,6 @@ from vmbackend.libvirt.resync import resync_clock_and_entropy
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.starting import Confiner
-from vmbackend.libvirt.template_loading import end_unfinished_loads
 from vmbackend.libvirt.templates import Templates
 from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.policy import NetworkPolicy
@@ -124,14 +123,14 @@ class LibvirtDriver(Driver):
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
         self._watch.deleting.discard(spec.id)
         found = self._domains.find_or_none(self._libvirt.connection, spec.id)
-        self._end_failed_load(found, self._inventory.machine_dir(spec.id))
+        end_unfinished_load(found, self._inventory.machine_dir(spec.id))
         return self._provisioner.prepare(self._libvirt.connection, spec)
 
     def start(self, machine_id: str) -> StartedFrom | None:
         target, record = self._find_machine(machine_id)
         self._watch.require_settled(machine_id)
         files = self._inventory.machine_dir(machine_id)
-        self._end_failed_load(target, files)
+        end_unfinished_load(target, files)
         state = self._saved_state.state(target, files)
         if state is MachineState.RUNNING:
             return None
@@ -158,7 +157,7 @@ class LibvirtDriver(Driver):
             self._apply_cpu_quota(machine_id)
             wait_for_guest(self._events, machine_id, record.ip, deadline)
         self._apply_cpu_quota(machine_id)
-        self._set_late_clock(self._inventory.machine_dir(machine_id))
+        set_late_clock(self._inventory.machine_dir(machine_id))
 
     def shutdown(self, machine_id: str, grace: float) -> bool:
         state = self.state(machine_id)
@@ -289,24 +288,6 @@ class LibvirtDriver(Driver):
             probe_capabilities(connection, self._provisioner.domain_type)
         end_unfinished_loads(connection, self._domains, self._inventory.machine_dirs())
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
-
-    @staticmethod
-    def _end_failed_load(target: Any, files: MachineDir) -> None:
-        """End the process of a load that failed and could not be ended then: it has no machine's identity."""
-        if files.loading.exists():
-            if target is not None:
-                domain.destroy_domain(target)
-            files.loading.unlink(missing_ok=True)
-
-    @staticmethod
-    def _set_late_clock(files: MachineDir) -> None:
-        """Set the clock of a machine that was loaded so slowly that it may be wrong; the next call tries again."""
-        if files.late_clock.exists():
-            try:
-                resync_clock_and_entropy(files)
-                files.late_clock.unlink(missing_ok=True)
-            except GuestUnreachable as error:
-                log.warning("machine %s: its clock may be late: %s", files.id, error)
 
     def _complete_start(self, target: Any, record: Record) -> None:
         """Attach and limit a machine whose CPUs are stopped, and which may have neither yet. Idempotent."""

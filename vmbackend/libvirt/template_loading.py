@@ -9,7 +9,6 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -80,17 +79,6 @@ def _load(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, 
     _assume_identity(target, files, message)
     files.loading.unlink()
     hooks.port.connect()
-
-
-def end_unfinished_loads(connection: Any, domains: domain.Domains, directories: Iterable[MachineDir]) -> None:
-    """End the processes of machines whose load a former process did not see to its end. Raise BackendUnavailable."""
-    for files in directories:
-        if files.loading.exists():
-            log.warning("machine %s: its load from a template had not ended, and is undone", files.id)
-            found = domains.find_or_none(connection, files.id)
-            if found is not None:
-                domain.destroy_domain(found)
-            files.loading.unlink(missing_ok=True)
 
 
 def _restore(connection: Any, entry: StoredMemory, identity: list[tuple[str, str]], files: MachineDir) -> None:
