@@ -28,11 +28,13 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
     with exclusive_control(instance, "prepare"):
         if settings.has_own_server:
             require_fitting_programs(instance)
-        if settings.vm_backend == "libvirt":
-            build_guest_kit(settings)
-            build_default_image(settings)
-        with progress_of("Database") as progress, running_server(instance, settings):
-            _prepare_database(instance, settings, progress)
+        # The database takes seconds and the image a minute, each on one processor: they are made at once.
+        with running_server(instance, settings), _begun_database(instance, settings) as preparing:
+            if settings.vm_backend == "libvirt":
+                build_guest_kit(settings)
+                build_default_image(settings)
+            with progress_of("Database") as progress:
+                _complete_database(preparing, progress)
 
 
 def require_no_former_database(instance: Instance) -> None:
@@ -83,23 +85,25 @@ def _step(title: str) -> Iterator[Callable[[int, str], None]]:
         raise InstanceError(f"{title}: {error.message}") from error
 
 
-def _prepare_database(instance: Instance, settings: Env, progress: Callable[[int, str], None]) -> None:
+@contextmanager
+def _begun_database(instance: Instance, settings: Env) -> Iterator[subprocess.Popen[str]]:
     # Not marked as supervised: a `make down` at this moment must not end a migration half way.
     environment = process_environment(instance, settings)
-    command = [sys.executable, "-m", "supervise.database", str(os.getpid())]
-    code, output = _run_reporting(command, environment, lambda text: progress(0, text))
+    with _begun([sys.executable, "-m", "supervise.database", str(os.getpid())], environment) as child:
+        yield child
+
+
+def _complete_database(child: subprocess.Popen[str], progress: Callable[[int, str], None]) -> None:
+    code, output = _read_to_end(child, lambda text: progress(0, text))
     if code in (INVALID_SETTINGS, LOCK_NOT_HAD, HOST_NAME_HELD):
         raise InstanceError(output.rstrip())
     if code != 0:
         raise InstanceError(f"The database could not be prepared:\n{output}")
 
 
-def _run_reporting(command: list[str], environment: dict[str, str], report: Callable[[str], None]) -> tuple[int, str]:
-    """Run a command to its end; its exit code, and what it printed but for the lines that `report` has got.
-
-    If this process is interrupted, the command is killed.
-    """
-    printed = []
+@contextmanager
+def _begun(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a command beside the block; it is killed if the block raises."""
     with subprocess.Popen(
         command,
         env=environment,
@@ -109,14 +113,20 @@ def _run_reporting(command: list[str], environment: dict[str, str], report: Call
         text=True,
         errors="replace",
     ) as child:
-        assert child.stdout is not None  # noqa: S101 - narrows the type
         try:
-            for line in child.stdout:
-                if line.startswith(REPORT):
-                    report(line.removeprefix(REPORT).rstrip())
-                else:
-                    printed.append(line)
-            return child.wait(), "".join(printed)
+            yield child
         except BaseException:
             child.kill()
             raise
+
+
+def _read_to_end(child: subprocess.Popen[str], report: Callable[[str], None]) -> tuple[int, str]:
+    """Return its exit code, and what it printed but for the lines that `report` has got."""
+    printed = []
+    assert child.stdout is not None  # noqa: S101 - narrows the type
+    for line in child.stdout:
+        if line.startswith(REPORT):
+            report(line.removeprefix(REPORT).rstrip())
+        else:
+            printed.append(line)
+    return child.wait(), "".join(printed)
