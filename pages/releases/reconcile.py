@@ -94,20 +94,29 @@ def _remove_incoming(store: PageStore, rows: KnownRows, done: Reconciled) -> Non
 
 
 def _reconcile_page(store: PageStore, rows: KnownRows, page_id: str, now: float, done: Reconciled) -> None:
-    with suppress(StoreError), store.page_locked(page_id):
-        listed = store.release_numbers(page_id)
-        # The row is read under the lock: later changes of release, name or status wait for it, and come after this.
-        known = rows.known_page(page_id)
-        if known is None:
-            _remove_page(store, page_id, done)
-            return
-        if store.retained_is_over(page_id, now):
-            # This comes first: if this process dies in between, the next call does both.
-            rows.write_kept_bytes(page_id, store.page_bytes(page_id, now))
-        if store.trim_retained(page_id, now):
-            done.note(f"removed retained files of {page_id}")
-        if not known.busy:
-            _reconcile_releases(store, page_id, known, listed, done)
+    try:
+        with suppress(StoreError), store.page_locked(page_id):
+            _reconcile_locked(store, rows, page_id, now, done)
+    except FileNotFoundError:
+        # A request that deletes a page does not wait for the lock. The pages after this one are still to be looked at.
+        if store.paths.page(page_id).exists():
+            raise
+
+
+def _reconcile_locked(store: PageStore, rows: KnownRows, page_id: str, now: float, done: Reconciled) -> None:
+    listed = store.release_numbers(page_id)
+    # The row is read under the lock: later changes of release, name or status wait for it, and come after this.
+    known = rows.known_page(page_id)
+    if known is None:
+        _remove_page(store, page_id, done)
+        return
+    if store.retained_is_over(page_id, now):
+        # This comes first: if this process dies in between, the next call does both.
+        rows.write_kept_bytes(page_id, store.page_bytes(page_id, now))
+    if store.trim_retained(page_id, now):
+        done.note(f"removed retained files of {page_id}")
+    if not known.busy:
+        _reconcile_releases(store, page_id, known, listed, done)
 
 
 def _reconcile_releases(store: PageStore, page_id: str, known: KnownPage, listed: list[int], done: Reconciled) -> None:

@@ -246,3 +246,25 @@ def test_a_name_moves_to_the_page_that_the_rows_name(new_store: Callable[[int], 
     files_reconcile(store, rows, NOW)
     assert served(store) == {"index.html": b"2"}
     assert live_files(store, "pg_1")
+
+
+def test_a_page_that_is_deleted_meanwhile_keeps_no_later_one_from_being_corrected(
+    new_store: Callable[[int], PageStore],
+) -> None:
+    """A request that deletes a page does not wait for the page's lock."""
+    store = new_store(1)
+    for number in (1, 2):
+        release_make(store, "pg_2", number, archive_of(OLD if number == 1 else NEW))
+    store.release_publish("pg_2", 1)
+
+    class Deleting(Rows):
+        def known_page(self, page_id: str) -> KnownPage | None:
+            known = super().known_page(page_id)
+            if page_id == "pg_1":
+                store.page_delete(page_id)
+                self.pages.pop(page_id, None)
+            return known
+
+    rows = Deleting({"pg_1": KnownPage(frozenset({1}), 1), "pg_2": KnownPage(frozenset({1, 2}), 2)})
+    files_reconcile(store, rows, NOW)
+    assert live_files(store, "pg_2") == LIVE_NEW
