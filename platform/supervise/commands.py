@@ -190,7 +190,9 @@ def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool
         return True
     workspace, works = None, False
     try:
-        workspace = first_workspace(credentials, instance.state / "first-workspace")
+        # If two commands start the instance at once, the second one finds what the first one made.
+        with control.exclusive_control(instance, "first-workspace"):
+            workspace = first_workspace(credentials, instance.state / "first-workspace")
         if workspace is None:
             output.print_message("The first workspace was made before and is gone; it is not made again.")
         else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, BrokenBarrierError, Thread
 from typing import Any
 
 import httpx
@@ -79,6 +80,27 @@ def test_the_client_of_another_database_gets_one_of_its_own(service: Service, up
     up()
     service.rows.clear()
     assert up(CLIENT_ID="two")["id"] == "ws_2"
+
+
+def test_two_starts_at_once_make_one(
+    service: Service, make_instance: Callable[[str], Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance("one")
+    instance.credentials_file.write_text("".join(f"{key}={value}\n" for key, value in LOGINS.items()))
+    # Both have looked before either makes it.
+    looked, create = Barrier(2), demo._create
+
+    def create_after_both(*arguments: Any) -> dict[str, Any]:
+        with suppress(BrokenBarrierError):
+            looked.wait(0.5)
+        return create(*arguments)
+
+    monkeypatch.setattr(demo, "_create", create_after_both)
+    monkeypatch.setattr(commands, "run_command", lambda *_: None)
+    monkeypatch.setattr(commands, "_wait_until_serving", lambda *_: None)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda hint: commands._demonstrate(instance, hint), ("one", "two"))) == [True, True]
+    assert service.made == 1
 
 
 LOGINS = {**CREDENTIALS, "CLIENT_SECRET": "sec_hidden", "ADMIN_USER": "admin", "ADMIN_PASSWORD": "pw_hidden"}
