@@ -14,7 +14,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from config.database import LOST_SERVER, database
+from config.database import LOCK_SECONDS, LOST_SERVER, database
 
 AWAY_SECONDS = 3.3  # the pool's own attempts come after 1, 2, 4 seconds
 PATIENCE_SECONDS = 2.0
@@ -94,6 +94,19 @@ def test_vmhost_has_a_connection_for_each_of_its_threads_unless_the_address_says
     command = [sys.executable, "-c", POOL_SIZE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     assert int(done.stdout) == size
+
+
+LOCKS = 'from config.settings import DATABASES; print(DATABASES["default"]["OPTIONS"].get("options"))'
+
+
+@pytest.mark.parametrize("role", ["api", "streams", "worker", "vmhost"])
+def test_requests_wait_for_a_lock_for_less_time_than_others_wait_for_their_connection(role: str) -> None:
+    environment = {**os.environ, "PLATFORM_ROLE": role, "PLATFORM_DATABASE_URL": "postgresql:///name"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-c", LOCKS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == ("-c lock_timeout=5s" if role in ("api", "streams") else "None")
+    assert database("postgresql:///name")["OPTIONS"]["pool"]["timeout"] > LOCK_SECONDS["api"]
 
 
 def test_a_process_of_few_threads_has_the_pool_of_all() -> None:

@@ -11,9 +11,11 @@ from django.core.exceptions import ImproperlyConfigured
 # Until a failed attempt to connect is given up; the next query begins another one. The pool doubles the wait between
 # attempts, and queries would wait for the next of them as long as the server had been away, up to these seconds.
 RECONNECT_SECONDS = 2.0
-# The longest wait for a lock in `hooks` and `push`, whose one writer must not wait for good. A write that waits longer
-# is repeated.
-HOOKS_LOCK_SECONDS = 5
+# The longest wait for a lock, by role. `hooks` and `push` have one writer, which must not wait for good. Requests that
+# wait hold connections: a process that stands still in a transaction, with the rows of three accounts, would otherwise
+# keep all requests of the host waiting. They are answered with 503; this is less than the pool's `timeout`, so that
+# requests which wait for a connection get one.
+LOCK_SECONDS = {"hooks": 5, "push": 5, "api": 5, "streams": 5}
 # The fewest connections that a pool may grow to.
 POOL_SIZE = 20
 # Threads of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.templatetags.static import static
 
 from config.app_list import APPS, app_modules
-from config.database import HOOKS_LOCK_SECONDS, VMHOST_THREADS, database
+from config.database import LOCK_SECONDS, VMHOST_THREADS, database
 from config.env import load_settings
 from config.log_settings import JSON_FORMATTER, LINE_FORMAT
 
@@ -99,7 +99,7 @@ TEMPLATES = [
 DATABASES = {
     "default": database(
         ENV.database_url,
-        lock_seconds=HOOKS_LOCK_SECONDS if ENV.role in ("hooks", "push") else None,
+        lock_seconds=LOCK_SECONDS.get(ENV.role),
         threads=ENV.vmhost_threads + VMHOST_THREADS if ENV.role == "vmhost" else 0,
     )
 }
