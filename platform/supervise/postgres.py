@@ -20,6 +20,7 @@ from config.env import Env
 from supervise.files import write_private
 from supervise.instance import Instance, InstanceError
 from supervise.postgres_launcher import PROGRAMS, data_version
+from supervise.state_folder import had_database
 
 # The user that Debian's package makes; PostgreSQL does not run as root.
 USER = "postgres"
@@ -76,12 +77,15 @@ def server_command(instance: Instance) -> tuple[str, ...]:
 
 
 def require_fitting_programs(instance: Instance) -> None:
-    """Raise InstanceError if PostgreSQL is not installed, or not in the version of the data folder."""
+    """Raise InstanceError if PostgreSQL is not installed, or not in the version of the data folder, or if an instance
+    that had a data folder has none any more.
+    """
     installed = sorted(path.parent.parent.name for path in PROGRAMS.glob("*/bin/postgres"))
     if not installed:
         raise InstanceError("PostgreSQL is not installed: `make setup` installs it.")
     data = data_folder(instance)
     if not data.exists():
+        _require_none_before(instance, data)
         return
     try:
         version, owner = data_version(data), data.stat().st_uid
@@ -95,6 +99,19 @@ def require_fitting_programs(instance: Instance) -> None:
     if owner != _user()["user"]:
         name = pwd.getpwuid(_user()["user"]).pw_name
         raise InstanceError(f"{data} must belong to the user {name}: chown -R {name}: {data}")
+
+
+def _require_none_before(instance: Instance, data: Path) -> None:
+    """Raise InstanceError if there was a data folder, or if it is a link to a place that is not there.
+
+    An empty database in its place would know no machine and no file, and so have all of them removed as orphans.
+    """
+    if data.is_symlink() or had_database(instance.state):
+        raise InstanceError(
+            f"The database of this instance is not in {data} any more: bring it back (is its disk mounted?), or "
+            "restore a backup. To begin anew, remove the instance: "
+            f"make clean-instance CONFIRM=yes STATE={instance.state}"
+        )
 
 
 def make_data_folder(data: Path) -> None:

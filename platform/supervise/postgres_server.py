@@ -23,6 +23,7 @@ from supervise.postgres import (
     write_server_configuration,
 )
 from supervise.postgres_processes import hasten_end, is_ready, server_processes
+from supervise.state_folder import record_database
 
 # A server that was killed under load reads what it has not written yet from its log: up to max_wal_size.
 READY_SECONDS = 600.0
@@ -45,6 +46,7 @@ def running_server(instance: Instance, settings: Env) -> Iterator[None]:
         fcntl.flock(users, fcntl.LOCK_SH)
         with exclusive_control(instance, "postgres-start"):
             make_data_folder(data_folder(instance))
+            record_database(instance.state)
             server = _started_where_none_runs(instance, settings)
         try:
             yield

@@ -10,9 +10,12 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from supervise.files import write_private
 from vmbackend.modes import restrict_files, restrict_modes
 
 CHOICES = "instance.json"
+# A choice that is written once the instance has had a database of its own.
+HAD_DATABASE = "had_database"
 # While a backup is restored into the folder: until then it is no instance.
 RESTORING = "restoring"
 PRIVATE = ("run", "log", "static", "keys", "edge")
@@ -66,6 +69,17 @@ def read_choices(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def had_database(folder: Path) -> bool:
+    """Return whether the instance in the folder has had a database of its own."""
+    return read_choices(folder).get(HAD_DATABASE) is True
+
+
+def record_database(folder: Path) -> None:
+    """Record that the instance in the folder has a database of its own. Raise OSError."""
+    if not had_database(folder):
+        write_private(folder / CHOICES, json.dumps({**read_choices(folder), HAD_DATABASE: True}, indent=2) + "\n")
 
 
 def foreign_content(folder: Path) -> str | None:

@@ -113,6 +113,24 @@ def test_a_server_that_waits_for_its_connections_to_end_is_not_waited_for(instan
         assert not server_processes(data)
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_database_that_is_gone_is_a_sentence_and_no_empty_one(instance: Instance, *, is_link: bool) -> None:
+    """Its disk may not be mounted. An empty one would have all machines and files removed as orphans."""
+    data, settings = data_folder(instance), instance.settings({})
+    with own_database(instance):
+        pass
+    data.rename(instance.state / "elsewhere")
+    if is_link:
+        data.symlink_to(instance.state / "nowhere")
+    with pytest.raises(InstanceError, match=r"is not in .*data any more: bring it back"):
+        prepare_instance(load_instance(instance.state), settings)
+    assert not data.exists()
+    data.unlink(missing_ok=True)
+    (instance.state / "elsewhere").rename(data)
+    with own_database(load_instance(instance.state)):
+        assert is_ready(data)
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff\x00\xff", b"../..\n"])
 def test_a_data_folder_whose_version_was_damaged_is_a_sentence(instance: Instance, content: bytes) -> None:
     (data_folder(instance) / "PG_VERSION").write_bytes(content)
