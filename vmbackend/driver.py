@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from vmbackend.copies import Copied
 from vmbackend.policy import OPEN, Networking, NetworkPolicy
 from vmbackend.power import Powered
 from vmbackend.samples import Metered
@@ -124,6 +125,7 @@ class Boot:
     `ssh`: a second SSH server, on port 22, which accepts only the keys in `ssh_keys` (OpenSSH lines).
     `keep_logs` False: logs of earlier starts are removed. `directories`: absolute paths that are made at each start
     where nothing is (root's, 0755), through links of the image.
+    `unassigned`: it starts no program and belongs to nobody until `Driver.assign`.
     """
 
     hostname: str
@@ -140,6 +142,7 @@ class Boot:
     ssh_keys: tuple[str, ...] = ()
     keep_logs: bool = True
     directories: tuple[str, ...] = ()
+    unassigned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ class MachineSpec:
     boot: Boot
     network: NetworkPolicy = OPEN
     image_changes: tuple[str, ...] = ()  # `Image.changes`: the first lines of a new console log
+    snapshot: str = ""  # a first `prepare` takes the disk of this snapshot in place of an empty one
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +207,7 @@ class Inventory:
     taps: frozenset[str]
     firewall: frozenset[str]
     saved: frozenset[str] = frozenset()  # machine ids with saved memory, complete or partial, in any place
+    snapshots: frozenset[str] = frozenset()  # ids of the store's complete snapshots; they belong to no machine
     read_at: float = field(default_factory=time.monotonic, compare=False)  # monotonic clock; not before it was read
 
     def ids(self) -> frozenset[str]:
@@ -210,8 +215,8 @@ class Inventory:
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
-class Driver(Networking, Powered, Metered, ABC):
-    """One host's hypervisor. The other methods are in `vmbackend.policy`, `vmbackend.power` and `vmbackend.samples`."""
+class Driver(Networking, Powered, Copied, Metered, ABC):
+    """One host's hypervisor. The other methods are in `vmbackend.policy`, `power`, `copies` and `samples`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -240,6 +245,17 @@ class Driver(Networking, Powered, Metered, ABC):
         Raise CapacityExceeded (before anything is written), ImageNotFound (the digest is not in the store),
         InvalidMachineState (it runs or sleeps). If the first `prepare` of a machine fails, nothing remains.
         """
+
+    def assign(self, spec: MachineSpec) -> None:
+        """Give a paused machine, which was prepared as `Boot.unassigned` and was ready, what `spec` says; let it run.
+
+        That is environment, keys, programs, name and network policy, with the right clock, a reseeded random pool and
+        another generation; image, sizes and address are those that it has. Return once the guest has confirmed each
+        item; `wait_ready` waits then as after a start. Record and configuration are those of `spec` from here on.
+        Raise MachineNotFound, InvalidMachineState (not paused, or not such a machine), GuestUnreachable,
+        BackendUnavailable: the machine is off then, and `prepare` and `start` make it as any other.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def delete(self, machine_id: str) -> None:

@@ -137,6 +137,24 @@ class TemplateUnusable(BackendError):
     retryable = True
 
 
+class SnapshotNotFound(BackendError):
+    """This host has no snapshot of that id."""
+
+    code = "snapshot_not_found"
+
+
+class SnapshotIncompatible(BackendError):
+    """A snapshot's memory cannot be loaded on this host; its disk can. `Copied.compare_snapshot` says what differs."""
+
+    code = "snapshot_incompatible"
+
+
+class CopyUnproven(BackendError):
+    """A machine that was loaded from a snapshot did not prove its own identity; its process was ended."""
+
+    code = "copy_unproven"
+
+
 class GuestUnreachable(BackendError):
     """The guest's control channel does not answer."""
 

@@ -19,6 +19,9 @@ class StartedFrom(StrEnum):
     BOOT = "boot"
     TEMPLATE = "template"  # its kernel had started before, in no machine's name
     MEMORY = "memory"  # its own, saved by `sleep`
+    POOL = "pool"  # it was ready before it was given to anybody
+    SNAPSHOT = "snapshot"  # memory of a snapshot
+    FORK = "fork"  # memory of a snapshot that was made for this
 
 
 class Powered(ABC):

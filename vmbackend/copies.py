@@ -1,0 +1,108 @@
+"""Copies: the part of the driver contract that keeps a machine's disk and memory, and loads them as another machine.
+
+States and terms are those of `vmbackend.driver`. Besides:
+* *snapshot*: disk and, unless the machine was off, memory of one machine at one instant, in the store of its host,
+  under an id (`[a-z0-9_]{1,80}`). It is complete or absent, never changes, and contains what the machine contained.
+* *renewal*: a guest whose memory was loaded gives itself the identity of the machine that it is now. Until it has
+  proven that, no packet passes and no program of its user runs.
+* A machine that was made from a snapshot, or goes on after one, shares blocks with it. Each holds its own links to the
+  files: any of them can be removed at any time, and the bytes are freed with the last link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vmbackend.power import StartedFrom
+
+
+class AfterSnapshot(StrEnum):
+    """The state of a machine after its snapshot. It is in it from the instant of the snapshot on."""
+
+    RESUME = "resume"  # as it was before
+    PAUSED = "paused"
+    STOP = "stop"  # off
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that a snapshot's memory needs and the host has otherwise, each as text that its owner may read."""
+
+    what: str
+    snapshot: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A complete snapshot. `size_bytes`: what its memory and all layers of its disk occupy on the host.
+
+    `disk_mb`: the size of its disk; `made_at`: the instant that it shows, seconds since the epoch.
+    """
+
+    id: str
+    memory: bool
+    size_bytes: int
+    disk_mb: int
+    made_at: float
+
+
+class Copied:
+    """The part of a driver that makes, loads and removes snapshots."""
+
+    def snapshot(
+        self, machine_id: str, snapshot_id: str, *, after: AfterSnapshot = AfterSnapshot.RESUME
+    ) -> StoredSnapshot:
+        """Keep the machine's disk and, unless it is off, its memory; both are of one instant.
+
+        Running: it goes on while memory is written, and stands still for a moment at the end. Paused and asleep: it
+        stays so (`PAUSED` of a sleeping one changes nothing). A complete snapshot of that id is returned as it is, once
+        `after` holds. Raise MachineNotFound, CapacityExceeded (before anything is written), BackendUnavailable. On
+        failure the machine is as it was, and nothing of the snapshot is left; after a death during the call, `open`
+        removes what is left.
+        """
+        raise NotImplementedError
+
+    def find_snapshot(self, snapshot_id: str) -> StoredSnapshot | None:
+        """Return the snapshot; None if this host has none of that id. Raise BackendUnavailable."""
+        raise NotImplementedError
+
+    def remove_snapshot(self, snapshot_id: str) -> None:
+        """Remove a snapshot. Idempotent. Machines that share its blocks keep them. Raise BackendUnavailable."""
+        raise NotImplementedError
+
+    def compare_snapshot(self, snapshot_id: str) -> tuple[Difference, ...]:
+        """Return all that keeps its memory from being loaded on this host as that is now; empty if nothing does.
+
+        Empty also for a snapshot without memory. Raise SnapshotNotFound.
+        """
+        raise NotImplementedError
+
+    def take_disk(self, machine_id: str, snapshot_id: str) -> None:
+        """Replace the disk of a machine that is off by the snapshot's, which the next `prepare` grows as usual.
+
+        Atomic. Definition, address and host key stay. Idempotent. Raise MachineNotFound, SnapshotNotFound,
+        InvalidMachineState (not off; or its disk is smaller than the snapshot's), CapacityExceeded, BackendUnavailable.
+        """
+        raise NotImplementedError
+
+    def load(self, machine_id: str, snapshot_id: str) -> StartedFrom | None:
+        """Start a machine that is off, whose disk was taken from this snapshot, from its memory.
+
+        Return once the guest runs under this machine's identity, has the right clock, a reseeded random pool and
+        another generation, and its network is connected; `wait_ready` returns at once then. Its definition, environment
+        and keys are those of the last `prepare`; running programs keep theirs. None: it has a process already.
+        Raise SnapshotNotFound, SnapshotIncompatible, CopyUnproven (its guest did not renew itself as asked),
+        CapacityExceeded (memory), InvalidMachineState, MachineNotFound, BackendUnavailable. The machine is off then,
+        and no program of its user ran.
+        """
+        raise NotImplementedError
+
+    def flatten(self, machine_id: str, timeout: float) -> None:
+        """Make the machine's disk one file that shares nothing, in any state but asleep. No effect if it is one.
+
+        A running machine goes on meanwhile. Raise CapacityExceeded (before anything is written), DeadlineExceeded,
+        InvalidMachineState, MachineNotFound, BackendUnavailable; the disk is as it was then.
+        """
+        raise NotImplementedError
