@@ -32,6 +32,7 @@ from vmbackend.errors import (
     InvalidMachineState,
     MachineExited,
 )
+from vmbackend.fake.copies import FakeCopies
 from vmbackend.fake.machines import IN_MEMORY, POLL
 from vmbackend.fake.usage import FakeMeters
 from vmbackend.policy import NetworkPolicy
@@ -40,7 +41,7 @@ from vmbackend.power import StartedFrom
 CONTROL_PORT = 10022
 
 
-class FakeDriver(FakeMeters, Driver):
+class FakeDriver(FakeMeters, FakeCopies, Driver):
     """The fake driver: see the module.
 
     `images`: the digests that exist (None: all). `run_commands`: the machine's `cmd` is executed as a process of this
@@ -57,6 +58,7 @@ class FakeDriver(FakeMeters, Driver):
         # As with a real hypervisor, events of the time without a driver are lost.
         self._store.drop_events()
         self._drop_partial_memory()
+        self._drop_partial_snapshots()
         self._closing.clear()
         self._reporter = threading.Thread(target=self._report, args=(on_event,), name="fake-events", daemon=True)
         self._reporter.start()
@@ -235,6 +237,7 @@ class FakeDriver(FakeMeters, Driver):
                 taps=self._store.names("taps"),
                 firewall=self._store.names("firewall"),
                 saved=self._store.names("saved"),
+                snapshots=self._store.names("snapshots"),
             )
 
     def disk_allocations(self) -> dict[str, int]:

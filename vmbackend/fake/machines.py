@@ -22,8 +22,9 @@ from vmbackend.errors import (
     InvalidMachineState,
     MachineNotFound,
     SavedMemoryUnusable,
+    SnapshotNotFound,
 )
-from vmbackend.fake.store import Domain, FakeStore
+from vmbackend.fake.store import MEMORY_FILE, Domain, FakeStore
 from vmbackend.fake.workloads import WORKLOADS_FILE
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
@@ -105,6 +106,8 @@ class FakeMachines:
 
     def _write_machine(self, spec: MachineSpec) -> None:
         root, directory = self._store.root, self._store.directory(spec.id)
+        if spec.snapshot and not (directory / "disk").exists():
+            self._take_first_disk(spec, directory)
         (directory / "disk").mkdir(parents=True, exist_ok=True)
         if not spec.boot.keep_logs:
             clear_boot_log(self.boot_log(spec.id))
@@ -117,6 +120,12 @@ class FakeMachines:
         self._store.write(root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
         self._hook("prepare:network")
         self._store.save(Domain(spec))
+
+    def _take_first_disk(self, spec: MachineSpec, directory: Path) -> None:
+        source = self._store.snapshot(spec.snapshot) / "disk"
+        if not source.exists():
+            raise SnapshotNotFound(f"There is no snapshot {spec.snapshot} on this host.")
+        shutil.copytree(source, directory / "disk", symlinks=True)
 
     def _allocated_bytes(self, machine_id: str) -> int:
         files = (path for path in (self._store.directory(machine_id) / "disk").rglob("*") if path.is_file())
@@ -169,6 +178,7 @@ class FakeMachines:
 
     def _drop_memory(self, domain: Domain) -> None:
         _signal(domain, signal.SIGKILL)
+        (self._store.directory(domain.spec.id) / MEMORY_FILE).unlink(missing_ok=True)
         self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
         self._store.saved_memory(domain.spec.id).unlink(missing_ok=True)
 
@@ -178,6 +188,12 @@ class FakeMachines:
             for machine_id, domain in self._store.domains().items():
                 if domain.state is not MachineState.ASLEEP:
                     self._store.saved_memory(machine_id).unlink(missing_ok=True)
+
+    def _drop_partial_snapshots(self) -> None:
+        """Remove what a process death during a snapshot left behind."""
+        with self._store.locked():
+            for partial in (self._store.root / "snapshots").glob(".*"):
+                shutil.rmtree(partial, ignore_errors=True)
 
     def _run(self, domain: Domain) -> None:
         machine_id = domain.spec.id
@@ -227,6 +243,7 @@ class FakeMachines:
         """End the machine's process and report it."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGKILL)
+        (self._store.directory(machine_id) / MEMORY_FILE).unlink(missing_ok=True)
         self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None, ended=reason)
         self._store.drop_events(machine_id, only_future=True)
         self._store.post(Event(machine_id, EventKind.STOPPED, reason))

@@ -3,6 +3,7 @@
     domains/ID.json   definition and state        directories/ID/   identity, disk (a folder), boot log
     taps/ID           network port                firewall/ID       its network policy
     saved/ID          saved memory: "whole", "partial" or "spoilt"
+    snapshots/ID/     snapshots (`copies.py`)
     events/           undelivered events          faults.json       injected failures    capacity.json   boot_id
 
 Every file is replaced by an atomic rename, and every read-modify-write holds `lock`.
@@ -34,6 +35,9 @@ from vmbackend.driver import (
     WorkloadRestart,
 )
 from vmbackend.policy import NetworkPolicy
+
+# In a machine's folder: what its memory contains.
+MEMORY_FILE = "memory"
 
 _DEFAULT_CAPACITY = Capacity(
     arch="amd64",
@@ -78,7 +82,7 @@ class FakeStore:
         self._held = threading.local()
         # Set by each event that this process queues, for the thread that delivers them.
         self.posted = threading.Event()
-        for name in ("domains", "directories", "taps", "firewall", "saved", "events"):
+        for name in ("domains", "directories", "taps", "firewall", "saved", "snapshots", "events"):
             (root / name).mkdir(parents=True, exist_ok=True)
 
     @contextmanager
@@ -140,13 +144,23 @@ class FakeStore:
         machines = self.domains().values()
         in_memory = [d for d in machines if d.state in (MachineState.RUNNING, MachineState.PAUSED)]
         asleep = [d for d in machines if d.state is MachineState.ASLEEP]
+        used = sum(d.spec.disk_mb for d in machines) + sum(d.spec.memory_mb for d in asleep) + self._snapshots_mb()
         boot_id = self.root / "boot_id"
         return replace(
             size,
             memory_free_mb=size.memory_mb - sum(d.spec.memory_mb for d in in_memory),
-            disk_free_mb=size.disk_mb - sum(d.spec.disk_mb for d in machines) - sum(d.spec.memory_mb for d in asleep),
+            disk_free_mb=size.disk_mb - used,
             boot_id=boot_id.read_text() if boot_id.exists() else size.boot_id,
         )
+
+    def snapshot(self, snapshot_id: str) -> Path:
+        """Return the folder of a snapshot."""
+        return self.root / "snapshots" / snapshot_id
+
+    def _snapshots_mb(self) -> int:
+        """Return what the snapshots occupy, in MiB."""
+        manifests = [self._load(self.snapshot(name) / "manifest.json") for name in self.names("snapshots")]
+        return sum(-(-raw["size_bytes"] >> 20) for raw in manifests if raw is not None)
 
     def saved_memory(self, machine_id: str) -> Path:
         """Return the file that represents the machine's saved memory."""
