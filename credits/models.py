@@ -22,7 +22,7 @@ SERVICE_LENGTH = 64
 
 
 class Unit(models.TextChoices):
-    """Units that have a price. A GB is 1e9 bytes of disk, network or CDN, and 1024 MiB of memory."""
+    """Units that have a price. A GB is 1e9 bytes of disk, network, CDN or snapshots, and 1024 MiB of memory."""
 
     VCPU_HOUR = "vcpu_hour", "an hour of one CPU's time"
     GB_HOUR = "gb_hour", "a GB of memory for an hour"
@@ -32,6 +32,7 @@ class Unit(models.TextChoices):
     ASSIST_TOKENS = "assist_tokens", "1,000 tokens of the code assistance API"
     CDN_GB = "cdn_gb", "a GB published"
     PAGE_DEPLOY = "page_deploy", "a deploy of a page"
+    SNAPSHOT_GB_HOUR = "snapshot_gb_hour", "a GB of snapshots for an hour"
 
 
 class Service(models.TextChoices):

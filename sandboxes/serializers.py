@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -21,10 +22,14 @@ from workspaces.crud.services import NewWorkspace
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.serializers import Failure
+from workspaces.snapshots.serializers import EntryError
 from workspaces.states import Status
 
 SIZES = ("cpus", "memory_mb", "disk_size_mb")
-PASSED_ON = ("name", "image", "namespace", "config", "wait_ready", "ready_timeout_seconds", "idempotency_key", *SIZES)
+PASSED_ON = (
+    "name", "image", "snapshot", "memory", "namespace", "config", "wait_ready", "ready_timeout_seconds",
+    "idempotency_key", *SIZES,
+)  # fmt: skip
 
 
 class CreateSandboxRequest(s.Serializer[Any]):
@@ -36,6 +41,10 @@ class CreateSandboxRequest(s.Serializer[Any]):
         required=False, allow_null=True, max_length=120, help_text="The `preset` of an entry of the image catalog."
     )
     namespace = StrictChar(required=False, allow_null=True, help_text="The slug; default: the default namespace.")
+    snapshot = StrictChar(
+        required=False, allow_null=True, max_length=128, help_text="A snapshot's id or name, in place of an image."
+    )
+    memory = StrictBoolean(required=False, allow_null=True, help_text="As for a workspace.")
     config = Config(required=False, help_text="As for a workspace. With a `ttl` the sandbox is temporary.")
     autoStart = StrictBoolean(default=True, help_text="False: its machine is made and stays off (`stopped`).")
     wait_ready = StrictBoolean(default=True)
@@ -65,15 +74,7 @@ def new_sandbox(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
     temporary = isinstance(config, dict) and bool(config.get("ttl"))
     passed["mode"] = (Mode.TEMPORARY if temporary else Mode.PERMANENT).value
     new, data = new_workspace({**passed, "preset": own.get("template")})
-    return NewWorkspace(
-        image=new.image,
-        preset=new.preset,
-        sizes=new.sizes,
-        name=new.name,
-        namespace=new.namespace,
-        start=own["autoStart"],
-        fields=new.fields,
-    ), data
+    return replace(new, slug=None, start=own["autoStart"]), data
 
 
 def as_template_error(error: ValidationError) -> ValidationError:
@@ -138,6 +139,17 @@ class SandboxGoingOnResponse(Success):
 
 class NewSandboxResponse(Success):
     sandbox = NewSandboxObject()
+
+
+class SandboxForkEntry(ResponseSerializer):
+    """One copy: the sandbox, or why it was not made."""
+
+    sandbox = NewSandboxObject(required=False)
+    error = EntryError(required=False)
+
+
+class SandboxForksResponse(Success):
+    forks = SandboxForkEntry(many=True)
 
 
 class SandboxesResponse(Success):

@@ -32,6 +32,8 @@ from workspaces.errors import VmNotRunning
 from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import Kind
 from workspaces.power import workspace_restart, workspace_start, workspace_stop
+from workspaces.snapshots.forks import Forked, NewForks, workspace_fork
+from workspaces.snapshots.services import workspace_restore
 from workspaces.states import Status
 
 # Services that the admin calls for one sandbox.
@@ -71,26 +73,72 @@ def sandbox_create(
     made = workspace_create(actor=actor, new=replace(new, kind=Kind.SANDBOX), key=key, fingerprint=fingerprint)
     if made.replayed:
         return CreatedSandbox(made.workspace, None, made.operation)
-    token, now = new_token(), timezone.now()
-    Sandbox.objects.create(
-        id=sandbox_id_of(made.workspace.pk),
-        workspace=made.workspace,
-        token_hash=keyed_hash(token),
-        token_changed_at=now,
-        created_at=now,
-    )
+    token = _insert_sandbox(made.workspace)
     record_event(made.workspace, "created", actor=actor.label, origin=origin)
     return CreatedSandbox(made.workspace, token, made.operation)
 
 
+def _insert_sandbox(workspace: Workspace) -> str:
+    """Insert the sandbox of a machine. Return its first token."""
+    token, now = new_token(), timezone.now()
+    Sandbox.objects.create(
+        id=sandbox_id_of(workspace.pk),
+        workspace=workspace,
+        token_hash=keyed_hash(token),
+        token_changed_at=now,
+        created_at=now,
+    )
+    return token
+
+
+@refusals_announced()
+@transaction.atomic
+def sandbox_fork(
+    *,
+    actor: Actor,
+    workspace: Workspace,
+    new: NewForks,
+    key: str | None = None,
+    fingerprint: str = "",
+    origin: RequestOrigin = NO_ORIGIN,
+) -> tuple[Forked, dict[str, str]]:
+    """Do what `workspace_fork` does, with a sandbox and a token for each copy. Return the tokens, too, by the ids of
+    the machines: they are shown once, so that there are none for a repeated request.
+    """
+    new = replace(new, kind=Kind.SANDBOX)
+    made = workspace_fork(actor=actor, workspace=workspace, new=new, key=key, fingerprint=fingerprint)
+    if made.replayed:
+        return made, {}
+    rows = Workspace.objects.in_bulk(list(made.workspace_ids))
+    tokens = {key: _insert_sandbox(row) for key, row in rows.items()}
+    for row in rows.values():
+        record_event(row, "created", actor=actor.label, origin=origin)
+    return made, tokens
+
+
+def sandbox_restore(
+    *,
+    actor: Actor,
+    workspace: Workspace,
+    identifier: str | None,
+    memory: bool | None,
+    origin: RequestOrigin = NO_ORIGIN,
+) -> Operation:
+    """Do what `workspace_restore` does."""
+    with transaction.atomic():
+        operation = workspace_restore(actor=actor, workspace=workspace, identifier=identifier, memory=memory)
+        record_event(workspace, "restored", actor=actor.label, origin=origin)
+    return operation
+
+
 @transaction.atomic
 def sandbox_delete(
-    *, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN
+    *, workspace: Workspace, actor: str, keep_snapshots: bool = False, origin: RequestOrigin = NO_ORIGIN
 ) -> tuple[Operation | None, bool]:
     """Do what `workspace_delete` does. From the commit on its token is an unknown one, and its open sockets
     end.
     """
-    operation, creating = workspace_delete(workspace=workspace, actor=actor)
+    operation, creating = workspace_delete(workspace=workspace, actor=actor, keep_snapshots=keep_snapshots)
     record_event(workspace, "deleted", actor=actor, origin=origin)
     return operation, creating
 

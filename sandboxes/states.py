@@ -33,6 +33,7 @@ OF_WORKSPACE: dict[Status, SandboxStatus] = {
             Status.STARTING,
             Status.RESTARTING,
             Status.REINSTALLING,
+            Status.RESTORING,
             Status.RESIZING,
         ),
         SandboxStatus.CREATING,

@@ -4,6 +4,7 @@ from django.urls import include, path, register_converter
 
 # Registers itself; with the routes, as a process without them needs no description of them.
 from sandboxes.level import openapi  # noqa: F401
+from sandboxes.snapshot_views import SandboxSnapshotsViewSet
 from sandboxes.views import SandboxViewSet
 
 
@@ -22,6 +23,7 @@ class SandboxId:
 register_converter(SandboxId, "sbx")
 
 sandbox = SandboxViewSet.as_view
+kept = SandboxSnapshotsViewSet.as_view
 urlpatterns = [
     # First, as there are most requests of it.
     path("s/<sbx:sandbox_id>/", include("sandboxes.level.urls")),
@@ -30,6 +32,9 @@ urlpatterns = [
     path("sandbox/<sbx:sandbox_id>/start", sandbox({"post": "start"})),
     path("sandbox/<sbx:sandbox_id>/stop", sandbox({"post": "stop"})),
     path("sandbox/<sbx:sandbox_id>/restart", sandbox({"post": "restart"})),
+    path("sandbox/<sbx:sandbox_id>/snapshot", kept({"post": "create"})),
+    path("sandbox/<sbx:sandbox_id>/restore", kept({"post": "restore"})),
+    path("sandbox/<sbx:sandbox_id>/fork", kept({"post": "fork"})),
     path("sandbox/<sbx:sandbox_id>/regenerate-token", sandbox({"post": "regenerate_token"})),
     path("sandbox/<sbx:sandbox_id>/metrics", sandbox({"get": "metrics"})),
 ]

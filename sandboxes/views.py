@@ -19,7 +19,7 @@ from common.requests import body_of, validated_query
 from common.responses import respond
 from sandboxes import selectors, serializers, services
 from sandboxes.ids import sandbox_id_of
-from workspaces.crud.serializers import ANSWER_FIELDS
+from workspaces.crud.serializers import ANSWER_FIELDS, DeleteRequest, keeps_snapshots
 from workspaces.metrics.selectors import percentages, stats_of
 from workspaces.models import Operation, Workspace
 from workspaces.wait_response import (
@@ -62,7 +62,9 @@ class SandboxViewSet(ViewSet):
                     "`INVALID_CONFIG`; `MISSING_REQUIRED_ENV`",
                     402: "`SANDBOX_LIMIT_REACHED`; `POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`; `quota_exceeded`",
                     403: "`RESOURCE_NOT_ALLOWED`; `namespace_suspended`",
-                    409: "`NAMESPACE_LIMIT_REACHED`; `idempotency_conflict`",
+                    404: "`not_found`: the namespace, or the snapshot",
+                    409: "`NAMESPACE_LIMIT_REACHED`; `idempotency_conflict`; `snapshot_not_ready`; "
+                    "`snapshot_incompatible`",
                 }
             ),
         },
@@ -105,14 +107,19 @@ class SandboxViewSet(ViewSet):
         """One sandbox, without its token."""
         return respond(serializers.SandboxResponse, sandbox=selectors.requested_sandbox(request.user, sandbox_id))
 
-    @extend_schema(request=None, responses={200: MessageResponse, 202: MessageResponse})
+    @extend_schema(
+        parameters=[DeleteRequest],
+        request=DeleteRequest,
+        responses={200: MessageResponse, 202: MessageResponse, **refused({400: "`validation_error`"})},
+    )
     def destroy(self, request: ApiRequest, sandbox_id: str) -> Response:
         """Delete the sandbox and all its data, from any state. Its token ends immediately.
 
-        202 while the removal of its machine goes on.
+        202 while the removal of its machine goes on. Its snapshots are deleted, too, unless `keep_snapshots` is true.
         """
         workspace = selectors.requested_sandbox(request.user, sandbox_id)
-        operation, creating = services.sandbox_delete(workspace=workspace, **_by(request))
+        kept = keeps_snapshots(request)
+        operation, creating = services.sandbox_delete(workspace=workspace, keep_snapshots=kept, **_by(request))
         if creating or (operation is not None and not wait_for_removal(operation, workspace)):
             return respond(MessageResponse, 202, accepted=True, message="The sandbox is being removed.")
         return respond(MessageResponse, message="The sandbox and its data were removed.")
@@ -121,19 +128,19 @@ class SandboxViewSet(ViewSet):
     def start(self, request: ApiRequest, sandbox_id: str) -> Response:
         """Start a sandbox; a suspended one goes on where it was. Idempotent."""
         workspace = selectors.requested_sandbox(request.user, sandbox_id)
-        return _power_response(request, workspace, services.sandbox_start(workspace=workspace, **_by(request)))
+        return sandbox_power_response(request, workspace, services.sandbox_start(workspace=workspace, **_by(request)))
 
     @extend_schema(request=None, responses=STOP_RESPONSES)
     def stop(self, request: ApiRequest, sandbox_id: str) -> Response:
         """Shut a sandbox down; its data is preserved. Idempotent."""
         workspace = selectors.requested_sandbox(request.user, sandbox_id)
-        return _power_response(request, workspace, services.sandbox_stop(workspace=workspace, **_by(request)))
+        return sandbox_power_response(request, workspace, services.sandbox_stop(workspace=workspace, **_by(request)))
 
     @extend_schema(request=None, responses=START_RESPONSES)
     def restart(self, request: ApiRequest, sandbox_id: str) -> Response:
         """Shut a running sandbox down and start it; saved settings are applied."""
         workspace = selectors.requested_sandbox(request.user, sandbox_id)
-        return _power_response(request, workspace, services.sandbox_restart(workspace=workspace, **_by(request)))
+        return sandbox_power_response(request, workspace, services.sandbox_restart(workspace=workspace, **_by(request)))
 
     @extend_schema(request=None, responses=serializers.SandboxTokenResponse)
     def regenerate_token(self, request: ApiRequest, sandbox_id: str) -> Response:
@@ -167,7 +174,7 @@ def _created(request: ApiRequest, made: services.CreatedSandbox) -> Response:
     return respond(serializers.NewSandboxResponse, status, sandbox=shown)
 
 
-def _power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
+def sandbox_power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """Raise what `wait_until_finished` raises, and NotFound if it was deleted during the wait."""
     ended = operation is None or wait_until_finished(operation)
     current = selectors.get_sandbox(request.user, sandbox_id_of(workspace.pk))

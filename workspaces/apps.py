@@ -33,6 +33,7 @@ class WorkspacesConfig(AppConfig):
         namespace_hooks.workspaces_count.register(namespace_members.count_members)
         namespace_hooks.workspaces_stop.register(namespace_members.stop_members)
         namespace_hooks.workspaces_move.register(namespace_members.move_members)
+        namespace_hooks.contents_move.register(namespace_members.move_snapshots)
         namespace_hooks.workspaces_delete.register(namespace_members.delete_members)
 
 

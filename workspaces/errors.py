@@ -56,6 +56,24 @@ class SandboxLimitReached(DomainError):
     message = "The account has as many workspaces as its plan allows."
 
 
+class SnapshotLimitReached(DomainError):
+    code = "SNAPSHOT_LIMIT_REACHED"
+    status = 402
+    message = "The account has as many snapshots as its plan allows."
+
+
+class SnapshotNotReady(Conflict):
+    code = "snapshot_not_ready"
+    message = "The snapshot is not complete."
+
+
+class SnapshotIncompatible(Conflict):
+    """The memory does not fit the host. `details.differs`: items `what`, `snapshot`, `host`."""
+
+    code = "snapshot_incompatible"
+    message = "The memory of the snapshot does not fit its host any more; with `memory` false its disk is used."
+
+
 class ResourceNotAllowed(DomainError):
     code = "RESOURCE_NOT_ALLOWED"
     status = 403

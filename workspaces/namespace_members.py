@@ -18,6 +18,7 @@ from workspaces.errors import OperationInProgress
 from workspaces.models import Workspace
 from workspaces.power import workspace_stop
 from workspaces.rows import update_all
+from workspaces.snapshot_rows import snapshots_move
 from workspaces.states import Status
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,11 @@ def move_members(source: Namespace, target: Namespace, actor: str) -> int:
     members = list(Workspace.objects.filter(namespace=source).values_list("pk", flat=True))
     record_moves(source.account_id, members, f"Moved from {source.slug} to {target.slug}.", actor=actor)
     return update_all(Q(namespace=source), namespace=target, updated_at=timezone.now())
+
+
+def move_snapshots(source: Namespace, target: Namespace, actor: str) -> int:
+    """Move the snapshots of a namespace that is deleted: those of its workspaces go with them."""
+    return snapshots_move(source.pk, target.pk)
 
 
 def delete_members(namespace: Namespace) -> int:

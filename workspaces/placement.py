@@ -52,6 +52,26 @@ def place_on_host(wanted: Amount) -> Host:
     return chosen
 
 
+def reserve_on_host(host: Host, wanted: Amount, number: int = 1) -> Host:
+    """Return a host that `number` new machines of one size must be on, locked to the end of the transaction.
+
+    Raise VMUnavailable with the resource that is missing in its details.
+    """
+    locked = require_host_memory(host, wanted * number)
+    if not locked.accepts_new:
+        raise VMUnavailable("The host of this snapshot accepts no new machines now.", details={"resource": "host"})
+    if free_disk(locked) < wanted.disk_size_mb:
+        raise VMUnavailable(
+            f"The host of this snapshot has no {wanted.disk_size_mb} MiB of disk to spare.",
+            details={
+                "resource": "disk_size_mb",
+                "current": max(0, free_disk(locked)),
+                "requested": wanted.disk_size_mb,
+            },
+        )
+    return locked
+
+
 def has_room(wanted: Amount) -> bool:
     """Return whether a living host could take a machine of that size now. One query; nothing is locked."""
     return any(
@@ -78,7 +98,10 @@ def require_host_memory(host: Host, wanted: Amount) -> Host:
     if locked is None:
         raise VMUnavailable("The host of this workspace has been removed.")
     if free_memory(host) < wanted.memory_mb:
-        raise VMUnavailable(f"The host has no {wanted.memory_mb} MiB of memory to spare; try again later.")
+        raise VMUnavailable(
+            f"The host has no {wanted.memory_mb} MiB of memory to spare; try again later.",
+            details={"resource": "memory_mb", "requested": wanted.memory_mb},
+        )
     return locked
 
 

@@ -24,7 +24,7 @@ from workspaces import last_used, quota
 from workspaces.crud.services import provisioning_retry
 from workspaces.errors import OperationInProgress, VmMissing
 from workspaces.models import Operation, Workspace
-from workspaces.models.operation import OperationKind
+from workspaces.models.operation import KEEPS_STATUS, OperationKind
 from workspaces.operations import queue, waiting
 from workspaces.placement import require_host_disk, require_host_memory
 from workspaces.rows import update_if
@@ -51,7 +51,7 @@ def workspace_start(
     workspace.refresh_from_db()
     if workspace.status == Status.RUNNING and not force:
         return None
-    _require_open_namespace(workspace)
+    require_open_namespace(workspace)
     require_no_operation(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
@@ -70,7 +70,7 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
     if not by_policy:
         fields["restart_count"] = 0
     if workspace.status == Status.RUNNING:
-        _use_namespace(workspace)
+        use_namespace(workspace)
         require_host_disk(require_host(workspace))
     else:
         require_start_allowed(workspace)
@@ -78,13 +78,14 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
     return begin_operation(workspace, Status.STARTING, OperationKind.START, actor, {"by_policy": by_policy}, **fields)
 
 
-def require_start_allowed(workspace: Workspace) -> None:
-    """Check that a machine that is off may be started with the row's resources. Call it under the account's lock.
+def require_start_allowed(workspace: Workspace, wanted: quota.Amount | None = None) -> None:
+    """Check that a machine that is off may be started with `wanted`, by default the row's resources. Call it under the
+    account's lock.
 
     Raise NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable.
     """
-    wanted = quota.amount_of(workspace)
-    _use_namespace(workspace)
+    wanted = wanted or quota.amount_of(workspace)
+    use_namespace(workspace)
     quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), wanted)
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
@@ -92,19 +93,19 @@ def require_start_allowed(workspace: Workspace) -> None:
     require_host_memory(workspace.host, wanted)
 
 
-def _require_open_namespace(workspace: Workspace) -> None:
+def require_open_namespace(workspace: Workspace) -> None:
     """Check the namespace before the state of the workspace: the answer does not depend on it. Raise what
-    `_use_namespace` raises.
+    `use_namespace` raises.
     """
     namespaces.require_open(workspace.namespace)
     require_credits(workspace.namespace, Service.SANDBOX)
 
 
-def _use_namespace(workspace: Workspace) -> None:
+def use_namespace(workspace: Workspace) -> None:
     """Check the namespace, and note its use. Raise NamespaceSuspended, QuotaExceeded, InvalidState (it is being
     deleted).
     """
-    _require_open_namespace(workspace)
+    require_open_namespace(workspace)
     namespace_used(workspace.namespace)
 
 
@@ -140,10 +141,10 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
-    _require_open_namespace(workspace)
+    require_open_namespace(workspace)
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be restarted")
-    _use_namespace(workspace)
+    use_namespace(workspace)
     require_growth_allowed(workspace, quota.amount_of(workspace))
     sizes = quota.applied_columns(quota.amount_of(workspace))
     params = {"before": sizes_of(workspace, sizes), "wanted": sizes}
@@ -189,7 +190,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
-    _require_open_namespace(workspace)
+    require_open_namespace(workspace)
     if workspace.status == Status.RUNNING:
         return None
     require_no_operation(workspace)
@@ -200,7 +201,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
 
 
 def _resume(workspace: Workspace, actor: str) -> Operation:
-    _use_namespace(workspace)
+    use_namespace(workspace)
     require_host_disk(require_host(workspace))
     return begin_operation(workspace, Status.RESUMING, OperationKind.RESUME, actor)
 
@@ -238,7 +239,7 @@ def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
 def _wake(workspace: Workspace, actor: str) -> Operation:
     """Queue a wake with the sizes that the workspace slept with: saved memory fits no other machine."""
     needed = quota.applied_amount(workspace)
-    _use_namespace(workspace)
+    use_namespace(workspace)
     quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), needed)
     host = require_host(workspace)
     require_host_disk(host)
@@ -285,16 +286,17 @@ ACTOR = "request"
 def ensure_running(workspace: Workspace, timeout: float) -> bool:
     """Record the use, and wake the workspace if it sleeps; at most `timeout` seconds. Return True once it runs.
 
-    Concurrent requests share one wake; a workspace that is falling asleep is woken after that. Return False if it did
-    not wake in time or the wake failed. Raise InvalidState (it is stopped, paused, ...), NamespaceSuspended,
-    QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another operation is in flight).
+    Concurrent requests share one wake; a workspace that is falling asleep, or of which a snapshot is being made, is
+    woken after that. Return False if it did not wake in time or the wake failed. Raise InvalidState (it is stopped,
+    paused, ...), NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another
+    operation is in flight).
     """
     last_used.record_use(workspace.pk)
     if workspace.status == Status.RUNNING and workspace.ready:
         return True
     until = time.monotonic() + timeout
-    falls_asleep = queue.live_operation(workspace, OperationKind.SLEEP)
-    if falls_asleep is not None and waiting.wait_for_outcome(falls_asleep, timeout) is None:
+    before = queue.live_operation(workspace, OperationKind.SLEEP, *KEEPS_STATUS)
+    if before is not None and waiting.wait_for_outcome(before, timeout) is None:
         return False
     operation = workspace_wake(workspace=workspace, actor=ACTOR)
     if operation is not None and waiting.wait_for_outcome(operation, until - time.monotonic()) is None:

@@ -15,7 +15,8 @@ from accounts.models import Account, Plan
 from common.errors import DomainError
 from namespaces.models import Namespace
 from workspaces import errors
-from workspaces.models import Workspace
+from workspaces.models import Snapshot, Workspace
+from workspaces.models.snapshot import LIVING, SHOWN
 from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 
@@ -36,6 +37,11 @@ class Amount:
             self.count + other.count,
         )
 
+    def __mul__(self, number: int) -> Amount:
+        return Amount(
+            self.cpu_millis * number, self.memory_mb * number, self.disk_size_mb * number, self.count * number
+        )
+
     @property
     def cpus(self) -> float:
         return self.cpu_millis / 1000
@@ -43,7 +49,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class AccountUsage:
-    """Resources that an account owns, and the part of them that runs."""
+    """Resources that an account owns, with its snapshots as disk, and the part of them that runs."""
 
     owned: Amount
     running: Amount
@@ -122,8 +128,8 @@ def plan_running_pool(plan: Plan) -> Amount:
 
 
 def account_usage(account: Account) -> AccountUsage:
-    """Return the resources of an account. Running workspaces count with their applied sizes. One query over a covering
-    index.
+    """Return the resources of an account. Running workspaces count with their applied sizes. Two queries, over covering
+    indexes.
     """
     owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
     sums = {
@@ -133,7 +139,25 @@ def account_usage(account: Account) -> AccountUsage:
     }
     counts = {"owned_count": Count("status", filter=owned), "running_count": Count("status", filter=running)}
     found = Workspace.objects.filter(account=account).order_by().aggregate(records=Count("*"), **counts, **sums)
-    return AccountUsage(owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"])
+    kept = Amount(0, 0, snapshots_mb(account), 0)
+    uses = _amount(found, "owned") + kept
+    return AccountUsage(owned=uses, running=_amount(found, "running"), records=found["records"])
+
+
+def snapshots_mb(account: Account) -> int:
+    """Return the MiB of the owned disk pool that the snapshots of an account take."""
+    living = Snapshot.objects.filter(LIVING, account=account).order_by()
+    return int(living.aggregate(sum=Sum("pool_mb", default=0))["sum"])
+
+
+def require_snapshot_allowed(account: Account, pool_mb: int) -> None:
+    """Check the limits for one more kept snapshot. Raise SnapshotLimitReached, PoolLimitReached."""
+    most, current = account.plan.max_snapshots, Snapshot.objects.filter(SHOWN, account=account).count()
+    if current >= most:
+        raise errors.SnapshotLimitReached(
+            f"The plan {account.plan.label} allows {most} snapshots.", details={"current": current, "max": most}
+        )
+    require_owned_pool(account.plan, account_usage(account), Amount(0, 0, pool_mb, 0))
 
 
 def _amount(found: dict[str, Any], name: str) -> Amount:
@@ -145,18 +169,18 @@ def _amount(found: dict[str, Any], name: str) -> Amount:
     )
 
 
-def require_create_allowed(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
-    """Check the limits of a create. Raise ResourceNotAllowed, SandboxLimitReached, PoolLimitReached,
-    RunningPoolReached; in this order.
+def require_create_allowed(plan: Plan, used: AccountUsage, wanted: Amount, number: int = 1) -> None:
+    """Check the limits of a create of `number` workspaces of one size. Raise ResourceNotAllowed, SandboxLimitReached,
+    PoolLimitReached, RunningPoolReached; in this order.
     """
     require_plan_allows(plan, wanted)
-    if used.records >= plan.max_workspaces:
+    if used.records + number > plan.max_workspaces:
         raise errors.SandboxLimitReached(
             f"The plan {plan.label} allows {plan.max_workspaces} workspaces.",
             details={"current": used.records, "max": plan.max_workspaces},
         )
-    require_owned_pool(plan, used, wanted)
-    require_running_pool(plan, used, wanted)
+    require_owned_pool(plan, used, wanted * number)
+    require_running_pool(plan, used, wanted * number)
 
 
 def require_plan_allows(plan: Plan, wanted: Amount) -> None:
@@ -193,13 +217,13 @@ def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limi
             )
 
 
-def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
-    """Raise NamespaceLimitReached at one of the namespace's own limits."""
+def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool, number: int = 1) -> None:
+    """Raise NamespaceLimitReached at one of the namespace's own limits; `number` new workspaces of one size."""
     limits = namespace.resource_limits or {}
     most = limits.get("max_workspaces")
     if new and most is not None:
         count = Workspace.objects.filter(namespace=namespace).count()
-        if count >= most:
+        if count + number > most:
             raise errors.NamespaceLimitReached(
                 f"The namespace allows {most} workspaces.", details={"current": count, "max": most}
             )

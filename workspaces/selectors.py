@@ -15,7 +15,7 @@ from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
 from common.compiled_query import CompiledQuery
 from common.errors import Forbidden, NotFound
-from workspaces.models import Workspace
+from workspaces.models import Snapshot, Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
@@ -136,8 +136,9 @@ def scope_binding(account: Account, identifier: str) -> ScopeBinding:
 
 
 def digests_in_use(host: str) -> set[str]:
-    """Return the digests of the images that workspaces of this host use; they are never evicted."""
-    return set(
+    """Return the digests of the images that workspaces and snapshots of this host use; they are never evicted."""
+    kept = set(Snapshot.objects.filter(host_id=host).order_by().values_list("image_digest", flat=True).distinct())
+    return kept | set(
         Workspace.objects.filter(host_id=host)
         .exclude(image_digest="")
         .exclude(status=Status.DESTROYED)

@@ -112,7 +112,12 @@ class WorkspaceObject(ResponseSerializer):
     ip = s.CharField(allow_null=True)
     uptime = s.IntegerField(help_text="Seconds since the last start.")
     start_time = Timestamp(allow_null=True)
-    started_from = s.CharField(help_text="How its present process began: boot, template or memory.")
+    started_from = s.CharField(
+        help_text="How its present process began: boot, template, pool, snapshot, fork or memory."
+    )
+    source_snapshot_id = s.CharField(
+        allow_null=True, help_text="The snapshot that its disk was made from, also once that is deleted."
+    )
     status = s.ChoiceField(Status.choices)
     ready = s.BooleanField()
     info = InfoObject(source="*")

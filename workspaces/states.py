@@ -9,6 +9,7 @@
     running -> pausing -> paused -> resuming -> running
     running -> suspending -> sleeping -> waking -> running
     running, stopped -> resizing -> as before         resources applied, overlay resized
+    running, paused, sleeping, stopped -> restoring -> running    restore of a snapshot; stopped if it did not start
     any with a machine -> reinstalling -> running     reinstall; stopped if it did not start again
     any at rest -> stopping -> destroyed              destroy; the record stays
     running, paused -> stopped | lost                 the VM ended, or disappeared from its host
@@ -52,6 +53,7 @@ class Status(models.TextChoices):
     WAKING = "waking"
     REINSTALLING = "reinstalling"
     RESIZING = "resizing"
+    RESTORING = "restoring"
 
 
 # Why a machine ended that the platform shut down with its host (`restart_info.last_exit_reason`).
@@ -100,6 +102,7 @@ USES_RUNNING_POOL = HOLDS_PROCESS | {
     Status.CREATING,
     Status.WAKING,
     Status.REINSTALLING,
+    Status.RESTORING,
 }
 # Not counted in the pool of owned resources.
 OWNS_NOTHING = frozenset({Status.DESTROYED})
@@ -115,6 +118,7 @@ _POWER = frozenset(
         Status.WAKING,
         Status.REINSTALLING,
         Status.RESIZING,
+        Status.RESTORING,
     }
 )
 # Left only by the end of an operation.
@@ -124,6 +128,8 @@ ANY = frozenset(Status)
 
 # At rest, with a machine on a host.
 HAS_MACHINE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING, Status.LOST})
+# A snapshot can be made of it, or loaded in its place.
+HAS_STATE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING})
 AT_REST = ANY - TRANSITIONAL
 
 # For each state, the states it may be entered from. `deleting` may follow every state; no state follows it.
@@ -141,6 +147,7 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.WAKING: frozenset({Status.SLEEPING}),
     Status.RESIZING: frozenset({Status.RUNNING, Status.STOPPED}),
     Status.REINSTALLING: HAS_MACHINE,
+    Status.RESTORING: HAS_STATE,
     # After an operation, or when reconcile finds the machine in another state than its row.
     Status.RUNNING: _POWER | {Status.CREATING, Status.LOST, Status.STOPPED, Status.SLEEPING},
     Status.STOPPED: _POWER | {Status.CREATING, Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},

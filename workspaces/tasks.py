@@ -6,9 +6,9 @@ from celery import current_app, shared_task
 
 from vmbackend.models import Host
 from workspaces import namespace_members
-from workspaces.charging import billing, check, wakeups
+from workspaces.charging import billing, check, snapshots, wakeups
 from workspaces.charging import services as charging
-from workspaces.host import console_log, due_times, engine, machine_info, sweep
+from workspaces.host import console_log, due_times, engine, machine_info, stored_snapshots, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
 from workspaces.host.process import host_runtime, reconcile_rows_and_machines
@@ -26,6 +26,18 @@ def run_operation(operation_id: str) -> None:
 def reconcile_host() -> int:
     """Reconcile one host; on its queue, every minute."""
     return reconcile_rows_and_machines(host_runtime())
+
+
+@shared_task
+def remove_snapshots() -> int:
+    """Remove the files of deleted snapshots; on the queue of their host."""
+    return stored_snapshots.remove_deleted_snapshots(host_runtime())
+
+
+@shared_task
+def charge_snapshots() -> int:
+    """Charge credits for snapshots by the GB-hour. Called by Celery beat."""
+    return snapshots.charge_due_snapshots()
 
 
 @shared_task

@@ -19,6 +19,7 @@ from workspaces.network.views import NetworkViewSet, PublicAccessViewSet
 from workspaces.power_views import PowerViewSet
 from workspaces.reinstall import ReinstallViewSet
 from workspaces.resources.views import ResourcesViewSet
+from workspaces.snapshots.views import SnapshotViewSet, WorkspaceSnapshotsViewSet
 from workspaces.ssh_views import SshViewSet
 from workspaces.streams.views import StreamsViewSet
 from workspaces.usage.views import AllUsageViewSet, UsageViewSet
@@ -49,6 +50,8 @@ network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
 domain = WorkspaceDomainViewSet.as_view
 workloads = WorkloadsViewSet.as_view
+kept = WorkspaceSnapshotsViewSet.as_view
+snapshot = SnapshotViewSet.as_view
 urlpatterns = [
     path("namespaces/<slug:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
     # First, because each request to a public port that is not in the route cache asks here.
@@ -71,6 +74,12 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/resume", power({"post": "resume"})),
     path("workspace/<ws:workspace_id>/sleep", lifecycle({"post": "sleep"})),
     path("workspace/<ws:workspace_id>/reinstall", ReinstallViewSet.as_view({"post": "reinstall"})),
+    path("workspace/<ws:workspace_id>/snapshot", kept({"post": "create"})),
+    path("workspace/<ws:workspace_id>/snapshots", kept({"get": "list"})),
+    path("workspace/<ws:workspace_id>/restore", kept({"post": "restore"})),
+    path("workspace/<ws:workspace_id>/fork", kept({"post": "fork"})),
+    path("snapshots", snapshot({"get": "list"})),
+    path("snapshots/<ws:snapshot_id>", snapshot({"get": "retrieve", "patch": "update", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/lifecycle", lifecycle({"get": "retrieve", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/lifecycle/idle", lifecycle({"put": "idle"})),
     path("workspace/<ws:workspace_id>/lifecycle/permanent", lifecycle({"post": "permanent"})),

@@ -13,8 +13,12 @@ from workspaces.states import HOST_DOWN, Status
 
 ENDED_BY_ITSELF = frozenset({Status.RUNNING, Status.PAUSED})
 HAD_MACHINE = ENDED_BY_ITSELF | {Status.SLEEPING}
+# A snapshot after which the machine is to be off.
+STOPS = frozenset({OperationKind.STOP, OperationKind.SNAPSHOT})
 # Transitional states that may also be entered from a state without a machine.
-_MAYBE_STOPPED_BEFORE = frozenset({Status.CREATING, Status.STARTING, Status.REINSTALLING, Status.RESIZING, Status.LOST})
+_MAYBE_STOPPED_BEFORE = frozenset(
+    {Status.CREATING, Status.STARTING, Status.REINSTALLING, Status.RESTORING, Status.RESIZING, Status.LOST}
+)
 
 
 def publish_vm_event(workspace: Workspace, before: Status) -> None:
@@ -52,7 +56,7 @@ def _had_machine(before: Status, operation: Operation | None) -> bool:
 def _stop_reason(workspace: Workspace, before: Status, operation: Operation | None) -> str:
     """Return `requested`, `memory_lost` (of a sleeping one), `host_down`, or `failed`: as an operation's outcome."""
     if operation is not None:
-        return "requested" if operation.kind == OperationKind.STOP else "failed"
+        return "requested" if operation.kind in STOPS else "failed"
     if before is Status.SLEEPING:
         return "memory_lost"
     return HOST_DOWN if workspace.last_exit_reason == HOST_DOWN else "failed"

@@ -8,8 +8,9 @@ from rest_framework.response import Response
 from accounts.authentication import ApiRequest
 from common.errors import DomainError, VMUnavailable
 from common.responses import respond
+from vmbackend.errors import CapacityExceeded, CopyUnproven
 from workspaces import errors, selectors
-from workspaces.models import Operation, Workspace
+from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
 from workspaces.serializers import GoingOnResponse, WorkspaceResponse
@@ -20,6 +21,8 @@ UNAVAILABLE = "`VM_UNAVAILABLE`: the host does not respond, or the operation fai
 SUSPENDED = "`namespace_suspended`"
 NO_CAPACITY = "`RUNNING_POOL_REACHED`; `quota_exceeded`"
 
+# A copy that could not be loaded answers as such, in place of CREATE_FAILED.
+COPY_CODES = frozenset({CopyUnproven.code, errors.SnapshotIncompatible.code})
 # Failures of a reinstall have codes of their own; all others are VM_UNAVAILABLE.
 BY_CODE: dict[str, type[DomainError]] = {
     error.code: error for error in (errors.StopFailed, errors.OverlayDeleteFailed, errors.RelaunchFailed)
@@ -41,17 +44,32 @@ def wait_until_finished(operation: Operation) -> bool:
 def require_success(operation: Operation) -> None:
     """Raise what `wait_until_finished` raises, unless the operation succeeded."""
     if operation.state == OperationState.FAILED:
-        error = BY_CODE.get(operation.error_code, VMUnavailable)
-        raise error(operation.error_message, details={"reason": operation.error_code})
+        raise error_of(operation)
     if operation.state == OperationState.CANCELLED:
         raise errors.OperationInProgress("The workspace is being deleted.")
 
 
+def error_of(operation: Operation) -> DomainError:
+    """Return the error with which a failed operation is answered."""
+    code, message = operation.error_code, operation.error_message
+    details: dict[str, object] = {"reason": code}
+    if code == errors.SnapshotIncompatible.code:
+        snapshot = Snapshot.objects.filter(pk=operation.params.get("snapshot")).first()
+        return errors.SnapshotIncompatible(message, details={"differs": snapshot.differs if snapshot else []})
+    if code == CapacityExceeded.code:
+        details["resource"] = "disk_size_mb" if "disk" in message else "memory_mb"
+    return BY_CODE.get(code, VMUnavailable)(message, details=details)
+
+
 def wait_for_create(operation: Operation, shown_id: str, timeout: float) -> None:
-    """Wait `timeout` seconds for a creation. Raise CreateFailed, with `shown_id` in its details, if it failed."""
+    """Wait `timeout` seconds for a creation. Raise CreateFailed, with `shown_id` in its details, if it failed; what
+    `error_of` returns if a copy of a snapshot could not be loaded.
+    """
     ended = waiting.wait_for_outcome(operation, timeout)
     if ended is None or ended.state != OperationState.FAILED:
         return
+    if ended.error_code in COPY_CODES:
+        raise error_of(ended)
     raise errors.CreateFailed(
         ended.error_message,
         details={"id": shown_id, "provisioning": {"code": ended.error_code, "message": ended.error_message}},

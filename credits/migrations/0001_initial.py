@@ -21,6 +21,7 @@ RATES = {
     "cdn_gb": "0.1",
     "page_deploy": "0.1",
     "assist_tokens": "0",
+    "snapshot_gb_hour": "0",
 }
 
 
@@ -118,7 +119,7 @@ class Migration(migrations.Migration):
             name='Rate',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('unit', models.CharField(choices=[('vcpu_hour', "an hour of one CPU's time"), ('gb_hour', 'a GB of memory for an hour'), ('disk_gb', 'a GB read from or written to disk'), ('network_gb', 'a GB received or sent'), ('assist_call', 'a call of the code assistance API'), ('assist_tokens', '1,000 tokens of the code assistance API'), ('cdn_gb', 'a GB published'), ('page_deploy', 'a deploy of a page')], max_length=16)),
+                ('unit', models.CharField(choices=[('vcpu_hour', "an hour of one CPU's time"), ('gb_hour', 'a GB of memory for an hour'), ('disk_gb', 'a GB read from or written to disk'), ('network_gb', 'a GB received or sent'), ('assist_call', 'a call of the code assistance API'), ('assist_tokens', '1,000 tokens of the code assistance API'), ('cdn_gb', 'a GB published'), ('page_deploy', 'a deploy of a page'), ('snapshot_gb_hour', 'a GB of snapshots for an hour')], max_length=16)),
                 ('credits', credits.amounts.CreditsField(validators=[django.core.validators.MinValueValidator(Decimal('0')), django.core.validators.MaxValueValidator(Decimal('1000'))])),
                 ('effective_from', models.DateTimeField(default=django.utils.timezone.now)),
             ],

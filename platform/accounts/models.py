@@ -23,6 +23,7 @@ class Plan(models.Model):
     code = models.SlugField(primary_key=True, max_length=40)
     label = models.CharField(max_length=80)
     max_workspaces = models.PositiveIntegerField(help_text="Workspaces and sandboxes together.")
+    max_snapshots = models.PositiveIntegerField("snapshots", default=20, help_text="Snapshots that are kept.")
     cpus = models.DecimalField("CPUs per workspace", max_digits=8, decimal_places=3, validators=[MinValueValidator(0)])
     memory_mb = models.PositiveIntegerField("memory per workspace (MiB)")
     disk_size_mb = models.PositiveIntegerField("disk per workspace (MiB)")

@@ -29,6 +29,11 @@ CATALOGUE = {
     "vm.stopped": "A workspace was stopped.",
     "vm.exited": "The machine of a workspace ended by itself.",
     "vm.lost": "The machine of a workspace has vanished from its host.",
+    "snapshot.created": "A snapshot of a workspace is complete.",
+    "snapshot.failed": "A snapshot could not be made, or its files are gone.",
+    "snapshot.deleted": "A snapshot was deleted, by request, with its workspace, or at the end of its time to live.",
+    "workspace.forked": "The forks of a workspace are made (`data.forks`), or could not be (`data.failed`).",
+    "workspace.restored": "A workspace was put back to a snapshot.",
     "generation.complete": "A code generation has finished.",
     "optimization.complete": "A code optimization has finished.",
 }

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.request import Request
 
 from common.fields import AnyField, StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
 from common.pagination import PageQuery
+from common.requests import validated, validated_query
 from common.serializers import ResponseSerializer
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
@@ -49,6 +51,17 @@ class CreateRequest(serializers.Serializer[Any]):
         help_text="A preset of the image catalog: sets the sizes and the image. A given `image` must be its base.",
     )
     namespace = StrictChar(required=False, allow_null=True)
+    snapshot = StrictChar(
+        required=False,
+        allow_null=True,
+        max_length=128,
+        help_text="A snapshot's id or name. Image and preset are its own; sizes that are left out, too.",
+    )
+    memory = StrictBoolean(
+        required=False,
+        allow_null=True,
+        help_text="Whether it goes on from the snapshot's memory (default: if there is any); false: it boots.",
+    )
     mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
     config = Config(required=False)
     type = StrictChar(required=False, allow_null=True, allow_blank=True, max_length=64)
@@ -58,6 +71,16 @@ class CreateRequest(serializers.Serializer[Any]):
 
     def validate_slug(self, value: str | None) -> str | None:
         return checked_slug(value)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs.get("snapshot") is None:
+            if attrs.get("memory") is not None:
+                raise serializers.ValidationError({"memory": "memory: it is of a snapshot, which is not given."})
+            return attrs
+        given = [name for name in ("image", "preset") if attrs.get(name) is not None]
+        if given:
+            raise serializers.ValidationError({name: f"{name}: it is the snapshot's; leave it out." for name in given})
+        return attrs
 
 
 def checked_slug(value: str | None) -> str | None:
@@ -88,6 +111,8 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
         name=data.get("name") or None,
         slug=data.get("slug"),
         namespace=data.get("namespace"),
+        snapshot=data.get("snapshot"),
+        memory=data.get("memory"),
         fields={
             "mode": data["mode"],
             "type": data.get("type") or "",
@@ -103,7 +128,7 @@ def _require_special_fields(body: dict[str, Any]) -> None:
         raise errors.InvalidNamespace(details={"namespace": [errors.InvalidNamespace.message]})
     if isinstance(name, str) and len(name) > 255:
         raise errors.InvalidNameLength(details={"name": [errors.InvalidNameLength.message]})
-    if "image" in body and not (image is None and body.get("preset")):
+    if "image" in body and not (image is None and (body.get("preset") or body.get("snapshot"))):
         require_image(image)
 
 
@@ -165,6 +190,18 @@ def workspace_changes(body: dict[str, Any]) -> dict[str, Any]:
     if misplaced:
         raise errors.InvalidConfig(details=misplaced)
     return {**data, **read_config(config, partial=True).columns}
+
+
+class DeleteRequest(serializers.Serializer[Any]):
+    keep_snapshots = serializers.BooleanField(
+        default=False, help_text="Whether its snapshots stay, with `workspace_id` null."
+    )
+
+
+def keeps_snapshots(request: Request) -> bool:
+    """Return whether a delete keeps the workspace's snapshots, by its query or its body. Raise ValidationError."""
+    found = [validated_query(DeleteRequest, request), validated(DeleteRequest, request)]
+    return any(each["keep_snapshots"] for each in found)
 
 
 class ListQuery(PageQuery):

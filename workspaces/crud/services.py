@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -22,23 +22,27 @@ from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
+from vmbackend.models import Host
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
+from workspaces.crud.source import Source, retried_params, source_of, source_sizes
 from workspaces.images import choice
 from workspaces.images.choice import Choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import free_address, place_on_host, require_host_disk, require_host_memory
+from workspaces.placement import free_address, place_on_host, require_host_disk, require_host_memory, reserve_on_host
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.selectors import NOT_FOUND_MESSAGE
+from workspaces.snapshot_rows import release_snapshots, snapshot_use
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import require_status, transition
 from workspaces.usage import services as usage
 
 ADDRESS_TRIES = 5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class NewWorkspace:
 
     `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
     that the request gives; the others come from the preset or are the defaults. `start`: false for a machine that is
-    made and stays off; a creation that is tried again starts it.
+    made and stays off; a creation that is tried again starts it. `snapshot`: the id or name of the snapshot that it is
+    made from, in place of an image; `memory` false: without its memory.
     """
 
     image: str | None = None
@@ -58,6 +63,8 @@ class NewWorkspace:
     namespace: str | None = None
     kind: Kind = Kind.WORKSPACE
     start: bool = True
+    snapshot: str | None = None
+    memory: bool | None = None
     fields: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,6 +79,16 @@ class Created:
     replayed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Image, size and host of a new workspace, as its limits were checked; and the snapshot that it is made from."""
+
+    chosen: Choice
+    amount: Amount
+    host: Host
+    source: Source | None = None
+
+
 @refusals_announced()
 def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = "") -> Created:
     """Make the row and queue its creation; vmhost makes the machine afterwards.
@@ -79,16 +96,24 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
     With an idempotency key the same request returns the same workspace; other options raise IdempotencyConflict. Raise
     NotFound (the namespace; or the key made a workspace that the credential does not reach), Forbidden (bound
     elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the limit errors of `services.quota`, VMUnavailable, and
-    those of `images.choice`. Nothing is left after any of them.
+    those of `images.choice` and `crud.source`. Nothing is left after any of them.
     """
     if actor.scope is Scope.WORKSPACE:
         raise Forbidden("A workspace-scope credential cannot create workspaces.")
+    return with_free_address(lambda: _create_locked(actor, new, key, fingerprint))
+
+
+def with_free_address(create: Callable[[], T]) -> T:
+    """Call `create` in a transaction, and again if another account takes an address between its query and its insert.
+
+    Raise VMUnavailable if that happens too often.
+    """
     for _ in range(ADDRESS_TRIES):
         try:
             with transaction.atomic():
-                return _create_locked(actor, new, key, fingerprint)
+                return create()
         except IntegrityError:
-            continue  # another account took the same address between the query and the insert
+            continue
     raise VMUnavailable("No address could be reserved; try again.")
 
 
@@ -97,22 +122,50 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     replay = _replay(actor, new.kind, key, fingerprint)
     if replay is not None:
         return replay
-    chosen, amount = _chosen(new)
-    namespace = namespaces.for_create(actor, new.namespace)
+    source = _source(actor, new)
+    chosen, amount = _chosen(new) if source is None else _taken(source, new)
+    namespace = namespaces.for_create(actor, source.snapshot.namespace_slug if source else new.namespace)
     require_credits(namespace, Service.SANDBOX)
     quota.require_plan_allows(account.plan, amount)
     quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.account_usage(account)
     quota.require_create_allowed(account.plan, used, amount)
-    workspace = _insert(actor, namespace, new, chosen, amount)
+    host = place_on_host(amount) if source is None else reserve_on_host(source.snapshot.host, amount)
+    made = workspace_insert(actor, namespace, new, Placed(chosen, amount, host, source))
     workspaces_counted(account, used.records + 1)
     namespace_used(namespace)
     if key is not None:
-        idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
-    record_activity(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
-    params = {"start": new.start}
+        idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=made.workspace.pk)
+    return made
+
+
+def workspace_insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Created:
+    """Insert the row of a workspace and queue its creation, in the transaction that has checked the limits.
+
+    Raise SlugTaken, VMUnavailable (no address).
+    """
+    workspace, source = _insert(actor, namespace, new, placed), placed.source
+    origin = workspace.image if source is None else f"the snapshot {source.snapshot.name or source.snapshot.pk}"
+    record_activity(workspace, "created", f"Created from {origin}.", actor=actor.label)
+    if source is not None:
+        snapshot_use(source.snapshot)
+    params = {"start": new.start, **(source.params if source else {})}
     operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label, params=params)
     return Created(workspace, operation)
+
+
+def _source(actor: Actor, new: NewWorkspace) -> Source | None:
+    if new.snapshot is None:
+        return None
+    return source_of(actor, new.snapshot, new.memory, starts=new.start, namespace=new.namespace)
+
+
+def _taken(source: Source, new: NewWorkspace) -> tuple[Choice, Amount]:
+    """Return the image and the size of a workspace that is made from a snapshot. Raise the errors of `crud.source`."""
+    choice.require_env(source.chosen.snapshot, source.columns(new.fields)["env"])
+    if new.fields.get("desktop_enabled"):
+        choice.require_desktop(source.chosen.snapshot)
+    return source.chosen, source_sizes(source, new.sizes)
 
 
 def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
@@ -142,12 +195,11 @@ def _replay(actor: Actor, kind: Kind, key: str | None, fingerprint: str) -> Crea
     return Created(workspace, queue.live_operation(workspace, OperationKind.CREATE), replayed=True)
 
 
-def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choice, amount: Amount) -> Workspace:
-    account = actor.account
+def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Workspace:
+    account, chosen, amount, host = actor.account, placed.chosen, placed.amount, placed.host
     name = new.name or slugs.name_from_image(chosen.image)
     if new.slug is not None and slugs.is_taken(account, new.slug):
         raise errors.SlugTaken(details={"slug": new.slug})
-    host = place_on_host(amount)
     now = timezone.now()
     ttl = new.fields.get("ttl_seconds")
     return rows.insert_row(
@@ -157,7 +209,6 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
         name=name,
         slug=new.slug or slugs.free_slug(account, name),
         image=chosen.image,
-        preset=new.preset or "",
         catalog_snapshot=chosen.snapshot,
         **columns_of(amount),
         **applied_columns(amount),
@@ -168,15 +219,17 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
         created_at=now,
         updated_at=now,
         provisioning_updated_at=now,
-        **new.fields,
+        **({"preset": new.preset or "", **new.fields} if placed.source is None else placed.source.columns(new.fields)),
     )
 
 
 @transaction.atomic
 def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
-    """Retry a failed creation on any host with capacity; with `static_network` on the same one, at the same address.
+    """Retry a failed creation on any host with capacity; with `static_network` on the same one, at the same address;
+    from a snapshot on its host.
 
-    Raise InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
+    Raise SnapshotNotReady (what it was to be made from is gone), InvalidState (it has not failed), NamespaceSuspended,
+    RunningPoolReached, VMUnavailable.
     """
     account = account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -184,7 +237,9 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
     quota.require_running_pool(account.plan, quota.account_usage(account), amount)
-    host = workspace.host if workspace.static_network and workspace.host else place_on_host(amount)
+    params = retried_params(workspace)
+    stays = workspace.static_network or bool(params)
+    host = workspace.host if stays and workspace.host else place_on_host(amount)
     require_host_disk(host)
     require_host_memory(host, amount)
     moved: dict[str, Any] = {**applied_columns(amount)}
@@ -206,7 +261,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
         **moved,
     )
     record_activity(workspace, "retried", "Creation is tried again.", actor=actor)
-    return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor)
+    return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor, params=params)
 
 
 def remove_workspace_row(workspace: Workspace) -> None:
@@ -217,8 +272,11 @@ def remove_workspace_row(workspace: Workspace) -> None:
 
 
 @transaction.atomic
-def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | None, bool]:
-    """Queue the removal of the machine and its row. Return the operation and whether a creation was in flight.
+def workspace_delete(
+    *, workspace: Workspace, actor: str, keep_snapshots: bool = False
+) -> tuple[Operation | None, bool]:
+    """Queue the removal of the machine and its row, and of its snapshots unless they are kept. Return the operation and
+    whether a creation was in flight.
 
     A second delete joins the first. The operation is None if there was no host to ask: the row is gone already.
     """
@@ -231,6 +289,7 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
     if pending is not None:
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
     queue.cancel_operations(workspace)
+    release_snapshots(workspace, keep=keep_snapshots)
     if workspace.host is None:
         remove_workspace_row(workspace)
         return None, False

@@ -53,7 +53,9 @@ CREATE_REFUSALS = {
     402: "`SANDBOX_LIMIT_REACHED`: workspaces of the plan; `POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`; "
     "`quota_exceeded`: the credits of the namespace",
     403: "`RESOURCE_NOT_ALLOWED`: more than the plan allows for one workspace; `forbidden`; `namespace_suspended`",
-    409: "`NAMESPACE_LIMIT_REACHED`; `slug_taken`; `idempotency_conflict`: the key was used with other options",
+    404: "`not_found`: the namespace, or the snapshot",
+    409: "`NAMESPACE_LIMIT_REACHED`; `slug_taken`; `idempotency_conflict`: the key was used with other options; "
+    "`snapshot_not_ready`; `snapshot_incompatible`: `details.differs`",
     500: "`CREATE_FAILED`: the message says what went wrong",
 }
 UPDATE_REFUSALS = {
@@ -85,9 +87,12 @@ class WorkspaceViewSet(ViewSet):
         """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
 
         `cpus`, `memory_mb` and `disk_size_mb` may also be given beside `config`, there also as `vcpus`, `ram_mb` and
-        `disk_mb`. With `wait_ready` false, or when the wait runs out, the response is 202 with the progress; the
-        creation continues. A repeated idempotency key returns 200 with the same workspace. The creation continues if
-        the client disconnects.
+        `disk_mb`. With `snapshot` it is made from one, on its host and in its namespace: image, preset, sizes that are
+        left out, network policy and workloads are the snapshot's, and `env` is added to its own.
+
+        With `wait_ready` false, or when the wait runs out, the response is 202 with the progress; the creation
+        continues. A repeated idempotency key returns 200 with the same workspace. The creation continues if the client
+        disconnects.
         """
         body = body_of(request)
         key = key_of(request, body)
@@ -109,7 +114,8 @@ class WorkspaceViewSet(ViewSet):
             **refused(
                 {
                     402: "`RUNNING_POOL_REACHED`; `quota_exceeded`: the credits of the namespace",
-                    409: "`invalid_state`: its creation has not failed",
+                    409: "`invalid_state`: its creation has not failed; `snapshot_not_ready`: the snapshot that it was "
+                    "to be made from is gone",
                 }
             ),
         },
@@ -157,11 +163,20 @@ class WorkspaceViewSet(ViewSet):
         changed = services.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
         return respond(WorkspaceResponse, workspace=changed)
 
-    @extend_schema(request=None, responses={200: MessageResponse, 202: MessageResponse})
+    @extend_schema(
+        parameters=[serializers.DeleteRequest],
+        request=serializers.DeleteRequest,
+        responses={200: MessageResponse, 202: MessageResponse, **refused({400: "`validation_error`"})},
+    )
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
+        """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled.
+
+        Its snapshots are deleted, too, unless `keep_snapshots` is true, in the query or in the body.
+        """
         workspace = requested_workspace(request.user, workspace_id)
-        operation, creating = services.workspace_delete(workspace=workspace, actor=request.user.label)
+        operation, creating = services.workspace_delete(
+            workspace=workspace, actor=request.user.label, keep_snapshots=serializers.keeps_snapshots(request)
+        )
         if creating:
             message = "The creation is being cancelled and the workspace removed."
             return respond(MessageResponse, 202, accepted=True, message=message)

@@ -41,7 +41,7 @@ CHECK_SOON_SECONDS = 0.2
 # Operations during which a guest may write, and which leave a machine that was paused as it is. Pausing a machine whose
 # memory is being saved would wait for the save.
 BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING, Status.STOPPING, Status.RESTARTING})
-BUSY |= {Status.RESIZING, Status.REINSTALLING}
+BUSY |= {Status.RESIZING, Status.REINSTALLING, Status.RESTORING}
 # Operations that wait for the guest: it must go on when there is room. Other operations may have begun another run of
 # the machine, which must not be resumed before its network is attached.
 RESUMED_WHILE_BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING})

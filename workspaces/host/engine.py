@@ -20,11 +20,11 @@ from common.log_context import operation_logged
 from common.traces import set_outcome, span
 from common.work.leases import ClaimLost, new_claim
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
-from workspaces.host import faults, outcomes
+from workspaces.host import faults, outcomes, stored_snapshots
 from workspaces.host.context import Cancelled, Context
 from workspaces.host.released_calls import released_calls
 from workspaces.host.runtime import HostRuntime
-from workspaces.host.steps import create, delete, destroy, power, reinstall, resize, sleep
+from workspaces.host.steps import create, delete, destroy, power, reinstall, resize, restore, sleep, snapshot
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
@@ -50,7 +50,7 @@ class Procedure:
 
 
 KINDS: dict[str, Procedure] = {
-    OperationKind.CREATE: Procedure(create.STEPS, power.ensure_off, create.create_failed, create.create_cancelled),
+    OperationKind.CREATE: Procedure(create.STEPS, create.prepare_retry, create.create_failed, create.create_cancelled),
     OperationKind.START: Procedure(power.START_STEPS, power.ensure_off, power.start_failed, power.start_cancelled),
     OperationKind.STOP: Procedure(
         power.STOP_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled
@@ -71,6 +71,15 @@ KINDS: dict[str, Procedure] = {
     ),
     OperationKind.REINSTALL: Procedure(
         reinstall.REINSTALL_STEPS, power.no_preparation, reinstall.reinstall_failed, power.power_cancelled
+    ),
+    OperationKind.SNAPSHOT: Procedure(
+        snapshot.SNAPSHOT_STEPS, power.no_preparation, snapshot.snapshot_failed, snapshot.snapshot_cancelled
+    ),
+    OperationKind.FORK: Procedure(
+        snapshot.FORK_STEPS, power.no_preparation, snapshot.snapshot_failed, snapshot.snapshot_cancelled
+    ),
+    OperationKind.RESTORE: Procedure(
+        restore.RESTORE_STEPS, power.no_preparation, restore.restore_failed, power.power_cancelled
     ),
     OperationKind.DESTROY: Procedure(
         destroy.DESTROY_STEPS, power.no_preparation, destroy.destroy_failed, power.power_cancelled
@@ -107,6 +116,8 @@ def _claim_and_run(operation_id: str, runtime: HostRuntime) -> None:
                 _attempt(operation, runtime)
         except (ClaimLost, TransitionLost) as exc:
             logger.warning("lost the claim of %s %s: %s", operation.kind, operation.pk, exc)
+        if key := operation.params.get("snapshot"):
+            stored_snapshots.release_snapshot(runtime, key)
 
 
 def _operation_span(operation: Operation) -> AbstractContextManager[object]:

@@ -18,8 +18,11 @@ from workspaces.workloads import workload
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
-    """Return the machine that the row describes. Environment: the image's, then the preset's, then the workspace's."""
+def machine_spec(workspace: Workspace, image: Image, *, snapshot: str = "") -> MachineSpec:
+    """Return the machine that the row describes; `snapshot`: whose disk a new one takes.
+
+    Environment: the image's, then the preset's, then the workspace's.
+    """
     config = image.config
     entrypoint = (*config.entrypoint, *config.cmd)
     working_dir = absolute_path(config.working_dir)
@@ -47,6 +50,7 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
             keep_logs=workspace.keep_logs,
             directories=tuple(dict.fromkeys(filter(None, [working_dir, *map(absolute_path, config.volumes)]))),
         ),
+        snapshot=snapshot,
         image_changes=tuple(f"image: {change}" for change in image.changes),
     )
 

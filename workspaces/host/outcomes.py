@@ -21,7 +21,7 @@ from workspaces.host import machine_events
 from workspaces.host.context import Context
 from workspaces.host.guest_renewals import renew_guest
 from workspaces.models import Operation, Workspace
-from workspaces.models.operation import OperationKind, OperationState
+from workspaces.models.operation import KEEPS_STATUS, OperationKind, OperationState
 from workspaces.operations import queue
 from workspaces.rows import lock_and_read, update_if
 from workspaces.states import TRANSITIONAL, Provisioning, Status
@@ -58,7 +58,8 @@ def assumed_status(operation: Operation) -> Status:
     changed nothing.
     """
     before = operation.params.get("from")
-    if before and (operation.kind == OperationKind.STOP or operation.attempt == 0):
+    unchanged = operation.kind == OperationKind.STOP or operation.kind in KEEPS_STATUS
+    if before and (unchanged or operation.attempt == 0):
         return Status(before)
     return UNOBSERVED_STATUS.get(OperationKind(operation.kind), Status.STOPPED)
 

@@ -23,6 +23,7 @@ from workspaces.host.network_policy import apply_stale_policies
 from workspaces.host.reconcile.machines import reconcile_machines, resume_paused_machines
 from workspaces.host.reconcile.operations import settle_orphaned_operations
 from workspaces.host.runtime import HostRuntime
+from workspaces.host.stored_snapshots import reconcile_snapshots
 from workspaces.selectors import digests_in_use
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
     repaired = settle_orphaned_operations(runtime)
     try:
         repaired += reconcile_machines(runtime)
+        repaired += reconcile_snapshots(runtime)
         repaired += apply_stale_policies(runtime.driver, runtime.name)
         runtime.guest_renewals.begin()
         runtime.images.evict(in_use=digests_in_use(runtime.name))

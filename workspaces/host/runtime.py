@@ -45,6 +45,8 @@ class HostRuntime:
         self.driver = driver
         self.images = images
         self.orphan_since: dict[str, float] = {}
+        self.snapshot_since: dict[str, float] = {}  # of entries of the store that have no row
+        self.compared_snapshots: set[str] = set()
         self._removals: list[float] = []
         self._claims: set[str] = set()
         self._events: queues.SimpleQueue[Event | None] = queues.SimpleQueue()

@@ -26,6 +26,7 @@ from workspaces.models import Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
 from workspaces.power import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
 from workspaces.rows import update_row, update_unless_changed
+from workspaces.snapshot_rows import expire_snapshots
 from workspaces.states import TRANSITIONAL, Status
 
 logger = logging.getLogger(__name__)
@@ -47,11 +48,11 @@ def due_workspaces(now: datetime) -> QuerySet[Workspace]:
 
 
 def sweep_due() -> int:
-    """Handle the rows that are due. Return how many were changed."""
+    """Handle the rows that are due, and snapshots whose time is over. Return how many were changed."""
     now = timezone.now()
     # Prefetched, not joined: without due rows nothing is read, and the planner cannot begin with the joined tables.
     rows = due_workspaces(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
-    return sum(_handle(row, now) for row in rows[:BATCH])
+    return sum(_handle(row, now) for row in rows[:BATCH]) + expire_snapshots(now)
 
 
 def _handle(row: Workspace, now: datetime) -> bool:

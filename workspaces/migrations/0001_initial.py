@@ -9,6 +9,7 @@ import django.utils.timezone
 import workspaces.images.shapes
 import workspaces.models.operation
 import workspaces.models.public_port
+import workspaces.models.snapshot
 import workspaces.models.workspace
 from decimal import Decimal
 from django.conf import settings
@@ -162,7 +163,7 @@ class Migration(migrations.Migration):
                 ('attempt', models.PositiveIntegerField(default=0)),
                 ('id', models.CharField(default=workspaces.models.operation.new_operation_id, editable=False, max_length=24, primary_key=True, serialize=False)),
                 ('account_id', models.CharField(db_default='', default='', editable=False, max_length=24)),
-                ('kind', models.CharField(choices=[('create', 'Create'), ('start', 'Start'), ('stop', 'Stop'), ('restart', 'Restart'), ('pause', 'Pause'), ('resume', 'Resume'), ('sleep', 'Sleep'), ('wake', 'Wake'), ('resize', 'Resize'), ('reinstall', 'Reinstall'), ('destroy', 'Destroy'), ('delete', 'Delete')], max_length=16)),
+                ('kind', models.CharField(choices=[('create', 'Create'), ('start', 'Start'), ('stop', 'Stop'), ('restart', 'Restart'), ('pause', 'Pause'), ('resume', 'Resume'), ('sleep', 'Sleep'), ('wake', 'Wake'), ('resize', 'Resize'), ('reinstall', 'Reinstall'), ('snapshot', 'Snapshot'), ('restore', 'Restore'), ('fork', 'Fork'), ('destroy', 'Destroy'), ('delete', 'Delete')], max_length=16)),
                 ('params', models.JSONField(default=dict)),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued', max_length=16)),
                 ('step', models.CharField(blank=True, default='', max_length=40)),
@@ -268,6 +269,7 @@ class Migration(migrations.Migration):
                 ('desktop_enabled', models.BooleanField(default=False)),
                 ('macos', models.JSONField(blank=True, null=True)),
                 ('proxy_assignment_id', models.BigIntegerField(blank=True, null=True)),
+                ('source_snapshot_id', models.CharField(blank=True, max_length=24, null=True)),
                 ('cpu_millis', models.PositiveIntegerField()),
                 ('memory_mb', models.PositiveIntegerField()),
                 ('disk_size_mb', models.PositiveIntegerField()),
@@ -290,7 +292,7 @@ class Migration(migrations.Migration):
                 ('ssh_keys', models.JSONField(blank=True, default=list)),
                 ('ssh_stale', models.BooleanField(default=False)),
                 ('stale_workloads', models.JSONField(blank=True, default=list)),
-                ('status', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing')], default='queued', max_length=16)),
+                ('status', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing'), ('restoring', 'Restoring')], default='queued', max_length=16)),
                 ('ready', models.BooleanField(default=False)),
                 ('user_requested_stop', models.BooleanField(default=False)),
                 ('started_at', models.DateTimeField(null=True)),
@@ -656,6 +658,79 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='workspacehour',
             constraint=models.UniqueConstraint(fields=('metered', 'start'), name='workspace_hour_once'),
+        ),
+        migrations.CreateModel(
+            name='Snapshot',
+            fields=[
+                ('id', models.CharField(default=workspaces.models.snapshot.new_snapshot_id, editable=False, max_length=24, primary_key=True, serialize=False)),
+                ('purpose', models.CharField(choices=[('kept', 'Kept'), ('fork', 'Fork')], default='kept', max_length=8)),
+                ('name', models.CharField(max_length=128)),
+                ('status', models.CharField(choices=[('creating', 'Creating'), ('ready', 'Ready'), ('failed', 'Failed')], default='creating', max_length=16)),
+                ('error_code', models.CharField(blank=True, default='', max_length=64)),
+                ('error_message', models.TextField(blank=True, default='')),
+                ('operation_id', models.CharField(blank=True, default='', max_length=24)),
+                ('forks', models.JSONField(blank=True, default=list)),
+                ('memory', models.BooleanField(default=False)),
+                ('differs', models.JSONField(blank=True, default=list)),
+                ('image', models.CharField(max_length=512)),
+                ('image_digest', models.CharField(max_length=80)),
+                ('preset', models.CharField(blank=True, default='', max_length=120)),
+                ('catalog_snapshot', models.JSONField(blank=True, null=True)),
+                ('cpu_millis', models.PositiveIntegerField()),
+                ('memory_mb', models.PositiveIntegerField()),
+                ('disk_size_mb', models.PositiveIntegerField()),
+                ('env', common.secrets_at_rest.EncryptedJSONField(blank=True, default=dict)),
+                ('cmd', models.JSONField(blank=True, null=True)),
+                ('workloads', common.secrets_at_rest.EncryptedJSONField(blank=True, default=list)),
+                ('network', models.JSONField(blank=True, default=dict)),
+                ('size_bytes', models.BigIntegerField(default=0)),
+                ('pool_mb', models.PositiveIntegerField(default=0)),
+                ('charged_until', models.DateTimeField(null=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('last_used_at', models.DateTimeField(null=True)),
+                ('expires_at', models.DateTimeField(null=True)),
+                ('deleted_at', models.DateTimeField(null=True)),
+                ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='snapshots', to='accounts.account')),
+                ('host', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='kept_snapshots', to='vmbackend.host')),
+                ('namespace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='snapshots', to='namespaces.namespace')),
+                ('parent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='workspaces.snapshot')),
+                ('workspace', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='snapshots', to='workspaces.workspace')),
+            ],
+            options={
+                'ordering': ['-created_at', '-id'],
+            },
+        ),
+        migrations.AddIndex(
+            model_name='workspace',
+            index=models.Index(condition=models.Q(('source_snapshot_id__isnull', False)), fields=['source_snapshot_id'], name='workspace_of_snapshot'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(condition=models.Q(('deleted_at', None), ('purpose', 'kept')), fields=['account', '-created_at', '-id'], name='snapshot_list'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(condition=models.Q(('deleted_at', None)), fields=['account', 'pool_mb'], name='snapshot_pool'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(fields=['status', '-id'], name='snapshot_by_status'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(condition=models.Q(('expires_at__isnull', False)), fields=['expires_at'], name='snapshot_expires_at'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(condition=models.Q(('deleted_at__isnull', False)), fields=['deleted_at'], name='snapshot_deleted_at'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(condition=models.Q(('charged_until__isnull', False)), fields=['charged_until'], name='snapshot_charged'),
+        ),
+        migrations.AddConstraint(
+            model_name='snapshot',
+            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None), ('purpose', 'kept')), fields=('account', 'name'), name='snapshot_name_once_per_account'),
         ),
         migrations.RunPython(add_catalog, migrations.RunPython.noop),
         migrations.RunPython(begin_charging, migrations.RunPython.noop),

@@ -15,6 +15,7 @@ from workspaces.models.charging import (
 )
 from workspaces.models.operation import Operation
 from workspaces.models.public_port import PublicPort
+from workspaces.models.snapshot import Snapshot
 from workspaces.models.stream_token import StreamToken
 from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
 from workspaces.models.workspace import Workspace
@@ -34,6 +35,7 @@ __all__ = [
     "NamespaceTick",
     "Operation",
     "PublicPort",
+    "Snapshot",
     "StreamToken",
     "Usage",
     "UsagePoint",

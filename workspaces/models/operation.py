@@ -19,7 +19,7 @@ class OperationKind(models.TextChoices):
     """Kind of an operation (specification, Lifecycle and power). `host.engine.KINDS` lists the steps of each kind.
 
     `start` also starts a lost machine again; `resize` applies new sizes; `destroy` removes the machine and keeps the
-    workspace's row, `delete` removes both.
+    workspace's row, `delete` removes both. `snapshot` and `fork` keep its state, and leave its status as it is.
     """
 
     CREATE = "create"
@@ -32,6 +32,9 @@ class OperationKind(models.TextChoices):
     WAKE = "wake"
     RESIZE = "resize"
     REINSTALL = "reinstall"
+    SNAPSHOT = "snapshot"
+    RESTORE = "restore"
+    FORK = "fork"
     DESTROY = "destroy"
     DELETE = "delete"
 
@@ -53,6 +56,8 @@ class OperationState(models.TextChoices):
     CANCELLED = "cancelled"
 
 
+# They leave the status of the workspace as it is, unless its owner asked for another one.
+KEEPS_STATUS = frozenset({OperationKind.SNAPSHOT, OperationKind.FORK})
 LIVE = (OperationState.QUEUED, OperationState.RUNNING)
 
 

@@ -116,6 +116,9 @@ class Workspace(models.Model):
     macos = models.JSONField(null=True, blank=True)
     proxy_assignment_id = models.BigIntegerField(null=True, blank=True)
 
+    # The snapshot that its disk was made from, also once that is deleted.
+    source_snapshot_id = models.CharField(max_length=24, null=True, blank=True)
+
     # Resources. CPUs in thousandths, so that sums over a pool are exact.
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
@@ -237,6 +240,11 @@ class Workspace(models.Model):
             models.Index(PrefixKey("name"), "id", name="workspace_name_begins"),
             models.Index(PrefixKey("slug"), "id", name="workspace_slug_begins"),
             models.Index(fields=["ip"], name="workspace_by_ip"),
+            models.Index(
+                fields=["source_snapshot_id"],
+                condition=Q(source_snapshot_id__isnull=False),
+                name="workspace_of_snapshot",
+            ),
             # Partial: rows for which the sweep has nothing to do are not in the index.
             *(
                 models.Index(fields=[column], condition=Q(**{f"{column}__isnull": False}), name=f"workspace_{column}")

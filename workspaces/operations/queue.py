@@ -23,8 +23,9 @@ from common.work.leases import ClaimLost, Lease, new_claim, owned_rows, release_
 from common.work.wakeups import task_send
 from workspaces import counted
 from workspaces.errors import OperationInProgress
-from workspaces.models import Operation, Workspace
+from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import LIVE, OperationKind, OperationState
+from workspaces.models.snapshot import SnapshotStatus
 from workspaces.operations import waiting
 
 logger = logging.getLogger(__name__)
@@ -96,12 +97,14 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
     Return None if it is not available, or if the claim was lost before its row was read.
 
     A delete is available only once nothing else is in flight on its workspace: it follows the operations that it
-    cancelled.
+    cancelled. A creation of a fork is available once the snapshot of its parent is complete, or has failed.
     """
     operation = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED).first()
     if operation is None:
         return None
     if operation.kind == OperationKind.DELETE and _others_live(operation):
+        return None
+    if operation.kind == OperationKind.CREATE and _awaits_snapshot(operation):
         return None
     queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=timezone.now())
     columns: dict[str, Any] = {"state": OperationState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
@@ -114,6 +117,18 @@ def _others_live(operation: Operation) -> bool:
     return (
         Operation.objects.filter(workspace_id=operation.workspace_id, state__in=LIVE).exclude(pk=operation.pk).exists()
     )
+
+
+def _awaits_snapshot(operation: Operation) -> bool:
+    """Return whether the snapshot that a fork is made from is still being made."""
+    key = operation.params.get("snapshot")
+    return bool(key) and Snapshot.objects.filter(pk=key, status=SnapshotStatus.CREATING).exists()
+
+
+def notify_copies(snapshot_id: str) -> None:
+    """Notify the host of the creations that waited for a snapshot."""
+    for operation in Operation.objects.filter(state=OperationState.QUEUED, params__snapshot=snapshot_id):
+        notify_host(operation)
 
 
 def renew_leases(claims: Iterable[str]) -> None:

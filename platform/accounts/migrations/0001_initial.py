@@ -6,12 +6,12 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 # The plans that an installation begins with. Staff edit them as rows afterwards.
-# code, label, workspaces, (cpus, memory, disk) per workspace, owned, running, calls of code assistance a day
+# code, label, (workspaces, snapshots), (cpus, memory, disk) per workspace, owned, running, calls of code assistance a day
 PLANS = [
-    ("tiny", "Tiny", 2, (2, 1024, 2048), (2, 1536, 4096), (1, 1024, 2048), 100),
-    ("free", "Free", 5, (2, 2048, 10240), (4, 4096, 20480), (2, 2048, 20480), 100),
-    ("pro", "Pro", 50, (8, 16384, 102400), (32, 65536, 512000), (16, 32768, 512000), 1000),
-    ("scale", "Scale", 1000, (12, 65536, 1048576), (800, 1048576, 10485760), (400, 524288, 10485760), 10_000),
+    ("tiny", "Tiny", (2, 4), (2, 1024, 2048), (2, 1536, 4096), (1, 1024, 2048), 100),
+    ("free", "Free", (5, 10), (2, 2048, 10240), (4, 4096, 20480), (2, 2048, 20480), 100),
+    ("pro", "Pro", (50, 200), (8, 16384, 102400), (32, 65536, 512000), (16, 32768, 512000), 1000),
+    ("scale", "Scale", (1000, 20_000), (12, 65536, 1048576), (800, 1048576, 10485760), (400, 524288, 10485760), 10_000),
 ]
 
 
@@ -21,7 +21,8 @@ def add_plans(apps, schema_editor):
         plan.objects.create(
             code=code,
             label=label,
-            max_workspaces=count,
+            max_workspaces=count[0],
+            max_snapshots=count[1],
             cpus=each[0],
             memory_mb=each[1],
             disk_size_mb=each[2],
@@ -63,6 +64,7 @@ class Migration(migrations.Migration):
                 ('code', models.SlugField(max_length=40, primary_key=True, serialize=False)),
                 ('label', models.CharField(max_length=80)),
                 ('max_workspaces', models.PositiveIntegerField(help_text='Workspaces and sandboxes together.')),
+                ('max_snapshots', models.PositiveIntegerField(default=20, help_text='Snapshots that are kept.', verbose_name='snapshots')),
                 ('cpus', models.DecimalField(decimal_places=3, max_digits=8, validators=[django.core.validators.MinValueValidator(0)], verbose_name='CPUs per workspace')),
                 ('memory_mb', models.PositiveIntegerField(verbose_name='memory per workspace (MiB)')),
                 ('disk_size_mb', models.PositiveIntegerField(verbose_name='disk per workspace (MiB)')),

@@ -15,9 +15,10 @@ from workspaces.host.outcomes import assumed_status, rest_fields, rest_status, r
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
-from workspaces.models.operation import LIVE, OperationKind, OperationState
+from workspaces.models.operation import KEEPS_STATUS, LIVE, OperationKind, OperationState
 from workspaces.operations import queue
 from workspaces.rows import find_and_lock
+from workspaces.snapshot_rows import fail_snapshot_of
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -72,6 +73,7 @@ def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
         except TransitionLost:
             logger.info("%s has changed its status already", workspace.pk)
         queue.finish_operation(owned, OperationState.FAILED, code=code, message=message)
+        fail_snapshot_of(owned, code, message)
         record_activity(workspace, f"{owned.kind}_failed", message)
     return True
 
@@ -80,6 +82,8 @@ def _fail_workspace(workspace: Workspace, operation: Operation, code: str, messa
     """Write the status after a failure whose machine was not observed. Reconcile corrects it later."""
     if operation.kind == OperationKind.CREATE:
         mark_failed(workspace, code, message)
+    elif operation.kind in KEEPS_STATUS and workspace.status not in TRANSITIONAL:
+        return
     elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete
         if _applied_no_sizes(operation):
             restore_sizes(workspace, operation.params)

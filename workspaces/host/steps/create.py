@@ -14,13 +14,15 @@ from django.utils import timezone
 from common.connections import connection_released_after
 from vmbackend.errors import BackendError, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
+from vmbackend.power import StartedFrom
 from workspaces.audit import record_activity
 from workspaces.host import network_policy as network
 from workspaces.host.context import MAX_MESSAGE, Cancelled, Context, finish_cancelled
 from workspaces.host.machine_spec import image_reference, machine_spec
 from workspaces.host.outcomes import after_start, lock_for_outcome, running_fields
+from workspaces.host.snapshot_memory import require_memory_fits
 from workspaces.models import Workspace
-from workspaces.models.operation import OperationState
+from workspaces.models.operation import OperationKind, OperationState
 from workspaces.models.workspace import TtlAction
 from workspaces.operations import queue
 from workspaces.rows import update_row
@@ -35,6 +37,7 @@ PROGRESS_EVERY = 0.5
 
 
 def begin_create(context: Context) -> None:
+    require_memory_fits(context)
     transition(
         context.workspace,
         Status.CREATING,
@@ -109,7 +112,9 @@ def define_machine(context: Context) -> None:
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "workloads", "updated_at"])  # during an operation, too
     workloads = list(row.workloads)
     with network.hold_current_policy(row):
-        identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
+        identity = context.driver.prepare(
+            machine_spec(row, context.facts["image"], snapshot=_first_disk(context))  # type: ignore[arg-type]
+        )
         network.mark_policy_applied(row)
     with transaction.atomic():
         # The host key is stored beside the disk, so a new one means that the disk is new, too.
@@ -122,6 +127,12 @@ def define_machine(context: Context) -> None:
         update_row(row, **columns)
     mark_access_applied(row)
     mark_workloads_applied(row, workloads)
+
+
+def _first_disk(context: Context) -> str:
+    """Return the snapshot whose disk a new machine takes; empty for an empty disk, and for a machine that exists."""
+    is_new = context.operation.kind == OperationKind.CREATE
+    return str(context.operation.params.get("snapshot", "")) if is_new else ""
 
 
 def is_to_start(context: Context) -> bool:
@@ -137,10 +148,21 @@ def start_machine(context: Context) -> None:
 
 
 def launch_machine(context: Context) -> None:
-    """Start the machine, and note how its process began. One that has a process keeps what was noted."""
-    began = context.driver.start(context.workspace.pk)
+    """Start the machine, from a snapshot's memory if the operation says so, and note how its process began.
+
+    One that has a process keeps what was noted.
+    """
+    params, machine_id = context.operation.params, context.workspace.pk
+    if params.get("memory"):
+        began = context.driver.load(machine_id, params["snapshot"])
+        began = StartedFrom.FORK if began is not None and params.get("fork") else began
+    else:
+        began = context.driver.start(machine_id)
     if began is not None:
         update_row(context.workspace, started_from=began)
+    if params.get("cold"):
+        text = "It was started from the snapshot's disk, without its memory, as requested."
+        record_activity(context.workspace, "started_cold", text, actor=context.operation.actor)
 
 
 def wait_ready(context: Context) -> None:
@@ -203,6 +225,16 @@ STEPS = (
     ("wait_ready", wait_ready),
     ("complete", complete_create),
 )
+
+
+def prepare_retry(context: Context) -> None:
+    """End the machine before a retry. One from a snapshot is removed: its guest may have changed the disk that the
+    memory goes with.
+    """
+    if context.operation.params.get("snapshot"):
+        context.driver.delete(context.workspace.pk)
+    else:
+        context.driver.destroy(context.workspace.pk)
 
 
 def create_failed(context: Context, code: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -123,21 +124,23 @@ def complete_stop(context: Context) -> None:
     row = context.workspace
     with transaction.atomic():
         lock_for_outcome(row)
-        succeed_with_status(
-            context,
-            Status.STOPPED,
-            "stopped",
-            _stop_message(context),
-            user_requested_stop=by_user,
-            started_at=None,
-            restart_due_at=None,
-            memory_expires_at=None,
-            idle_due_at=None,
-            # On a stopped workspace only a removal can be due.
-            **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
-            # After a stop, a former shutdown of the host no longer causes a restart.
-            **({"last_exit_reason": ""} if row.last_exit_reason == HOST_DOWN else {}),
-        )
+        fields = stopped_fields(row, by_user=by_user)
+        succeed_with_status(context, Status.STOPPED, "stopped", _stop_message(context), **fields)
+
+
+def stopped_fields(row: Workspace, *, by_user: bool) -> dict[str, Any]:
+    """Return the columns of a workspace that was stopped on request."""
+    return {
+        "user_requested_stop": by_user,
+        "started_at": None,
+        "restart_due_at": None,
+        "memory_expires_at": None,
+        "idle_due_at": None,
+        # On a stopped workspace only a removal can be due.
+        **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
+        # After a stop, a former shutdown of the host no longer causes a restart.
+        **({"last_exit_reason": ""} if row.last_exit_reason == HOST_DOWN else {}),
+    }
 
 
 def _stop_message(context: Context) -> str:

@@ -1,0 +1,110 @@
+"""Making, reading, changing and deleting snapshots."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.workspaces.snapshots.conftest import Parent
+from tests.workspaces.workspace_states import bring, status_of
+from workspaces.models import Activity, Snapshot, Workspace
+from workspaces.states import Status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_running_workspace_is_kept_and_goes_on(parent: Parent) -> None:
+    before = Workspace.objects.get()
+    made = parent.keep(name="one")
+    assert re.fullmatch(r"snap_[a-z2-7]{16}", made["id"])
+    assert (made["name"], made["status"], made["memory"], made["usable"]) == ("one", "ready", True, True)
+    assert (made["workspace_id"], made["namespace"], made["host"]) == (parent.id, "default", "local")
+    assert made["size_bytes"] > 512 << 20
+    assert made["resources"] == {"cpus": 1.0, "memory_mb": 512, "disk_size_mb": 512}
+    after = Workspace.objects.get()
+    assert (after.status, after.ready, after.started_at) == (before.status, before.ready, before.started_at)
+    assert parent.stored() == {made["id"]}
+    assert Activity.objects.filter(action="snapshot_created", workspace_id=parent.id).count() == 1
+    assert Snapshot.objects.get().pool_mb == -(-made["size_bytes"] >> 20)
+
+
+def test_a_name_is_made_from_the_workspaces(parent: Parent) -> None:
+    names = {parent.keep()["name"] for _ in range(3)}
+    assert len(names) == 3
+    assert all(re.match(r"parent \d{4}-", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("after", "status"), [("resume", Status.RUNNING), ("paused", Status.PAUSED), ("stop", Status.STOPPED)]
+)
+def test_the_workspace_is_left_as_asked(parent: Parent, after: str, status: Status) -> None:
+    assert parent.keep(after=after)["memory"] is True
+    assert status_of(parent.id) == status
+
+
+@pytest.mark.parametrize("status", [Status.PAUSED, Status.SLEEPING, Status.STOPPED])
+@pytest.mark.parametrize("after", ["resume", "paused", "stop"])
+def test_one_that_does_not_run_is_kept(parent: Parent, status: Status, after: str) -> None:
+    bring(parent.api, parent.vmhost, parent.id, status)
+    made = parent.keep(after=after)
+    assert made["memory"] is (status != Status.STOPPED)
+    assert status_of(parent.id) == (Status.STOPPED if after == "stop" else status)
+
+
+def test_memory_may_be_left_out(parent: Parent) -> None:
+    assert parent.keep(memory=False)["memory"] is False
+
+
+def test_snapshots_are_listed_newest_first_and_filtered(parent: Parent) -> None:
+    one, two = parent.keep(name="one"), parent.keep(name="two")
+    for path in ("/snapshots", f"/workspace/{parent.id}/snapshots"):
+        body = parent.api.get(path).json()
+        assert [each["id"] for each in body["snapshots"]] == [two["id"], one["id"]]
+        assert (body["total"], body["page"], body["limit"]) == (2, 1, 20)
+    for query in ("search=on", "limit=1&page=2"):
+        found = parent.api.get(f"/snapshots?{query}").json()["snapshots"]
+        assert [each["name"] for each in found] == ["one"], query
+    for query in ("status=failed", "workspace_id=ws_none", "namespace=other"):
+        assert parent.api.get(f"/snapshots?{query}").json()["snapshots"] == [], query
+    assert parent.api.get(f"/snapshots/{one['id']}").json()["snapshot"] == one
+
+
+def test_name_and_time_to_live_are_changed(parent: Parent) -> None:
+    made = parent.keep(name="one", ttl="1h")
+    assert made["expires_at"] is not None
+    path = f"/snapshots/{made['id']}"
+    changed = parent.api.send("PATCH", path, {"name": "other", "ttl": None}).json()["snapshot"]
+    assert (changed["name"], changed["expires_at"]) == ("other", None)
+    assert parent.api.get(path).json()["snapshot"] == changed
+    parent.keep(name="one")
+    answer = parent.api.send("PATCH", path, {"name": "one"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+def test_a_deleted_one_is_gone_with_its_files_and_its_name_is_free(parent: Parent) -> None:
+    made = parent.keep(name="one")
+    assert parent.api.delete(f"/snapshots/{made['id']}").status_code == 200
+    assert parent.stored() == set()
+    assert not Snapshot.objects.exists()
+    assert parent.api.get(f"/snapshots/{made['id']}").status_code == 404
+    assert parent.api.delete(f"/snapshots/{made['id']}").status_code == 404
+    assert parent.keep(name="one")["status"] == "ready"
+
+
+@pytest.mark.parametrize(("keep", "left"), [({}, 0), ({"keep_snapshots": True}, 1)])
+def test_the_workspaces_delete_takes_them_unless_they_are_kept(parent: Parent, keep: Any, left: int) -> None:
+    made = parent.keep(name="one")
+    assert parent.api.delete(f"/workspace/{parent.id}", keep).status_code == 200
+    assert len(parent.stored()) == left
+    found = parent.api.get("/snapshots").json()["snapshots"]
+    assert [(each["id"], each["workspace_id"]) for each in found] == [(made["id"], None)] * left
+
+
+def test_kept_snapshots_by_the_query_and_used_without_their_workspace(parent: Parent) -> None:
+    made = parent.keep(name="one")
+    assert parent.api.delete(f"/workspace/{parent.id}?keep_snapshots=true").status_code == 200
+    copy = parent.create(snapshot="one")
+    assert parent.state(copy["id"]) == ("first", "first")
+    assert parent.api.get(f"/snapshots/{made['id']}").json()["snapshot"]["dependants"] == 1

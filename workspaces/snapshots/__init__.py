@@ -1,0 +1,1 @@
+"""Snapshots of workspaces, restores and forks (wire contract, section 10)."""
