@@ -36,6 +36,8 @@ os.environ.update(
         "PLATFORM_ORPHAN_GRACE_SECONDS": "0",
         # No file of a quarter of it for each host that a test starts.
         "PLATFORM_DISK_RESERVE_MB": "0",
+        # Only tests of the warm pool have one (tests/workspaces/pool).
+        "PLATFORM_POOL_MEMORY_MB": "0",
         "PLATFORM_RETRY_SECONDS": "0",
         "PLATFORM_LOG_LEVEL": "WARNING",
         # All tests call from one address, and many with wrong secrets.

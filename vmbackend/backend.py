@@ -86,6 +86,12 @@ def build_driver() -> Driver:
     )
 
 
+def kit_version() -> str:
+    """Return the version of the guest kit that new machines start with. Raise BackendUnavailable if there is none."""
+    env = settings.ENV
+    return "fake" if env.vm_backend == "fake" else find_kit(env.kit_dir).version
+
+
 def machines_dir() -> Path:
     path: Path = settings.ENV.machines_dir
     return path

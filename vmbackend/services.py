@@ -85,6 +85,11 @@ def host_held_since(*, name: str, claim: str) -> datetime | None:
     return held.values_list("last_seen_at", flat=True).first()
 
 
+def record_host_pool(*, name: str, pool: list[dict[str, Any]]) -> None:
+    """Store the state of the host's warm pool, for staff."""
+    Host.objects.filter(name=name).update(pool=pool)
+
+
 def record_host_boot(*, name: str, boot_id: str) -> bool:
     """Store the host's boot id; return whether the host was booted since the stored one."""
     known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)

@@ -40,6 +40,13 @@ def template_text(template: dict[str, Any]) -> str:
     return f"Machines of {size}: {bytes_text(template['size_bytes'])}, made {age} ago, {loads}"
 
 
+def pool_text(share: dict[str, Any]) -> str:
+    """Return what staff read of a part of the warm pool. `share`: the values of a `PoolShare`."""
+    size = f"{share['cpu_millis'] / 1000:g} CPUs, {mebibytes_text(share['memory_mb'])}"
+    machines = f"{share['wanted']} wanted, {share['ready']} ready"
+    return f"{share['image']}, {size}: {machines}; in ten minutes {share['claimed']} claimed, {share['missed']} missed"
+
+
 class HostColumns:
     """Columns for the admin class of hosts; before the base class."""
 
@@ -49,8 +56,8 @@ class HostColumns:
     )  # fmt: skip
     list_filter = ("accepts_new", "accelerated")
     search_fields = ("name",)
-    exclude = ("templates",)
-    readonly_fields = ("boot_templates",)
+    exclude = ("templates", "pool")
+    readonly_fields = ("boot_templates", "warm_pool")
 
     @admin.display(description="State")
     def state(self, host: Host) -> SafeString:
@@ -69,6 +76,11 @@ class HostColumns:
     def boot_templates(self, host: Host) -> str:
         """Return a line for each template from which machines start; empty if every start is a boot."""
         return format_html_join("", "{}<br>", ((template_text(each),) for each in host.templates)) or EMPTY
+
+    @admin.display(description="Warm pool")
+    def warm_pool(self, host: Host) -> str:
+        """Return a line for each kind of machines that creates take ready; empty if there is no demand, or no pool."""
+        return format_html_join("", "{}<br>", ((pool_text(each),) for each in host.pool)) or EMPTY
 
     @admin.display(description="Disk free", ordering="disk_free_mb")
     def disk(self, host: Host) -> str:

@@ -13,7 +13,8 @@ from django.utils import timezone
 from common.errors import VMUnavailable
 from common.hooks import Hook
 from vmbackend.models import ALIVE_FOR, Host
-from workspaces.models import Workspace
+from workspaces import warm_machines
+from workspaces.models import WarmMachine, Workspace
 from workspaces.quota import Amount
 from workspaces.states import USES_RUNNING_POOL
 
@@ -97,12 +98,22 @@ def require_host_memory(host: Host, wanted: Amount) -> Host:
     locked = Host.objects.select_for_update(no_key=True).filter(pk=host.pk).first()
     if locked is None:
         raise VMUnavailable("The host of this workspace has been removed.")
-    if free_memory(host) < wanted.memory_mb:
+    free = free_memory(host)
+    if free < wanted.memory_mb:
         raise VMUnavailable(
             f"The host has no {wanted.memory_mb} MiB of memory to spare; try again later.",
             details={"resource": "memory_mb", "requested": wanted.memory_mb},
         )
+    if warm_machines.is_pool_on():
+        # Warm machines are promised to nobody: they have only what is left over.
+        warm_machines.give_back_memory(host, wanted.memory_mb + warm_memory(host) - free)
     return locked
+
+
+def warm_memory(host: Host) -> int:
+    """Return the MiB of the host's warm machines. One query."""
+    held = WarmMachine.objects.filter(host=host, state__in=warm_machines.HOLDS_MEMORY)
+    return int(held.aggregate(total=Sum("memory_mb", default=0))["total"])
 
 
 def _living_hosts() -> list[tuple[Host, int]]:

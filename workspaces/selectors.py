@@ -15,7 +15,7 @@ from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
 from common.compiled_query import CompiledQuery
 from common.errors import Forbidden, NotFound
-from workspaces.models import Snapshot, Workspace
+from workspaces.models import Snapshot, WarmMachine, Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
@@ -136,12 +136,10 @@ def scope_binding(account: Account, identifier: str) -> ScopeBinding:
 
 
 def digests_in_use(host: str) -> set[str]:
-    """Return the digests of the images that workspaces and snapshots of this host use; they are never evicted."""
-    kept = set(Snapshot.objects.filter(host_id=host).order_by().values_list("image_digest", flat=True).distinct())
-    return kept | set(
-        Workspace.objects.filter(host_id=host)
-        .exclude(image_digest="")
-        .exclude(status=Status.DESTROYED)
-        .values_list("image_digest", flat=True)
-        .distinct()
+    """Return the digests of the images that rows of this host use; they are never evicted."""
+    rows = (
+        Workspace.objects.filter(host_id=host).exclude(image_digest="").exclude(status=Status.DESTROYED),
+        Snapshot.objects.filter(host_id=host),
+        WarmMachine.objects.filter(host_id=host),
     )
+    return {digest for found in rows for digest in found.order_by().values_list("image_digest", flat=True).distinct()}

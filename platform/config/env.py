@@ -78,6 +78,10 @@ def _host_name(_: dict[str, Any]) -> str:
     return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
 
 
+def _memory_mb() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+
+
 def _base_url(data: dict[str, Any]) -> str:
     name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
@@ -177,6 +181,10 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     disk_reserve_mb: int = Field(default=1024, ge=0, le=_EXBIBYTE_MB)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
     boot_templates: int = Field(default=4, ge=0, le=64)
+    pool_memory_mb: int = _derived(
+        "an eighth of the machine's memory, at most 4096", lambda _: min(4096, _memory_mb() // 8), ge=0, le=_EXBIBYTE_MB
+    )
+    pool_machines: int = Field(default=8, ge=0, le=1024)
     stop_vms_on_down: bool = False
 
     # Images

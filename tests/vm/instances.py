@@ -50,6 +50,7 @@ SETTINGS = {
     "PLATFORM_ORPHAN_GRACE_SECONDS": "2",
     # Each instance would make its own, which costs more than its few starts win.
     "PLATFORM_BOOT_TEMPLATES": "0",
+    "PLATFORM_POOL_MEMORY_MB": "0",
     # No image that `prepare` would build: the tests name theirs.
     "PLATFORM_DEFAULT_IMAGE": "registry.invalid/none:latest",
 }

@@ -25,6 +25,7 @@ from vmbackend.driver import (
     StopReason,
 )
 from vmbackend.errors import (
+    BackendError,
     BackendUnavailable,
     CapacityExceeded,
     DeadlineExceeded,
@@ -47,8 +48,8 @@ class FakeDriver(FakeMeters, FakeCopies, Driver):
     `images`: the digests that exist (None: all). `run_commands`: the machine's `cmd` is executed as a process of this
     host in the machine's directory, and its exit is the machine's. `delays`: seconds by method name; `boot` is the
     time from start to ready. `crash_hook` is called with "METHOD:POINT" in the middle of methods (`prepare:disk`,
-    `prepare:network`, `start:before_run`, `sleep:half`, `reset_disk:half`, `delete:destroyed`), and may raise or end
-    the process.
+    `prepare:network`, `assign:half`, `start:before_run`, `sleep:half`, `reset_disk:half`, `delete:destroyed`), and may
+    raise or end the process.
     """
 
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -101,6 +102,17 @@ class FakeDriver(FakeMeters, FakeCopies, Driver):
             asleep = domain.state is MachineState.ASLEEP
             self._restore(domain) if asleep else self._run(domain)
             return StartedFrom.MEMORY if asleep else StartedFrom.BOOT
+
+    def assign(self, spec: MachineSpec) -> None:
+        domain = self._known(spec.id)
+        if domain.state is not MachineState.PAUSED or not domain.spec.boot.unassigned:
+            raise InvalidMachineState("The machine does not wait for its assignment.")
+        try:
+            self._enter("assign")
+            self._assign(spec)
+        except BackendError:
+            self.destroy(spec.id)
+            raise
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         self._enter("wait_ready")

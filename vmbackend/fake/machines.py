@@ -127,6 +127,17 @@ class FakeMachines:
             raise SnapshotNotFound(f"There is no snapshot {spec.snapshot} on this host.")
         shutil.copytree(source, directory / "disk", symlinks=True)
 
+    def _assign(self, spec: MachineSpec) -> None:
+        with self._store.locked():
+            clear_boot_log(self.boot_log(spec.id))
+            begin_boot_log(self.boot_log(spec.id), spec.image_changes)
+            self._store.write(self._store.root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
+            self._hook("assign:half")
+            given = self._store.save(self._known(spec.id), spec=spec, state=MachineState.RUNNING, resync_count=1)
+            self._store.post(Event(spec.id, EventKind.READY))
+            if self._run_commands and spec.boot.cmd is not None:
+                self._run_main(given, spec.boot.cmd)
+
     def _allocated_bytes(self, machine_id: str) -> int:
         files = (path for path in (self._store.directory(machine_id) / "disk").rglob("*") if path.is_file())
         return sum(path.stat().st_blocks * 512 for path in files)

@@ -19,6 +19,7 @@ import libvirt
 
 from vmbackend.driver import BootTemplate
 from vmbackend.errors import BackendError
+from vmbackend.host_load import cpu_ticks, was_quiet
 from vmbackend.libvirt import disks
 from vmbackend.libvirt.capacity import require_memory
 from vmbackend.libvirt.confinement import Confinement
@@ -31,14 +32,11 @@ from vmbackend.libvirt.template_making import TemplateMaker
 log = logging.getLogger(__name__)
 
 _CPUINFO = Path("/proc/cpuinfo")
-_STAT = Path("/proc/stat")
 _CPU_FACTS = ("vendor_id", "model name", "microcode", "flags")
 # A template that failed as often in a row is not used any more; another one is made after a while.
 _FAILURES_MAX = 3
 _AGAIN_SECONDS = 3600.0
-# A host is quiet if its processors had nothing to do for this share of some seconds. After the longest wait a template
-# is made all the same.
-_IDLE_SHARE = 0.3
+# How often the host's load is looked at. After the longest wait a template is made all the same.
 _LOOK_SECONDS = 3.0
 _WAIT_SECONDS = 60.0
 # A template's file has less; QEMU needs the guest's memory while it is made.
@@ -170,10 +168,9 @@ class Templates:
         latest = time.monotonic() + _WAIT_SECONDS
         is_quiet = False
         while not is_quiet and time.monotonic() < latest and self._thread is threading.current_thread():
-            idle, ticks = _cpu_ticks()
+            before = cpu_ticks()
             self._changed.wait_for(lambda: self._thread is not threading.current_thread(), _LOOK_SECONDS)
-            later_idle, later_ticks = _cpu_ticks()
-            is_quiet = later_idle - idle > _IDLE_SHARE * (later_ticks - ticks)
+            is_quiet = was_quiet(before, cpu_ticks())
         return self._thread is threading.current_thread()
 
     def _make(self, name: str, definition: str) -> None:
@@ -199,12 +196,6 @@ class Templates:
 
 def _name_of(needs: dict[str, Any]) -> str:
     return "boot_" + hashlib.sha256(json.dumps(needs, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _cpu_ticks() -> tuple[int, int]:
-    """Return the idle and all ticks of the host's processors since its boot."""
-    ticks = [int(number) for number in _STAT.read_text().split("\n", 1)[0].split()[1:9]]
-    return ticks[3], sum(ticks)
 
 
 @cache

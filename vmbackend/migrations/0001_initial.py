@@ -27,6 +27,7 @@ class Migration(migrations.Migration):
                 ('snapshots', models.BooleanField(default=True, help_text='Whether machines can sleep with their memory on disk.')),
                 ('templates', models.JSONField(blank=True, default=list)),
                 ('claim', models.CharField(blank=True, db_default='', default='', editable=False, max_length=80)),
+                ('pool', models.JSONField(blank=True, default=list)),
                 ('boot_id', models.CharField(blank=True, default='', help_text='Changes when the host is booted.', max_length=40)),
                 ('last_seen_at', models.DateTimeField(null=True)),
                 ('load', models.FloatField(help_text='Processes that ran or wanted to, averaged over a minute.', null=True)),

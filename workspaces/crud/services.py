@@ -22,10 +22,10 @@ from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
-from vmbackend.models import Host
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
+from workspaces.crud.places import Place, find_place, place_at
 from workspaces.crud.source import Source, retried_params, source_of, source_sizes
 from workspaces.images import choice
 from workspaces.images.choice import Choice
@@ -81,11 +81,11 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Image, size and host of a new workspace, as its limits were checked; and the snapshot that it is made from."""
+    """Image, size and place of a new workspace, as its limits were checked; and the snapshot that it is made from."""
 
     chosen: Choice
     amount: Amount
-    host: Host
+    place: Place
     source: Source | None = None
 
 
@@ -130,8 +130,7 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.account_usage(account)
     quota.require_create_allowed(account.plan, used, amount)
-    host = place_on_host(amount) if source is None else reserve_on_host(source.snapshot.host, amount)
-    made = workspace_insert(actor, namespace, new, Placed(chosen, amount, host, source))
+    made = workspace_insert(actor, namespace, new, Placed(chosen, amount, _place(new, chosen, amount, source), source))
     workspaces_counted(account, used.records + 1)
     namespace_used(namespace)
     if key is not None:
@@ -139,17 +138,23 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     return made
 
 
+def _place(new: NewWorkspace, chosen: Choice, amount: Amount, source: Source | None) -> Place:
+    if source is not None:
+        return place_at(reserve_on_host(source.snapshot.host, amount))
+    return find_place(amount, chosen.image, may_be_warm=_may_be_warm(new))
+
+
 def workspace_insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Created:
     """Insert the row of a workspace and queue its creation, in the transaction that has checked the limits.
 
-    Raise SlugTaken, VMUnavailable (no address).
+    Raise SlugTaken.
     """
     workspace, source = _insert(actor, namespace, new, placed), placed.source
     origin = workspace.image if source is None else f"the snapshot {source.snapshot.name or source.snapshot.pk}"
     record_activity(workspace, "created", f"Created from {origin}.", actor=actor.label)
     if source is not None:
         snapshot_use(source.snapshot)
-    params = {"start": new.start, **(source.params if source else {})}
+    params = {"start": new.start, **placed.place.take_machine(workspace), **(source.params if source else {})}
     operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label, params=params)
     return Created(workspace, operation)
 
@@ -196,7 +201,7 @@ def _replay(actor: Actor, kind: Kind, key: str | None, fingerprint: str) -> Crea
 
 
 def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Workspace:
-    account, chosen, amount, host = actor.account, placed.chosen, placed.amount, placed.host
+    account, chosen, amount = actor.account, placed.chosen, placed.amount
     name = new.name or slugs.name_from_image(chosen.image)
     if new.slug is not None and slugs.is_taken(account, new.slug):
         raise errors.SlugTaken(details={"slug": new.slug})
@@ -212,8 +217,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Place
         catalog_snapshot=chosen.snapshot,
         **columns_of(amount),
         **applied_columns(amount),
-        host=host,
-        ip=free_address(host),
+        **placed.place.columns,
         ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
         ttl_length=ttl,
         created_at=now,
@@ -221,6 +225,11 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Place
         provisioning_updated_at=now,
         **({"preset": new.preset or "", **new.fields} if placed.source is None else placed.source.columns(new.fields)),
     )
+
+
+def _may_be_warm(new: NewWorkspace) -> bool:
+    """Return whether a machine that is ready can become this workspace: its boot is over."""
+    return new.start and not new.fields.get("desktop_enabled")
 
 
 @transaction.atomic

@@ -58,6 +58,7 @@ def open_host() -> HostRuntime:
     with transaction.atomic():  # so that a boot is recorded only if its restarts are planned
         rebooted = hosts.record_host_boot(name=runtime.name, boot_id=boot_id)
         restarts.plan_after_host_start(runtime.name, rebooted=rebooted)
+    runtime.pool.start()
     _sampler = Sampler(runtime.name, runtime.driver)
     _sampler.start()
     return runtime
@@ -84,6 +85,8 @@ def close_host() -> None:
         _sampler = None
     if _runtime is not None:
         if settings.ENV.stop_vms_on_down and hosts.host_held_since(name=_runtime.name, claim=_runtime.claim) is None:
+            _runtime.pool.stop()
+            _runtime.pool.empty_pool()
             stop_all_machines(_runtime.name, _runtime.driver, settings.ENV.stop_grace_seconds + GUEST_END_SECONDS)
         _runtime.stop()
         _runtime = None

@@ -24,6 +24,7 @@ from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.guest_renewals import GuestRenewals
 from workspaces.host.operation_shares import OperationShares
+from workspaces.host.pool.keeper import PoolKeeper
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class HostRuntime:
             name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
         )
 
+        self.pool = PoolKeeper(name, driver, images, is_short=lambda: self.disk_guard.is_short)
+
     @property
     def queue_name(self) -> str:
         return f"host.{self.name}"
@@ -92,6 +95,7 @@ class HostRuntime:
         self._ended.set()
         self.disk_guard.stop()
         self.guest_renewals.stop()
+        self.pool.stop()
         self._events.put(None)
         self._console_publisher.stop()
         for thread in self._threads:

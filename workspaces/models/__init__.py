@@ -18,6 +18,7 @@ from workspaces.models.public_port import PublicPort
 from workspaces.models.snapshot import Snapshot
 from workspaces.models.stream_token import StreamToken
 from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
+from workspaces.models.warm_machine import WarmMachine, WarmRequest
 from workspaces.models.workspace import Workspace
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "StreamToken",
     "Usage",
     "UsagePoint",
+    "WarmMachine",
+    "WarmRequest",
     "Workspace",
     "WorkspaceHour",
 ]

@@ -19,6 +19,7 @@ from credits.refusals import refusals_announced
 from vmbackend.copies import AfterSnapshot
 from workspaces import quota
 from workspaces.audit import record_activity
+from workspaces.crud.places import place_at
 from workspaces.crud.services import Created, NewWorkspace, Placed, with_free_address, workspace_insert
 from workspaces.crud.source import Source
 from workspaces.models import Operation, Workspace
@@ -81,8 +82,10 @@ def _fork_locked(actor: Actor, parent: Workspace, new: NewForks, key: str | None
     quota.require_create_allowed(account.plan, used, amount, number)
     host = reserve_on_host(require_host(parent), amount, number)
     operation, source = _begin(parent, actor.label, memory)
-    placed = Placed(source.chosen, amount, host, source)
-    made = [workspace_insert(actor, parent.namespace, one, placed) for one in _copies(parent, new)]
+    made = []
+    for one in _copies(parent, new):
+        placed = Placed(source.chosen, amount, place_at(host), source)
+        made.append(workspace_insert(actor, parent.namespace, one, placed))
     workspaces_counted(account, used.records + number)
     ids = tuple(each.workspace.pk for each in made)
     snapshot_update(source.snapshot, forks=list(ids))

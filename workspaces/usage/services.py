@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import redis
 from django.db import DatabaseError, connection, transaction
@@ -19,6 +21,9 @@ from workspaces.usage.selectors import SHOWN, TOTALS, CountedTotals, Totals
 from workspaces.usage.tiers import DAY, STORED
 
 logger = logging.getLogger(__name__)
+
+# The fields of a sample up to which a row counts.
+COUNTED = ("generation", "cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
 
 
 def totals_of(workspace: Workspace) -> Totals:
@@ -68,6 +73,14 @@ _SQL_SHOWN = (
     + ", ".join(f"{name} = CASE WHEN {name} < %s THEN %s ELSE {name} END" for name in SHOWN)
     + " WHERE workspace_id = %s AND reset_count = %s"
 )
+
+
+def begin_usage(workspace: Workspace, counters: Mapping[str, Any]) -> None:
+    """Count the usage of a new workspace from these counters of its machine's process, which ran before."""
+    tick = int(time.time() * 1_000_000)
+    Usage.objects.create(
+        workspace=workspace, tick=tick, **{name: counters[name] for name in COUNTED if name in counters}
+    )
 
 
 @transaction.atomic

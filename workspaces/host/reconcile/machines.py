@@ -20,7 +20,7 @@ from workspaces.host.machine_events import handle_machine_end, memory_expiry
 from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
-from workspaces.models import Operation, Workspace
+from workspaces.models import Operation, WarmMachine, Workspace
 from workspaces.models.operation import LIVE
 from workspaces.operations import queue
 from workspaces.states import CREATING, TRANSITIONAL, Status
@@ -45,6 +45,8 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     in flight are skipped.
     """
     inventory = runtime.driver.inventory()
+    # Before the workspaces: the machine that a create takes in between is in one of both.
+    warm = set(WarmMachine.objects.filter(host_id=runtime.name).values_list("pk", flat=True))
     busy = set(
         Operation.objects.filter(queue=runtime.queue_name, state__in=LIVE).values_list("workspace_id", flat=True)
     )
@@ -59,7 +61,7 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     for key, row in rows.items():
         if key not in busy:
             repaired += _reconcile_row(runtime, row, inventory)
-    orphans = _remove_orphans(runtime, inventory, set(rows) | busy)
+    orphans = _remove_orphans(runtime, inventory, set(rows) | busy | warm)
     counters.record_additions(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
     return repaired + orphans
 
@@ -220,7 +222,7 @@ def _remove_orphans(runtime: HostRuntime, inventory: Inventory, known: set[str])
     for key, since in sorted(runtime.orphan_since.items()):
         if now - since < settings.ENV.orphan_grace_seconds:
             continue
-        if Workspace.objects.filter(pk=key, host_id=runtime.name).exists():
+        if any(model.objects.filter(pk=key, host_id=runtime.name).exists() for model in (WarmMachine, Workspace)):
             continue
         if not runtime.allow_orphan_removal(settings.ENV.orphan_removals_per_hour):
             logger.error("orphans: the cap on removals per hour is reached; %s remain for now", len(orphans) - removed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +13,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from common.connections import connection_released_after
-from vmbackend.errors import BackendError, MachineExited
+from vmbackend.driver import MachineSpec
+from vmbackend.errors import BackendError, CapacityExceeded, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
 from vmbackend.power import StartedFrom
 from workspaces.audit import record_activity
@@ -20,6 +22,7 @@ from workspaces.host import network_policy as network
 from workspaces.host.context import MAX_MESSAGE, Cancelled, Context, finish_cancelled
 from workspaces.host.machine_spec import image_reference, machine_spec
 from workspaces.host.outcomes import after_start, lock_for_outcome, running_fields
+from workspaces.host.pool.removal import give_back_memory
 from workspaces.host.snapshot_memory import require_memory_fits
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationKind, OperationState
@@ -31,6 +34,9 @@ from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
 from workspaces.workload_changes.services import mark_workloads_applied
 
+logger = logging.getLogger(__name__)
+
+ASSIGNED = "assigned"  # a fact of the attempt: the machine is a warm one and runs
 # The progress, 0 to 100, at which each phase begins.
 PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
 PROGRESS_EVERY = 0.5
@@ -96,10 +102,30 @@ class _PullProgress:
         )
 
 
+def assign_machine(context: Context) -> None:
+    """Give a warm machine to the workspace. If it is lost, or does not take it, the following steps make another one
+    under the same id and address; so does a retry.
+    """
+    if not context.operation.params.get("warm") or context.operation.attempt > 1:
+        return
+    row = context.workspace
+    try:
+        with _described(row, context.facts["image"]) as spec:  # type: ignore[arg-type]
+            context.driver.assign(spec)
+    except BackendError as exc:
+        logger.warning("the warm machine of %s is replaced: %s", row.pk, exc.message)
+        context.driver.destroy(row.pk)
+        return
+    context.facts[ASSIGNED] = True
+    update_row(row, started_from=StartedFrom.POOL)
+
+
 def prepare_machine(context: Context) -> None:
     """Prepare disk, port and definition. The guest's identity is written to the row, so that the other processes reach
     it.
     """
+    if context.facts.get(ASSIGNED):
+        return
     context.record_provisioning(
         phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk."
     )
@@ -109,22 +135,30 @@ def prepare_machine(context: Context) -> None:
 def define_machine(context: Context) -> None:
     """Define the machine as its row describes it; for create and every start."""
     row = context.workspace
+    with _described(row, context.facts["image"], _first_disk(context)) as spec:  # type: ignore[arg-type]
+        identity = context.driver.prepare(spec)
+        with transaction.atomic():
+            # The host key is stored beside the disk, so a new one means that the disk is new, too.
+            former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
+            if former not in ("", identity.ssh_host_key):
+                record_activity(
+                    row, "disk_lost", "Its files were missing on the host: the workspace starts with an empty disk."
+                )
+            columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
+            update_row(row, **columns)
+
+
+@contextmanager
+def _described(row: Workspace, image: Image, snapshot: str = "") -> Iterator[MachineSpec]:
+    """Yield the machine that the row describes now; a new one takes the disk of `snapshot`.
+
+    If the block ends without an error, the machine has the policy, SSH access and workloads of the row.
+    """
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "workloads", "updated_at"])  # during an operation, too
     workloads = list(row.workloads)
     with network.hold_current_policy(row):
-        identity = context.driver.prepare(
-            machine_spec(row, context.facts["image"], snapshot=_first_disk(context))  # type: ignore[arg-type]
-        )
+        yield machine_spec(row, image, snapshot=snapshot)
         network.mark_policy_applied(row)
-    with transaction.atomic():
-        # The host key is stored beside the disk, so a new one means that the disk is new, too.
-        former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
-        if former not in ("", identity.ssh_host_key):
-            record_activity(
-                row, "disk_lost", "Its files were missing on the host: the workspace starts with an empty disk."
-            )
-        columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
-        update_row(row, **columns)
     mark_access_applied(row)
     mark_workloads_applied(row, workloads)
 
@@ -141,7 +175,7 @@ def is_to_start(context: Context) -> bool:
 
 
 def start_machine(context: Context) -> None:
-    if not is_to_start(context):
+    if context.facts.get(ASSIGNED) or not is_to_start(context):
         return
     context.record_provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
     launch_machine(context)
@@ -150,19 +184,28 @@ def start_machine(context: Context) -> None:
 def launch_machine(context: Context) -> None:
     """Start the machine, from a snapshot's memory if the operation says so, and note how its process began.
 
-    One that has a process keeps what was noted.
+    One that has a process keeps what was noted. Warm machines give their memory back first if the host has none.
     """
-    params, machine_id = context.operation.params, context.workspace.pk
-    if params.get("memory"):
-        began = context.driver.load(machine_id, params["snapshot"])
-        began = StartedFrom.FORK if began is not None and params.get("fork") else began
-    else:
-        began = context.driver.start(machine_id)
+    try:
+        began = _start(context)
+    except CapacityExceeded:
+        if not give_back_memory(context.driver, context.workspace.host_id or ""):
+            raise
+        began = _start(context)
     if began is not None:
         update_row(context.workspace, started_from=began)
+    params = context.operation.params
     if params.get("cold"):
         text = "It was started from the snapshot's disk, without its memory, as requested."
         record_activity(context.workspace, "started_cold", text, actor=context.operation.actor)
+
+
+def _start(context: Context) -> StartedFrom | None:
+    params, machine_id = context.operation.params, context.workspace.pk
+    if not params.get("memory"):
+        return context.driver.start(machine_id)
+    began = context.driver.load(machine_id, params["snapshot"])
+    return StartedFrom.FORK if began is not None and params.get("fork") else began
 
 
 def wait_ready(context: Context) -> None:
@@ -220,6 +263,7 @@ def _off_fields(row: Workspace) -> dict[str, Any]:
 STEPS = (
     ("begin", begin_create),
     ("pull_image", pull_image),
+    ("assign_machine", assign_machine),
     ("prepare_machine", prepare_machine),
     ("start_machine", start_machine),
     ("wait_ready", wait_ready),

@@ -1,0 +1,67 @@
+"""How many warm machines a host keeps: by its creates of the last minutes, within its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from workspaces.models import WarmRequest
+from workspaces.warm_machines import Shape
+
+WINDOW = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolShare:
+    """One shape's part of a pool. `wanted`, `ready`: machines; `claimed`, `missed`: creates of the last ten minutes
+    that got one, and that got none.
+    """
+
+    image: str
+    cpu_millis: int
+    memory_mb: int
+    disk_size_mb: int
+    wanted: int
+    ready: int
+    claimed: int
+    missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Creates of one shape within the window, those that were served and those that were not."""
+
+    claimed: int
+    missed: int
+
+    @property
+    def total(self) -> int:
+        return self.claimed + self.missed
+
+
+def recent_demand(host_name: str) -> dict[Shape, Demand]:
+    """Return the creates of the last ten minutes by shape, the most wanted first. One query."""
+    recent = WarmRequest.objects.filter(host_id=host_name, at__gt=timezone.now() - WINDOW)
+    counted = recent.values(*Shape._fields).annotate(total=Count("pk"), claimed=Count("pk", filter=Q(served=True)))
+    found = {}
+    for row in counted.order_by("-total", *Shape._fields):
+        shape = Shape(*(row[name] for name in Shape._fields))
+        found[shape] = Demand(row["claimed"], row["total"] - row["claimed"])
+    return found
+
+
+def share_pool(demand: dict[Shape, Demand], memory_mb: int, machines: int) -> dict[Shape, int]:
+    """Return how many machines of each shape to keep: one for each create, in turn, while memory and number allow."""
+    wanted = dict.fromkeys(demand, 0)
+    grown = True
+    while grown:
+        grown = False
+        for shape, asked in demand.items():
+            fits = shape.memory_mb <= memory_mb and machines > 0
+            if fits and wanted[shape] < asked.total:
+                wanted[shape] += 1
+                memory_mb, machines, grown = memory_mb - shape.memory_mb, machines - 1, True
+    return wanted

@@ -1,0 +1,222 @@
+"""The keeper of a host's warm pool: a thread that makes machines in demand, one at a time, and removes the others.
+
+Everything that it decides from is in the database and at the hypervisor, so the next process goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+from django.utils import timezone
+
+from common.work.leases import new_claim
+from vmbackend.backend import kit_version
+from vmbackend.driver import Driver, MachineState
+from vmbackend.errors import BackendError
+from vmbackend.host_load import cpu_ticks, was_quiet
+from vmbackend.models import Host
+from vmbackend.services import record_host_pool
+from workspaces import warm_machines
+from workspaces.host.pool.demand import WINDOW, Demand, PoolShare, recent_demand, share_pool
+from workspaces.host.pool.making import make_machine, reserve_machine, retire_failed
+from workspaces.host.pool.removal import remove_retired
+from workspaces.models import WarmMachine
+from workspaces.models.warm_machine import WarmState
+from workspaces.warm_machines import Shape
+
+if TYPE_CHECKING:
+    from vmbackend.images.store import ImageStore
+
+logger = logging.getLogger(__name__)
+
+ROUND_SECONDS = 2.0
+DIGEST_SECONDS = 60.0
+PULL_SECONDS = 300.0
+# A host that is never quiet makes a machine all the same after this time.
+BUSY_SECONDS = 60.0
+FAILED_SECONDS = 60.0
+LONGEST_LIFE = timedelta(hours=1)
+
+
+class QuietHost:
+    """Whether the host had little to do since the last look."""
+
+    def __init__(self) -> None:
+        self._ticks = cpu_ticks()
+
+    def __call__(self) -> bool:
+        before, self._ticks = self._ticks, cpu_ticks()
+        return was_quiet(before, self._ticks)
+
+
+class PoolKeeper:
+    """A thread of vmhost from `start` to `stop`; nothing if the settings allow no pool. `run_once` is one round.
+
+    `is_short`: whether the host's disk is nearly full. `is_quiet`: whether the host had little to do lately.
+    """
+
+    def __init__(
+        self,
+        host_name: str,
+        driver: Driver,
+        images: ImageStore,
+        *,
+        is_short: Callable[[], bool],
+        is_quiet: Callable[[], bool] | None = None,
+    ) -> None:
+        self._host_name, self._driver, self._images = host_name, driver, images
+        self._is_short = is_short
+        self._is_quiet = is_quiet or QuietHost()
+        self._claim = new_claim()
+        self._digests: dict[str, tuple[str, float]] = {}  # by image; when it was asked for, monotonic
+        self._not_before: dict[Shape, float] = {}
+        self._waits_since: float | None = None
+        self._shown: list[PoolShare] | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="warm-pool", daemon=True)
+
+    def start(self) -> None:
+        """Remove what a dead process has left, then keep the pool."""
+        self.check_machines()
+        if warm_machines.is_pool_on():
+            self._thread.start()
+        else:
+            self.empty_pool()
+
+    def stop(self) -> None:
+        """End the thread. A machine that is being made is left to the next process, which removes it."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def empty_pool(self) -> None:
+        """Remove every machine that nobody has claimed."""
+        warm_machines.retire_machines(self._host_name)
+        remove_retired(self._driver, self._host_name)
+
+    def check_machines(self) -> None:
+        """Retire machines that no process makes, or that are not as the pool left them, and remove what is retired."""
+        for machine in self._machines():
+            is_ours = machine.state != WarmState.MAKING or machine.claim == self._claim
+            if not is_ours or (machine.state == WarmState.READY and not self._is_paused(machine.pk)):
+                warm_machines.retire_machine(machine.pk)
+        remove_retired(self._driver, self._host_name)
+
+    def run_once(self) -> None:
+        """Make one round: check, resolve tags, retire, make at most one machine, report."""
+        self.check_machines()
+        demand = recent_demand(self._host_name) if self._takes_machines() else {}
+        wanted = share_pool(demand, settings.ENV.pool_memory_mb, settings.ENV.pool_machines)
+        for image in {shape.image for shape in wanted}:
+            self._resolve(image)
+        self._retire_unwanted(wanted)
+        self._report(demand, wanted)
+        missing = [shape for shape in wanted if self._count(shape) < wanted[shape] and self._is_due(shape)]
+        if missing and not self._is_short() and self._may_work():
+            self._make(missing[0])
+            self._report(demand, wanted)
+        elif not missing:
+            self._waits_since = None
+
+    def _machines(self) -> list[WarmMachine]:
+        held = WarmMachine.objects.filter(host_id=self._host_name).exclude(state=WarmState.RETIRING)
+        return list(held.order_by("made_at"))
+
+    def _takes_machines(self) -> bool:
+        return Host.objects.filter(pk=self._host_name, accepts_new=True).exists()
+
+    def _is_paused(self, key: str) -> bool:
+        return self._driver.state(key) is MachineState.PAUSED
+
+    def _count(self, shape: Shape) -> int:
+        held = WarmMachine.objects.filter(host_id=self._host_name, **shape._asdict())
+        return held.exclude(state=WarmState.RETIRING).count()
+
+    def _digest(self, shape: Shape) -> str:
+        return self._digests.get(shape.image, ("", 0.0))[0]
+
+    def _is_due(self, shape: Shape) -> bool:
+        return bool(self._digest(shape)) and self._not_before.get(shape, 0.0) <= time.monotonic()
+
+    def _may_work(self) -> bool:
+        """Return whether the host is quiet, or was not for so long that a machine is made all the same."""
+        if self._waits_since is None:
+            self._waits_since = time.monotonic()
+        return self._is_quiet() or time.monotonic() - self._waits_since > BUSY_SECONDS
+
+    def _resolve(self, image: str) -> None:
+        """Look once a minute which digest the tag has; empty if it is not known, and then its machines become stale."""
+        now = time.monotonic()
+        if image in self._digests and now - self._digests[image][1] < DIGEST_SECONDS:
+            return
+        self._digests[image] = "", now
+        try:
+            found = self._images.ensure(
+                image, progress=lambda *_: None, deadline=now + PULL_SECONDS, cancelled=self._ended.is_set
+            )
+        except BackendError as exc:
+            logger.warning("pool: %s cannot be resolved: %s", image, exc.message)
+            return
+        self._digests[image] = found.digest, now
+        warm_machines.record_digest(self._host_name, image, found.digest)
+
+    def _retire_unwanted(self, wanted: dict[Shape, int]) -> None:
+        """Retire machines of another digest or kit, those that are old, and those beyond the number that is wanted."""
+        kit, oldest, kept = kit_version(), timezone.now() - LONGEST_LIFE, dict.fromkeys(wanted, 0)
+        for machine in reversed(self._machines()):
+            shape = Shape(*(getattr(machine, name) for name in Shape._fields))
+            digest = self._digest(shape) or machine.image_digest
+            fits = machine.image_digest == digest and machine.kit == kit and machine.made_at > oldest
+            if fits and kept.get(shape, 0) < wanted.get(shape, 0):
+                kept[shape] += 1
+            else:
+                warm_machines.retire_machine(machine.pk)
+        remove_retired(self._driver, self._host_name)
+
+    def _make(self, shape: Shape) -> None:
+        self._waits_since = None
+        found = {"digest": self._digest(shape), "kit": kit_version(), "claim": self._claim}
+        machine = reserve_machine(self._host_name, shape, **found)
+        if machine is None:
+            self._not_before[shape] = time.monotonic() + FAILED_SECONDS
+            return
+        try:
+            make_machine(self._driver, machine)
+        except BackendError as exc:
+            self._not_before[shape] = time.monotonic() + FAILED_SECONDS
+            retire_failed(machine, exc)
+        remove_retired(self._driver, self._host_name)
+
+    def _report(self, demand: dict[Shape, Demand], wanted: dict[Shape, int]) -> None:
+        ready = [shape for shape in wanted for _ in range(self._ready(shape))]
+        shares = [
+            PoolShare(*shape, wanted[shape], ready.count(shape), asked.claimed, asked.missed)
+            for shape, asked in demand.items()
+        ]
+        if shares != self._shown:
+            record_host_pool(name=self._host_name, pool=[asdict(share) for share in shares])
+            warm_machines.remove_requests(self._host_name, WINDOW)
+            self._shown = shares
+
+    def _ready(self, shape: Shape) -> int:
+        ready = WarmMachine.objects.filter(host_id=self._host_name, state=WarmState.READY, **shape._asdict())
+        return ready.count()
+
+    def _work(self) -> None:
+        while not self._ended.wait(ROUND_SECONDS):
+            try:
+                close_old_connections()
+                self.run_once()
+            except (DatabaseError, InterfaceError, BackendError) as exc:
+                logger.warning("a round of the pool failed: %s", exc)
+            except Exception:  # the next round may succeed
+                logger.exception("a round of the pool failed")
+        connections.close_all()
