@@ -1,26 +1,20 @@
-"""Parts of boot templates that need no machine: save files, identities, the store, answers of a loaded guest."""
+"""Parts of boot templates that need no machine: save files, identities, the store."""
 
 from __future__ import annotations
 
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from vmbackend.errors import GuestUnreachable, TemplateUnusable
-from vmbackend.guest.load_message import LoadMessage
-from vmbackend.libvirt import template_loading
 from vmbackend.libvirt.identity import give_identity, identity_values, rename_values, shape_of
 from vmbackend.libvirt.save_file import encode_beginning, read_save_file, replaced_description
 from vmbackend.libvirt.store import FOLDER, Store
 
 STREAM = os.urandom(3 << 20)
-SECOND = 1_000_000_000
-NOW = 1_800_000_000 * SECOND
-GENERATION = "8f14e45f-ceea-467f-a2d9-0b6a3b1f0d3a"
 
 
 @pytest.fixture
@@ -189,76 +183,3 @@ def test_a_removed_entry_stays_readable_for_a_load_that_has_it_open(store: Store
     with made.memory.open("rb") as file:
         store.remove("boot_1")
         assert file.read() == STREAM
-
-
-def test_a_message_holds_the_configuration_as_it_is() -> None:
-    encoded = LoadMessage(uuid="u", mac="02:00", disk_bytes=64 << 20, config=b"hostname=a\0").encode(NOW)
-    magic, version, kind, records, config = struct.unpack_from("<8s4I", encoded)
-    assert (magic, version, kind) == (b"MVMLOAD\n", 1, 1)
-    assert encoded[-config:] == b"hostname=a\0"
-    found = dict(record.split(b"=", 1) for record in encoded[24 : 24 + records].split(b"\0")[:-1])
-    assert found[b"disk_bytes"] == b"67108864"
-    assert int(found[b"clock"]) == NOW
-    assert len(found[b"entropy"]) == 128
-
-
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    answers, guest = os.pipe2(os.O_NONBLOCK)
-    yield answers, guest
-    os.close(answers)
-
-
-ITEMS = "clock entropy mac disk configuration"
-
-
-def test_a_complete_answer_is_accepted(pipe: tuple[int, int]) -> None:
-    now = time.time_ns()
-    os.write(pipe[1], f"loaded {GENERATION} {ITEMS} {now}\n".encode())
-    assert not template_loading._require_answer(pipe[0], GENERATION, now)
-    os.close(pipe[1])
-
-
-def test_a_slow_answer_is_accepted_with_a_clock_that_is_to_be_set(pipe: tuple[int, int]) -> None:
-    now = time.time_ns()
-    os.write(pipe[1], f"loaded {GENERATION} {ITEMS} {now - 2 * SECOND}\n".encode())
-    assert template_loading._require_answer(pipe[0], GENERATION, now - 3 * SECOND)
-    os.close(pipe[1])
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"loaded {GENERATION[::-1]} {ITEMS} {{now}}",
-        f"loaded {GENERATION} {ITEMS}",
-        f"loaded {GENERATION} clock entropy mac configuration {{now}}",
-        f"loaded {GENERATION} {ITEMS} {{past}}",
-        f"loaded {GENERATION} {ITEMS} {{future}}",
-        f"loaded {GENERATION} {ITEMS} -1",
-        f"loaded {GENERATION} {ITEMS} {'9' * 400}",
-        "failed entropy Operation not permitted",
-        "",
-        "ready",
-    ],
-)
-def test_any_other_answer_is_refused(pipe: tuple[int, int], line: str) -> None:
-    now = time.time_ns()
-    text = line.format(now=now, past=now - 700_000_000, future=now + 1_500_000_000)
-    os.write(pipe[1], text.encode() + b"\n")
-    with pytest.raises(TemplateUnusable):
-        template_loading._require_answer(pipe[0], GENERATION, now)
-    os.close(pipe[1])
-
-
-@pytest.mark.parametrize("sent", [b"", b"x" * 60000, None], ids=["silence", "a line without an end", "an end"])
-def test_no_answer_ends_by_the_deadline(
-    pipe: tuple[int, int], sent: bytes | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(template_loading, "_ANSWER_SECONDS", 0.2)
-    os.write(pipe[1], sent or b"")
-    if sent is None:
-        os.close(pipe[1])
-    with pytest.raises(GuestUnreachable):
-        template_loading._require_answer(pipe[0], GENERATION, NOW)
-    if sent is not None:
-        os.close(pipe[1])

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import libvirt
 import pytest
@@ -18,7 +19,7 @@ from vmbackend.driver import EventKind, MachineSpec, MachineState
 from vmbackend.errors import BackendUnavailable, TemplateUnusable
 from vmbackend.guest.kit import build_kit
 from vmbackend.guest.session import GuestAddress
-from vmbackend.libvirt import template_loading, template_making, templates
+from vmbackend.libvirt import message_exchange, template_making, templates
 from vmbackend.libvirt.domain import uuid_for
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.firewall import mac_for
@@ -227,16 +228,16 @@ def test_a_process_that_dies_before_its_answer_is_replaced_by_a_boot(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
-    require = template_loading._require_answer
+    require = message_exchange._require_answer
 
-    def killed(answers: int, generation: str, sent: int) -> bool:
+    def killed(*arguments: Any) -> bool:
         monkeypatch.undo()
         (pid,) = factory.qemu_pids(harness.settings.machines_dir, spec.id)  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGKILL)
-        return require(answers, generation, sent)
+        return bool(require(*arguments))
 
     spec = harness.spec()
-    monkeypatch.setattr(template_loading, "_require_answer", killed)
+    monkeypatch.setattr(message_exchange, "_require_answer", killed)
     address, began = start(harness, spec)
     assert began is StartedFrom.BOOT
     assert harness.driver.state(spec.id) is MachineState.RUNNING
@@ -259,7 +260,7 @@ def test_a_machine_that_cannot_prove_who_it_is_is_ended_before_it_has_a_network(
     spec = harness.spec()
     driver.prepare(spec)
     connected: list[str] = []
-    monkeypatch.setattr(template_loading, "_require_answer", refuse)
+    monkeypatch.setattr(message_exchange, "_require_answer", refuse)
     monkeypatch.setattr(driver._network, "connect", connected.append)
     monkeypatch.setattr(driver._power, "_start", fail)
     with pytest.raises(BackendUnavailable):
@@ -268,7 +269,7 @@ def test_a_machine_that_cannot_prove_who_it_is_is_ended_before_it_has_a_network(
     assert connected == []
 
 
-@pytest.mark.parametrize("step", ["_assume_identity", "_require_answer"])
+@pytest.mark.parametrize("step", ["discard_answers", "_require_answer"])
 def test_a_load_that_a_dead_process_left_is_undone(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -278,7 +279,7 @@ def test_a_load_that_a_dead_process_left_is_undone(
     spec = harness.spec()
     driver.prepare(spec)
     with monkeypatch.context() as patched:
-        patched.setattr(template_loading, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(message_exchange, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         patched.setattr(driver._power, "_roll_back_start", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
             driver.start(spec.id)
@@ -297,7 +298,7 @@ def test_a_load_whose_process_could_not_be_ended_is_not_taken_for_the_machine(
     spec = harness.spec()
     driver.prepare(spec)
     with monkeypatch.context() as patched:
-        patched.setattr(template_loading, "_require_answer", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(message_exchange, "_require_answer", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         patched.setattr(driver._power, "_roll_back_start", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
             driver.start(spec.id)
@@ -311,10 +312,10 @@ def test_a_clock_that_a_slow_load_left_late_is_set_when_the_machine_is_ready(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message is two minutes old when the guest reads it."""
-    real = template_loading.time.time_ns
+    real = message_exchange.time.time_ns
     with monkeypatch.context() as patched:
         times = iter([real() - 120 * 10**9])
-        patched.setattr(template_loading.time, "time_ns", lambda: next(times, None) or real())
+        patched.setattr(message_exchange.time, "time_ns", lambda: next(times, None) or real())
         address, began = start(harness, harness.spec())
     assert began is StartedFrom.TEMPLATE
     before, clock, after = read_clocks(harness, address)

@@ -100,6 +100,8 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
         *_stop_signal(boot.stop_signal),
     ]
     pairs += [("dns", server) for server in config.dns]
+    if boot.unassigned:
+        return [*pairs, ("unassigned", "1")]
     pairs += [("directory", path) for path in boot.directories]
     pairs += [("env", records.environment_entry(name, value)) for name, value in boot.env.items()]
     return pairs + _process(boot) + _switches(boot) + records.workload_pairs(boot.workloads)

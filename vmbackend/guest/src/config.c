@@ -6,10 +6,18 @@
 static char *records;
 static size_t records_size;
 
+/* What was loaded before stays in memory, as the environment may point to it; and in force, if this fails. */
 bool config_load(const char *path)
 {
-	records = read_file(path, &records_size);
-	return records && records_size && !records[records_size - 1];
+	size_t size = 0;
+	char *found = read_file(path, &size);
+	if (!found || !size || found[size - 1]) {
+		free(found);
+		return false;
+	}
+	records = found;
+	records_size = size;
+	return true;
 }
 
 const char *config_next(const char *key, size_t *position)

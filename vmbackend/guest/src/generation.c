@@ -8,12 +8,17 @@
 
 #define RANDOM_UUID "/proc/sys/kernel/random/uuid"
 
-void write_generation(const char *generation)
+bool write_generation(const char *generation)
 {
-	char *made = *generation ? strdup(generation) : read_file(RANDOM_UUID, NULL), *line = NULL;
-	int length = made ? asprintf(&line, "%.*s\n", (int)strcspn(made, "\n"), made) : -1;
-	if (length < 0 || !write_file(GENERATION_FILE, line, (size_t)length, 0444))
+	char line[64];
+	int length = snprintf(line, sizeof line, "%.36s\n", generation);
+	return write_file(GENERATION_FILE, line, (size_t)length, 0444);
+}
+
+void start_generation(void)
+{
+	char *made = read_file(RANDOM_UUID, NULL);
+	if (!made || !write_generation(made))
 		boot_fail("cannot write %s", GENERATION_FILE);
-	free(line);
 	free(made);
 }

@@ -86,10 +86,17 @@ long long disk_bytes(const char *serial); /* as the kernel knows it at present; 
 void make_directories(void); /* those of the configuration, within the present root */
 /* network.c */
 void configure_network(void);
+bool set_mac(const char *text); /* false with errno */
+/* names.c: from the configuration; false with errno */
+bool write_keys(void);     /* of the control plane's server */
+bool write_ssh_keys(void); /* the users' */
+bool write_names(void);    /* within the present root, and the host name */
+bool within_root(bool (*work)(void)); /* calls it with the machine's file system as the root */
 /* dmi.c */
 void cover_dmi(const char *uuid); /* in the new root; no effect for an empty UUID */
 /* generation.c */
-void write_generation(const char *generation); /* empty: a new one */
+bool write_generation(const char *generation); /* false with errno */
+void start_generation(void); /* a new one */
 /* random.c */
 void seed_random(void);
 bool reseed_random(const char *hex);
@@ -98,7 +105,10 @@ void await_load(void); /* of a boot template: waits for the machine that it beco
 const char *loaded_uuid(void); /* that machine's; empty after an ordinary boot */
 /* requests.c: requests of the host */
 int open_requests(void); /* -1: the machine has no such port */
-bool handle_requests(int fd);
+enum handled { NOTHING_READ, HANDLED, ASSIGNED };
+enum handled handle_requests(int fd);
+/* assign.c */
+bool assign_machine(int fd); /* as the message asks; false if anything failed, which was answered */
 /* tcp.c */
 bool process_listens(pid_t pid, unsigned port);
 /* user.c */
@@ -147,7 +157,7 @@ bool service_has(const char *service, const char *file);
 pid_t start_supervisor(int niceness);      /* a process group of its own, which its children share */
 void reset_supervisor_priority(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
-void programs_prepare(void);
+bool programs_prepare(void); /* those of the configuration; false with errno */
 bool programs_wanted(void);
 bool programs_start(bool late); /* true once every supervisor got its command; called until then */
 bool programs_started(void); /* each has been started once, or could not be */

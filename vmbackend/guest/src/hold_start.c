@@ -51,6 +51,7 @@ static void exec_any_shell(void)
 static void enter_user(const struct start *start, const char *terminal_type)
 {
 	set_oom("0");
+	config_load(CONFIG_FILE); /* the machine may have been given another one since the hold started */
 	enter_guest();
 	restore_dev_null();
 	set_environment(start->environment, terminal_type);

@@ -111,57 +111,6 @@ static void read_config(void)
 		boot_fail("the host's configuration is cut off");
 }
 
-static void write_keys(void)
-{
-	const char *hex = config_get("host_key");
-	size_t size = strlen(hex) / 2;
-	char *key = malloc(size + 1);
-	for (size_t i = 0; i < size; i++) {
-		unsigned byte = 0;
-		sscanf(hex + 2 * i, "%2x", &byte);
-		key[i] = (char)byte;
-	}
-	char *line;
-	int length = asprintf(&line, "%s\n", config_get("authorized_key"));
-	if (length < 0 || !write_file(HOST_KEY, key, size, 0600) ||
-	    !write_file(KIT "/home/.ssh/authorized_keys", line, (size_t)length, 0600))
-		boot_fail("cannot write the control keys: %s", strerror(errno));
-	free(line);
-	free(key);
-}
-
-static void write_ssh_keys(void)
-{
-	char *lines = NULL;
-	size_t size = 0, position = 0;
-	const char *line;
-	FILE *text = open_memstream(&lines, &size);
-	while (text && (line = config_next("ssh_key", &position)))
-		fprintf(text, "%s\n", line);
-	if (!text || fclose(text) || !write_user_keys(lines, size))
-		boot_fail("cannot write the users' keys: %s", strerror(errno));
-	free(lines);
-}
-
-static void write_names(void)
-{
-	char text[4096] = "", *host = (char *)config_get("hostname");
-	size_t position = 0;
-	const char *server;
-	int used = 0;
-	while ((server = config_next("dns", &position)) && used < 3000)
-		used += snprintf(text + used, sizeof text - (size_t)used, "nameserver %.64s\n", server);
-	write_file("/etc/resolv.conf", text, strlen(text), 0644);
-	char address[64];
-	snprintf(address, sizeof address, "%s", config_get("address"));
-	address[strcspn(address, "/")] = 0;
-	snprintf(text, sizeof text, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s %.255s\n", address, host);
-	write_file("/etc/hosts", text, strlen(text), 0644);
-	snprintf(text, sizeof text, "%.255s\n", host);
-	write_file("/etc/hostname", text, strlen(text), 0644);
-	sethostname(host, strlen(host));
-}
-
 static void bind(int fd, const char *target, bool read_only)
 {
 	char source[64];
@@ -201,7 +150,8 @@ static void prepare_root(int kit, int data, int pts)
 	guest_devices(pts);
 	bind(kit, KIT, true);
 	bind(data, KIT "/data", true);
-	write_names();
+	if (!write_names())
+		log_boot("cannot write all names: %s", strerror(errno));
 	make_directories();
 	if (*config_get("drop_logs"))
 		remove_logs();
@@ -253,11 +203,10 @@ int init_main(void)
 		await_load();
 		log_boot("kernel %s %s is up, loaded from a template", kernel.sysname, kernel.release);
 	} else {
-		write_generation("");
+		start_generation();
 	}
-	write_keys();
-	if (*config_get("ssh"))
-		write_ssh_keys();
+	if (!write_keys() || (*config_get("ssh") && !write_ssh_keys()))
+		boot_fail("cannot write the keys: %s", strerror(errno));
 	mount_disks();
 	log_boot("image and writable disk are mounted");
 	configure_network();

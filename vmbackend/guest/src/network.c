@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <net/route.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -58,6 +59,22 @@ static void set_gateway(int fd, in_addr_t gateway)
 	put_address(&route.rt_gateway, gateway);
 	if (ioctl(fd, SIOCADDRT, &route))
 		boot_fail("cannot set the gateway: %s", strerror(errno));
+}
+
+/* While the link is down. */
+bool set_mac(const char *text)
+{
+	struct ifreq request = {.ifr_name = "eth0", .ifr_hwaddr.sa_family = ARPHRD_ETHER};
+	unsigned char *mac = (unsigned char *)request.ifr_hwaddr.sa_data;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	errno = EPROTO;
+	bool set = fd >= 0 &&
+		   sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", mac, mac + 1, mac + 2, mac + 3, mac + 4, mac + 5) == 6 &&
+		   !ioctl(fd, SIOCSIFHWADDR, &request);
+	int failure = errno;
+	close(fd);
+	errno = failure;
+	return set;
 }
 
 void configure_network(void)

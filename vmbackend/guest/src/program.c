@@ -159,26 +159,32 @@ static struct {
 } *programs;
 static size_t programs_count;
 
-void programs_prepare(void)
+static bool prepare_workload(const char *name, char *service)
+{
+	snprintf(service, SERVICE_NAME_SIZE, WORKLOAD_PREFIX "%s", name);
+	if (write_workload_service(service, true))
+		return true;
+	log_boot("cannot prepare the workload %s: %s", name, strerror(errno));
+	return false;
+}
+
+bool programs_prepare(void)
 {
 	if (*config_get("unknown_stop_signal"))
 		log_boot("the image's stop signal is not known, SIGTERM is sent: %s", config_get("unknown_stop_signal"));
 	char **names;
 	size_t count = config_list("workload", &names);
+	free(programs);
 	programs = calloc(count + 1, sizeof *programs);
+	programs_count = 0;
 	if (!programs)
-		die(EXIT_CANNOT_RUN, "out of memory");
+		return false;
 	if (*config_get("cmd") || *config_get("entrypoint"))
 		snprintf(programs[programs_count++].service, SERVICE_NAME_SIZE, "main");
-	for (size_t i = 0; i < count; i++) {
-		char *service = programs[programs_count].service;
-		snprintf(service, SERVICE_NAME_SIZE, WORKLOAD_PREFIX "%s", names[i]);
-		if (write_workload_service(service, true))
-			programs_count++;
-		else
-			log_boot("cannot prepare the workload %s: %s", names[i], strerror(errno));
-	}
+	for (size_t i = 0; i < count; i++)
+		programs_count += prepare_workload(names[i], programs[programs_count].service);
 	free(names);
+	return true;
 }
 
 bool programs_wanted(void)

@@ -1,4 +1,4 @@
-/* Requests of the host to a running machine, one line each way on a dedicated port.
+/* Requests of the host to a running machine on a dedicated port: messages (message.c), and lines, one each way.
  *
  *     fresh NANOSECONDS HEX   ->   fresh NANOSECONDS NOW | failed NANOSECONDS REASON
  *
@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "guest.h"
+#include "message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_SIZE 1200 /* 512 bytes of randomness in hexadecimal, and the words before it */
+#define HEX_SIZE 1200 /* 512 bytes of randomness in hexadecimal, and more */
+#define READ_SIZE 4096 /* longer than any line */
 #define SECOND 1000000000LL
 
 int open_requests(void)
@@ -47,7 +49,7 @@ static bool resync(long long nanoseconds, const char *hex)
 /* Non-blocking: a reply that the host does not read is dropped; the host retries. */
 static void handle_request(int fd, const char *line)
 {
-	static char hex[LINE_SIZE];
+	static char hex[HEX_SIZE];
 	long long asked;
 	struct timespec now;
 	if (sscanf(line, "fresh %lld %1199[0-9a-f]", &asked, hex) != 2)
@@ -61,24 +63,51 @@ static void handle_request(int fd, const char *line)
 	warm_up();
 }
 
-/* Whether there was anything to read: a port without a host at its other end polls as readable and has nothing. */
-bool handle_requests(int fd)
+static bool handle_message(int fd)
 {
-	static char line[LINE_SIZE + 1];
-	static size_t used;
-	ssize_t got = read(fd, line + used, LINE_SIZE - used);
-	char *end;
-	if (got <= 0)
-		return false;
-	used += (size_t)got;
-	line[used] = 0;
-	while ((end = memchr(line, '\n', used))) {
-		*end++ = 0;
-		handle_request(fd, line);
-		used -= (size_t)(end - line);
-		memmove(line, end, used + 1);
+	bool assigned = false;
+	if (message_state() == MESSAGE_WHOLE && message_kind() == MESSAGE_ASSIGN)
+		assigned = assign_machine(fd);
+	else
+		dprintf(fd, "failed message %s\n", strerror(EPROTO));
+	message_end();
+	return assigned;
+}
+
+/* Handles the first request of the data and returns its size; 0 if the rest of it is to come. */
+static size_t handle_first(int fd, char *data, size_t size, bool *assigned)
+{
+	if (message_state() == MESSAGE_PART || message_begins(data, size)) {
+		size_t taken = message_take(data, size);
+		if (message_state() != MESSAGE_PART)
+			*assigned = handle_message(fd) || *assigned;
+		return taken;
 	}
-	if (used == LINE_SIZE)
-		used = 0; /* longer than any valid request */
-	return true;
+	char *end = memchr(data, '\n', size);
+	if (!end)
+		return size == READ_SIZE ? size : 0; /* longer than any valid request */
+	*end = 0;
+	handle_request(fd, data);
+	return (size_t)(end + 1 - data);
+}
+
+/* NOTHING_READ: a port without a host at its other end polls as readable and has nothing. */
+enum handled handle_requests(int fd)
+{
+	static char data[READ_SIZE];
+	static size_t used;
+	enum handled handled = NOTHING_READ;
+	bool assigned = false;
+	ssize_t got;
+	size_t size;
+	message_drop_late();
+	while ((got = read(fd, data + used, READ_SIZE - used)) > 0) {
+		used += (size_t)got;
+		handled = HANDLED;
+		while (used && (size = handle_first(fd, data, used, &assigned))) {
+			used -= size;
+			memmove(data, data + size, used);
+		}
+	}
+	return assigned ? ASSIGNED : handled;
 }

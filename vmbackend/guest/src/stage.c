@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,11 @@ static int block_signals(void)
 	return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static bool is_starting(const struct start *start)
+{
+	return !start->notified || !start->announced;
+}
+
 static void announce(struct start *start)
 {
 	start->announced = true;
@@ -114,20 +120,33 @@ static void advance(struct start *start)
 		announce(start);
 }
 
+/* What a boot does from here on is done again: with the servers, the agent and runit that run, and the programs of the new
+ * configuration. runsvdir looks for services every five seconds; it waits one more if they are of the present second. */
+static void restart(struct start *start)
+{
+	struct timespec old[2] = {{.tv_sec = 2}, {.tv_sec = 2}};
+	utimensat(AT_FDCWD, SERVICES, old, 0);
+	unlink(READY_FILE);
+	*start = (struct start){.supervisor = start->supervisor, .until = now_ms() + SERVICES_WAIT_MS};
+}
+
 /* The port appears while the machine starts. Without a host at its other end it polls as ready without data: then it is
  * not polled for a while. Returns milliseconds until the next call, or -1. */
-static int poll_requests(struct pollfd *source, bool starting)
+static int poll_requests(struct pollfd *source, struct start *start)
 {
 	static long long paused_until;
 	static int fd = -1;
-	if (fd < 0 && starting)
+	if (fd < 0 && is_starting(start))
 		source->fd = fd = open_requests();
 	if (source->fd >= 0 && source->revents) {
 		fd = source->fd;
-		if (!handle_requests(fd)) {
+		enum handled handled = handle_requests(fd);
+		if (handled == NOTHING_READ) {
 			source->fd = -1;
 			paused_until = now_ms() + REQUESTS_PAUSE_MS;
 		}
+		if (handled == ASSIGNED)
+			restart(start);
 	}
 	if (source->fd >= 0 || fd < 0)
 		return -1;
@@ -141,8 +160,8 @@ static void serve(struct pollfd *sources, int count)
 {
 	struct start start = {.until = now_ms() + SERVICES_WAIT_MS};
 	for (;;) {
-		bool starting = !start.notified || !start.announced;
-		int wait = shorter_wait(servers_maintain(), poll_requests(&sources[REQUESTS], starting));
+		int wait = shorter_wait(poll_requests(&sources[REQUESTS], &start), servers_maintain());
+		bool starting = is_starting(&start);
 		if (starting)
 			wait = start.answered ? START_POLL_MS : READY_POLL_MS;
 		if (poll(sources, (nfds_t)count, wait) < 0)
@@ -175,7 +194,8 @@ int stage_main(const char *kit_namespace)
 	set_oom("-1000");
 	config_load(CONFIG_FILE);
 	write_pid();
-	programs_prepare();
+	if (!programs_prepare())
+		die(EXIT_CANNOT_RUN, "cannot prepare the programs: %s", strerror(errno));
 	sources[SIGNALS] = (struct pollfd){.fd = block_signals(), .events = POLLIN};
 	sources[REQUESTS] = (struct pollfd){.fd = -1, .events = POLLIN};
 	serve(sources, BUTTONS + open_buttons(sources + BUTTONS, MAX_BUTTONS));
