@@ -26,8 +26,8 @@ from vmbackend.errors import (
     InvalidMachineState,
     MachineNotFound,
 )
-from vmbackend.guest.kit import find_kit
 from vmbackend.libvirt import agent, disks, domain, sockets
+from vmbackend.libvirt.assignment import Assigner
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
@@ -38,7 +38,7 @@ from vmbackend.libvirt.meters import Meters
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
 from vmbackend.libvirt.power import UP, Power
-from vmbackend.libvirt.probe import probe_kvm
+from vmbackend.libvirt.probe import find_domain_type
 from vmbackend.libvirt.provisioner import Provisioner
 from vmbackend.libvirt.qemu_logs import QemuLogs
 from vmbackend.libvirt.readiness import wait_for_guest
@@ -77,6 +77,7 @@ class LibvirtDriver(Driver):
         self._templates = Templates(settings, self._libvirt, access)
         self._power = Power(settings, self._libvirt, self._events, self._saved_state, self._templates)
         self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state, access)
+        self._assigner = Assigner(self._provisioner, self._attachment, self._power)
         self._qemu_logs = QemuLogs(settings)
         self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs, self._qemu_logs.limit_sizes)
         self._meters = Meters(self._libvirt, self._domains, self._inventory.machine_dir)
@@ -84,7 +85,7 @@ class LibvirtDriver(Driver):
     def open(self, on_event: Callable[[Event], None]) -> None:
         self._settings.check()
         self._settings.machines_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._provisioner.domain_type = self._domain_type()
+        self._provisioner.domain_type = find_domain_type(self._settings)
         self._confiner.open(self._provisioner.domain_type)
         self._events.start(on_event)
         try:
@@ -142,6 +143,16 @@ class LibvirtDriver(Driver):
         require_memory(self._settings, record.memory_mb)
         hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))
         return self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
+
+    def assign(self, spec: MachineSpec) -> None:
+        target, record = self._find_machine(spec.id)
+        files = self._inventory.machine_dir(spec.id)
+        if self._saved_state.state(target, files) is not MachineState.PAUSED or not files.unassigned.exists():
+            raise InvalidMachineState("The machine does not wait for its assignment.")
+        self._watch.require_settled(spec.id)
+        if not self._confiner.has_limited(spec.id):
+            self._complete_start(target, record)
+        self._assigner.assign(target, files, spec)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -298,15 +309,6 @@ class LibvirtDriver(Driver):
 
     def _apply_cpu_quota(self, machine_id: str) -> None:
         self._power.apply_cpu_quota(*self._find_machine(machine_id))
-
-    def _domain_type(self) -> Any:
-        if self._settings.is_test:
-            return "test"
-        if self._settings.accel != "auto":
-            return self._settings.accel
-        report = probe_kvm(find_kit(self._settings.kit_dir).kernel, self._settings.machines_dir / ".probe")
-        log.info("%s", report.message)
-        return "kvm" if report.works else "qemu"
 
     def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
         target = self._domains.find(self._libvirt.connection, machine_id)

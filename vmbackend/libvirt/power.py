@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import libvirt
@@ -14,6 +15,7 @@ import libvirt
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, SavedMemoryUnusable, TemplateUnusable
 from vmbackend.libvirt import domain
+from vmbackend.libvirt.assigning import assign_guest
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.record import MachineDir, Record
@@ -77,6 +79,15 @@ class Power:
         except BaseException as error:
             self._roll_back_start(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
+
+    @contextmanager
+    def assigning(self, target: Any, files: MachineDir) -> Iterator[Callable[[], None]]:
+        """Begin another start of a process that is paused and nobody's; yield what assigns its guest, whose CPUs run
+        then. After an error in the block the process has ended.
+        """
+        with self._starting(target, files, asleep=False):
+            self._events.report_started(files.id)  # libvirt will not
+            yield partial(assign_guest, target, files)
 
     def _start_from(self, template: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> bool:
         """Start from a template. False if it cannot be loaded: the machine is off, and its process has ended."""

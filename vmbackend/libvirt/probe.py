@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.guest.kit import find_kit
 from vmbackend.libvirt.disks import write_atomically
+from vmbackend.libvirt.settings import LibvirtSettings
+
+log = logging.getLogger(__name__)
 
 _DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -22,6 +28,17 @@ class KvmReport:
 
     works: bool
     message: str
+
+
+def find_domain_type(settings: LibvirtSettings) -> Literal["kvm", "qemu", "test"]:
+    """Return how machines run on this host, as libvirt names it. Raise BackendUnavailable."""
+    if settings.is_test:
+        return "test"
+    if settings.accel != "auto":
+        return settings.accel
+    report = probe_kvm(find_kit(settings.kit_dir).kernel, settings.machines_dir / ".probe")
+    log.info("%s", report.message)
+    return "kvm" if report.works else "qemu"
 
 
 def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:

@@ -66,6 +66,14 @@ class Provisioner:
             self._undo(connection, spec, files)
             raise
 
+    def describe_again(self, spec: MachineSpec, files: MachineDir) -> None:
+        """Write the files of a machine whose process becomes this one's: a new log, another configuration. Definition,
+        disk and host key stay. Raise OSError, BackendUnavailable.
+        """
+        clear_boot_log(files.boot_log)
+        begin_boot_log(files.boot_log, spec.image_changes)
+        self._configure(files, spec)
+
     def _check(self, connection: Any, spec: MachineSpec, files: MachineDir) -> StoredImage:
         """Make all checks, before anything is written."""
         if not MACHINE_ID.fullmatch(spec.id):
@@ -140,6 +148,7 @@ class Provisioner:
             authorized_key=self._settings.control_public_key,
         )
         write_atomically(files.config, _encoded(config))
+        files.mark_unassigned(spec.boot.unassigned)
         return public_key
 
     def _definition(self, spec: MachineSpec, files: MachineDir, image: StoredImage) -> DomainDefinition:

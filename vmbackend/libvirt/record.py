@@ -11,6 +11,7 @@
                         agent          QEMU's socket of the guest agent
                         late_clock     exists until the clock of a machine that was loaded slowly is set again
                         loading        exists while a template is loaded that has not taken the machine's identity
+                        unassigned     exists while the machine belongs to nobody (`Driver.assign`)
                         resolver/      with a policy for some names only: configuration and pid file of its dnsmasq
 
 `confinement.py` says who may read what. A directory without machine.json remains if the process dies during the first
@@ -104,6 +105,7 @@ class MachineDir:
         self.requests_pipe = self.path / "requests"
         self.loading = self.path / "loading"
         self.late_clock = self.path / "late_clock"
+        self.unassigned = self.path / "unassigned"
 
     @property
     def pipes(self) -> list[Path]:
@@ -125,6 +127,10 @@ class MachineDir:
         (self.path / "machine.json").unlink(missing_ok=True)
         if not remove_tree(self.path):
             raise OSError(errno.ENOTEMPTY, "the machine's directory could not be removed", str(self.path))
+
+    def mark_unassigned(self, unassigned: bool) -> None:
+        """Note whether the machine belongs to nobody. Raise OSError."""
+        self.unassigned.touch(0o600) if unassigned else self.unassigned.unlink(missing_ok=True)
 
     def read_record(self) -> Record | None:
         try:
