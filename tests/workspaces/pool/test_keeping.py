@@ -68,7 +68,8 @@ def test_shares_are_by_demand_within_memory_and_number() -> None:
     small, large = Shape("a", 1000, 512, 512), Shape("b", 1000, 2048, 512)
     demand = {small: Demand(5, 3), large: Demand(0, 2)}
     assert share_pool(demand, 4096, 8) == {small: 4, large: 1}
-    assert share_pool(demand, 65536, 5) == {small: 3, large: 2}
+    assert share_pool(demand, 65536, 5) == {small: 4, large: 1}
+    assert share_pool(demand, 65536, 20) == {small: 8, large: 2}
     assert share_pool(demand, 511, 8) == {small: 0, large: 0}
     assert share_pool({}, 4096, 8) == {}
 

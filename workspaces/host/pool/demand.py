@@ -54,14 +54,14 @@ def recent_demand(host_name: str) -> dict[Shape, Demand]:
 
 
 def share_pool(demand: dict[Shape, Demand], memory_mb: int, machines: int) -> dict[Shape, int]:
-    """Return how many machines of each shape to keep: one for each create, in turn, while memory and number allow."""
+    """Return how many machines of each shape to keep: at most one for each create, while memory and number allow, and
+    in proportion to the creates.
+    """
     wanted = dict.fromkeys(demand, 0)
-    grown = True
-    while grown:
-        grown = False
-        for shape, asked in demand.items():
-            fits = shape.memory_mb <= memory_mb and machines > 0
-            if fits and wanted[shape] < asked.total:
-                wanted[shape] += 1
-                memory_mb, machines, grown = memory_mb - shape.memory_mb, machines - 1, True
-    return wanted
+    while True:
+        fitting = [shape for shape in demand if wanted[shape] < demand[shape].total and shape.memory_mb <= memory_mb]
+        if machines <= 0 or not fitting:
+            return wanted
+        chosen = max(fitting, key=lambda shape: demand[shape].total / (wanted[shape] + 1))
+        wanted[chosen] += 1
+        memory_mb, machines = memory_mb - chosen.memory_mb, machines - 1
