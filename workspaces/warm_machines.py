@@ -21,7 +21,7 @@ DIGEST_FRESH_FOR = timedelta(seconds=150)
 HOLDS_MEMORY = (WarmState.MAKING, WarmState.READY)
 
 
-class Shape(NamedTuple):
+class PoolShape(NamedTuple):
     """The columns of `WarmShape`: a create takes a machine of the same."""
 
     image: str
@@ -30,9 +30,9 @@ class Shape(NamedTuple):
     disk_size_mb: int
 
 
-def shape_of(image: str, cpu_millis: int, memory_mb: int, disk_size_mb: int) -> Shape:
+def shape_of(image: str, cpu_millis: int, memory_mb: int, disk_size_mb: int) -> PoolShape:
     """Return the shape of a create from a valid reference."""
-    return Shape(str(parse_reference(image)), cpu_millis, memory_mb, disk_size_mb)
+    return PoolShape(str(parse_reference(image)), cpu_millis, memory_mb, disk_size_mb)
 
 
 def is_pool_on() -> bool:
@@ -40,7 +40,7 @@ def is_pool_on() -> bool:
     return settings.ENV.pool_memory_mb > 0 and settings.ENV.pool_machines > 0
 
 
-def claim_machine(shape: Shape) -> WarmMachine | None:
+def claim_machine(shape: PoolShape) -> WarmMachine | None:
     """Remove the row of a ready machine and return it; None if there is none. The caller inserts a workspace of its id.
 
     If several transactions claim at once, each gets another machine, or none; they do not wait for each other.
@@ -61,7 +61,7 @@ def claim_machine(shape: Shape) -> WarmMachine | None:
     return machine
 
 
-def record_request(shape: Shape, host: Host, *, served: bool) -> None:
+def record_request(shape: PoolShape, host: Host, *, served: bool) -> None:
     """Record a create, from which the host sizes its pool."""
     WarmRequest.objects.create(host=host, served=served, **shape._asdict())
 
@@ -80,7 +80,7 @@ def give_back_memory(host: Host, needed_mb: int) -> None:
         needed_mb -= memory_mb if retire_machine(key) else 0
 
 
-def insert_machine(host: Host, ip: str, shape: Shape, *, digest: str, kit: str, claim: str) -> WarmMachine:
+def insert_machine(host: Host, ip: str, shape: PoolShape, *, digest: str, kit: str, claim: str) -> WarmMachine:
     """Insert a machine that this process is about to make. The host's row is locked, so the address stays free."""
     return WarmMachine.objects.create(host=host, ip=ip, image_digest=digest, kit=kit, claim=claim, **shape._asdict())
 

@@ -15,7 +15,7 @@ from workspaces.models import WarmMachine, Workspace
 from workspaces.placement import free_address, place_on_host, require_host_memory
 from workspaces.quota import Amount, columns_of
 from workspaces.usage.services import begin_usage
-from workspaces.warm_machines import Shape
+from workspaces.warm_machines import PoolShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _cold_place(amount: Amount) -> Place:
     return place_at(place_on_host(amount))
 
 
-def _warm_place(amount: Amount, shape: Shape) -> Place | None:
+def _warm_place(amount: Amount, shape: PoolShape) -> Place | None:
     """Claim a machine. One whose host has no room for a workspace any more stays in the pool."""
     with suppress(VMUnavailable), transaction.atomic():
         machine = warm_machines.claim_machine(shape)

@@ -12,7 +12,7 @@ from workspaces.host.pool import keeper
 from workspaces.host.pool.keeper import PoolKeeper
 from workspaces.models import WarmMachine
 from workspaces.models.warm_machine import WarmState
-from workspaces.warm_machines import Shape, record_request, shape_of
+from workspaces.warm_machines import PoolShape, record_request, shape_of
 
 IMAGE = "localhost/tiny:1"
 SIZES = {"cpu_millis": 1000, "memory_mb": 512, "disk_size_mb": 512}
@@ -29,12 +29,12 @@ class Pool:
     def keeper(self) -> PoolKeeper:
         return self.host.runtime.pool
 
-    def ask(self, number: int = 1, shape: Shape = SHAPE) -> None:
+    def ask(self, number: int = 1, shape: PoolShape = SHAPE) -> None:
         """Have creates that found no machine."""
         for _ in range(number):
             record_request(shape, Host.objects.get(pk=NAME), served=False)
 
-    def fill(self, number: int = 1, shape: Shape = SHAPE) -> list[str]:
+    def fill(self, number: int = 1, shape: PoolShape = SHAPE) -> list[str]:
         """Have that many machines ready; return their ids."""
         self.ask(number, shape)
         for _ in range(number):

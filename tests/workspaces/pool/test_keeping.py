@@ -26,7 +26,7 @@ from workspaces.models import WarmMachine, WarmRequest, Workspace
 from workspaces.models.warm_machine import WarmState
 from workspaces.placement import held_addresses
 from workspaces.selectors import digests_in_use
-from workspaces.warm_machines import Shape
+from workspaces.warm_machines import PoolShape
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,7 +65,7 @@ def test_a_create_that_boots_makes_demand_and_the_next_is_served(api: Caller, ac
 
 
 def test_shares_are_by_demand_within_memory_and_number() -> None:
-    small, large = Shape("a", 1000, 512, 512), Shape("b", 1000, 2048, 512)
+    small, large = PoolShape("a", 1000, 512, 512), PoolShape("b", 1000, 2048, 512)
     demand = {small: Demand(5, 3), large: Demand(0, 2)}
     assert share_pool(demand, 4096, 8) == {small: 4, large: 1}
     assert share_pool(demand, 65536, 5) == {small: 4, large: 1}
@@ -135,7 +135,7 @@ def test_a_machine_that_does_not_fit_any_more_is_removed(
 
 
 def test_while_a_tag_cannot_be_resolved_none_is_made(pool: Pool) -> None:
-    pool.ask(1, Shape("localhost/unreachable:1", *SHAPE[1:]))
+    pool.ask(1, PoolShape("localhost/unreachable:1", *SHAPE[1:]))
     pool.keeper.run_once()
     assert not WarmMachine.objects.exists()
 

@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from workspaces.models import WarmRequest
-from workspaces.warm_machines import Shape
+from workspaces.warm_machines import PoolShape
 
 WINDOW = timedelta(minutes=10)
 
@@ -42,18 +42,18 @@ class Demand:
         return self.claimed + self.missed
 
 
-def recent_demand(host_name: str) -> dict[Shape, Demand]:
+def recent_demand(host_name: str) -> dict[PoolShape, Demand]:
     """Return the creates of the last ten minutes by shape, the most wanted first. One query."""
     recent = WarmRequest.objects.filter(host_id=host_name, at__gt=timezone.now() - WINDOW)
-    counted = recent.values(*Shape._fields).annotate(total=Count("pk"), claimed=Count("pk", filter=Q(served=True)))
+    counted = recent.values(*PoolShape._fields).annotate(total=Count("pk"), claimed=Count("pk", filter=Q(served=True)))
     found = {}
-    for row in counted.order_by("-total", *Shape._fields):
-        shape = Shape(*(row[name] for name in Shape._fields))
+    for row in counted.order_by("-total", *PoolShape._fields):
+        shape = PoolShape(*(row[name] for name in PoolShape._fields))
         found[shape] = Demand(row["claimed"], row["total"] - row["claimed"])
     return found
 
 
-def share_pool(demand: dict[Shape, Demand], memory_mb: int, machines: int) -> dict[Shape, int]:
+def share_pool(demand: dict[PoolShape, Demand], memory_mb: int, machines: int) -> dict[PoolShape, int]:
     """Return how many machines of each shape to keep: at most one for each create, while memory and number allow, and
     in proportion to the creates.
     """

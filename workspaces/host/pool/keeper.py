@@ -30,7 +30,7 @@ from workspaces.host.pool.making import make_machine, reserve_machine, retire_fa
 from workspaces.host.pool.removal import remove_retired
 from workspaces.models import WarmMachine
 from workspaces.models.warm_machine import WarmState
-from workspaces.warm_machines import Shape
+from workspaces.warm_machines import PoolShape
 
 if TYPE_CHECKING:
     from vmbackend.images.store import ImageStore
@@ -77,7 +77,7 @@ class PoolKeeper:
         self._is_quiet = is_quiet or QuietHost()
         self._claim = new_claim()
         self._digests: dict[str, tuple[str, float]] = {}  # by image; when it was asked for, monotonic
-        self._not_before: dict[Shape, float] = {}
+        self._not_before: dict[PoolShape, float] = {}
         self._waits_since: float | None = None
         self._shown: list[PoolShare] | None = None
         self._ended = threading.Event()
@@ -136,14 +136,14 @@ class PoolKeeper:
     def _is_paused(self, key: str) -> bool:
         return self._driver.state(key) is MachineState.PAUSED
 
-    def _count(self, shape: Shape) -> int:
+    def _count(self, shape: PoolShape) -> int:
         held = WarmMachine.objects.filter(host_id=self._host_name, **shape._asdict())
         return held.exclude(state=WarmState.RETIRING).count()
 
-    def _digest(self, shape: Shape) -> str:
+    def _digest(self, shape: PoolShape) -> str:
         return self._digests.get(shape.image, ("", 0.0))[0]
 
-    def _is_due(self, shape: Shape) -> bool:
+    def _is_due(self, shape: PoolShape) -> bool:
         return bool(self._digest(shape)) and self._not_before.get(shape, 0.0) <= time.monotonic()
 
     def _may_work(self) -> bool:
@@ -168,11 +168,11 @@ class PoolKeeper:
         self._digests[image] = found.digest, now
         warm_machines.record_digest(self._host_name, image, found.digest)
 
-    def _retire_unwanted(self, wanted: dict[Shape, int]) -> None:
+    def _retire_unwanted(self, wanted: dict[PoolShape, int]) -> None:
         """Retire machines of another digest or kit, those that are old, and those beyond the number that is wanted."""
         kit, oldest, kept = kit_version(), timezone.now() - LONGEST_LIFE, dict.fromkeys(wanted, 0)
         for machine in reversed(self._machines()):
-            shape = Shape(*(getattr(machine, name) for name in Shape._fields))
+            shape = PoolShape(*(getattr(machine, name) for name in PoolShape._fields))
             digest = self._digest(shape) or machine.image_digest
             fits = machine.image_digest == digest and machine.kit == kit and machine.made_at > oldest
             if fits and kept.get(shape, 0) < wanted.get(shape, 0):
@@ -181,7 +181,7 @@ class PoolKeeper:
                 warm_machines.retire_machine(machine.pk)
         remove_retired(self._driver, self._host_name)
 
-    def _make(self, shape: Shape) -> None:
+    def _make(self, shape: PoolShape) -> None:
         self._waits_since = None
         found = {"digest": self._digest(shape), "kit": kit_version(), "claim": self._claim}
         machine = reserve_machine(self._host_name, shape, **found)
@@ -195,7 +195,7 @@ class PoolKeeper:
             retire_failed(machine, exc)
         remove_retired(self._driver, self._host_name)
 
-    def _report(self, demand: dict[Shape, Demand], wanted: dict[Shape, int]) -> None:
+    def _report(self, demand: dict[PoolShape, Demand], wanted: dict[PoolShape, int]) -> None:
         ready = [shape for shape in wanted for _ in range(self._ready(shape))]
         shares = [
             PoolShare(*shape, wanted[shape], ready.count(shape), asked.claimed, asked.missed)
@@ -206,7 +206,7 @@ class PoolKeeper:
             warm_machines.remove_requests(self._host_name, WINDOW)
             self._shown = shares
 
-    def _ready(self, shape: Shape) -> int:
+    def _ready(self, shape: PoolShape) -> int:
         ready = WarmMachine.objects.filter(host_id=self._host_name, state=WarmState.READY, **shape._asdict())
         return ready.count()
 

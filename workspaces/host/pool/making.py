@@ -19,7 +19,7 @@ from vmbackend.policy import NetworkPolicy
 from workspaces import warm_machines
 from workspaces.models import WarmMachine
 from workspaces.placement import free_address, free_memory, warm_memory
-from workspaces.warm_machines import Shape
+from workspaces.warm_machines import PoolShape
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ CLOSED = NetworkPolicy(allow_internet=False, ingress_ports=(65535,))
 
 
 @transaction.atomic
-def reserve_machine(host_name: str, shape: Shape, *, digest: str, kit: str, claim: str) -> WarmMachine | None:
+def reserve_machine(host_name: str, shape: PoolShape, *, digest: str, kit: str, claim: str) -> WarmMachine | None:
     """Insert the row of a machine, with an address. None if the host takes none, or has no memory left over for it.
 
     Creates lock the host's row, too, before they choose an address.
