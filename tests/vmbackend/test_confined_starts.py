@@ -19,6 +19,7 @@ from tests.vmbackend import mock_factory
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, SavedMemoryUnusable
 from vmbackend.libvirt import limits
+from vmbackend.libvirt.disks import overlay_overhead_mb
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory
@@ -206,7 +207,7 @@ def test_a_machine_uses_no_swap_where_the_host_can_forbid_it(
 @pytest.mark.parametrize(("memory", "disk"), [(512, 64), (512, 10240)])
 def test_the_largest_file_is_the_disk_or_the_saved_memory(memory: int, disk: int) -> None:
     found = limits.limits_for(1, memory, disk, emulated=False)
-    assert found.file_mb == max(disk, found.memory_mb)
+    assert found.file_mb == max(disk + overlay_overhead_mb(disk), found.memory_mb)
     assert found.file_mb >= memory + 64  # what saved memory holds besides the guest's
 
 

@@ -206,17 +206,22 @@ def test_saved_memory_of_an_earlier_version_continues_as_the_machines_user(confi
     former = domain_xml(
         SimpleNamespace(
             **{name: getattr(DEFINITION, name) for name in DEFINITION.__dataclass_fields__}
-            | {"label": None, "data_disk": files.data_disk, "console_pipe": files.console_pipe, "base_disk": image}
+            | {
+                "label": None,
+                "data_layers": (("raw", files.data_disk),),
+                "console_pipe": files.console_pipe,
+                "base_disk": image,
+            }
         )
     )
-    xml = confinement.confined_xml(former, ONE)
+    xml = confinement.confined_xml(former, ONE, {})
     assert xml is not None
     assert f"<label>+{UIDS.machine(ONE)}:+{UIDS.machine(ONE)}</label>" in xml
     for path in (files.data_disk, files.console_pipe, image):
         assert f'"{path}"' not in xml
         assert f'"{confinement.path_for(path)}"' in xml
     assert _may(UIDS.machine(ONE), "-r", confinement.path_for(image))
-    assert confinement.confined_xml(xml, ONE) is None
+    assert confinement.confined_xml(xml, ONE, {}) is None
 
 
 def test_saved_memory_names_the_files_where_they_are_reachable_today(confinement, folder):
@@ -225,7 +230,7 @@ def test_saved_memory_names_the_files_where_they_are_reachable_today(confinement
     folder.chmod(0o711)
     today = _confinement(folder)
     today.open(kvm=False)
-    xml = today.confined_xml(former, ONE)
+    xml = today.confined_xml(former, ONE, {})
     assert xml is not None
     assert f'"{files.data_disk}"' in xml
 

@@ -157,17 +157,17 @@ def test_an_entry_whose_writer_failed_or_died_is_none(store: Store, tmp_path: Pa
     dead.mkdir()
     write(dead / "memory")
     store.open()
-    assert (store.find("boot_1"), store.names_by_use(), dead.exists()) == (None, [], False)
+    assert (store.find("boot_1"), store.names_by_use(""), dead.exists()) == (None, [], False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1}'])
 def test_an_entry_that_cannot_be_read_is_none_and_can_be_removed(store: Store, text: str) -> None:
     (store.add("boot_1", {}, write).path / "manifest.json").write_text(text)
     assert store.find("boot_1") is None
-    assert store.names_by_use() == ["boot_1"]
+    assert store.names_by_use("") == ["boot_1"]
     store.remove("boot_1")
     store.remove("boot_1")
-    assert store.names_by_use() == []
+    assert store.names_by_use("") == []
 
 
 def test_entries_are_listed_by_their_last_use(store: Store) -> None:
@@ -175,7 +175,7 @@ def test_entries_are_listed_by_their_last_use(store: Store) -> None:
         os.utime(store.add(f"boot_{number}", {}, write).path, (number, number))
     store.note_use("boot_0")
     store.note_use("boot_9")
-    assert store.names_by_use() == ["boot_0", "boot_2", "boot_1"]
+    assert store.names_by_use("") == ["boot_0", "boot_2", "boot_1"]
 
 
 def test_a_removed_entry_stays_readable_for_a_load_that_has_it_open(store: Store) -> None:

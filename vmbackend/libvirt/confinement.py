@@ -4,7 +4,7 @@ Its directory belongs to root and is searched by the machine's group alone, so n
 a file in it by path, whatever the file's mode, and the process cannot add, replace or remove names:
 
     <machines_dir>/<id>/   root:uid 0710
-        data.raw           uid:uid  0600
+        data.raw           uid:uid  0600   the file of the disk that is written; layers below it root:root 0444
         config             root:uid 0640   read by the process when it starts
         events.out ...     root:uid 0660   the named pipes
         everything else    root:root 0600
@@ -17,11 +17,13 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.domainxml import add_label
+from vmbackend.libvirt.identity import has_values, rename_values
 from vmbackend.libvirt.reach import ReachablePaths, unmount_all
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.settings import LibvirtSettings
@@ -30,7 +32,7 @@ log = logging.getLogger(__name__)
 
 KVM_DEVICE = Path("/dev/kvm")
 _PROC = Path("/proc")
-_DIRECTORY, _PRIVATE, _PIPE, _DISK, _CONFIG = 0o710, 0o700, 0o660, 0o600, 0o640
+_DIRECTORY, _PRIVATE, _PIPE, _DISK, _LAYER, _CONFIG = 0o710, 0o700, 0o660, 0o600, 0o444, 0o640
 
 
 class Confinement:
@@ -86,22 +88,38 @@ class Confinement:
             for path in files.pipes:
                 _set_access(path, 0, uid, _PIPE)
             _set_access(files.config, 0, uid, _CONFIG)
-            _set_access(files.data_disk, uid, uid, _DISK)
+            self._give_layers(files, uid)
             _set_access(files.path, 0, uid, _DIRECTORY)
         except OSError as error:
             log.exception("machine %s: its files cannot be given to user %d", files.id, uid)
             raise BackendUnavailable("The host could not prepare the machine's files.") from error
 
-    def confined_xml(self, xml: str, ip: str) -> str | None:
-        """Return the XML of saved memory with this machine's label and the paths of today; None if it has them.
+    def give_disk(self, path: Path, ip: str) -> None:
+        """Let the machine's user write a new file of its disk. Raises OSError."""
+        if not self._disabled:
+            _set_access(path, self._uids.machine(ip), self._uids.machine(ip), _DISK)
 
-        Memory that was saved by a version without confinement would otherwise continue as root.
+    def confined_xml(self, xml: str, ip: str, disk: Mapping[str, str]) -> str | None:
+        """Return the XML of saved memory with this machine's label, paths and disk of today; None if it has them.
+
+        Memory that was saved by a version without confinement would otherwise continue as root. `disk`: the values of
+        its chain, which a snapshot of a sleeping machine changes.
         """
         label = self.label(ip)
         if label is None:
             return None
         domain = ET.fromstring(xml)  # noqa: S314 - libvirt's own output
-        return ET.tostring(domain, encoding="unicode") if _confine_domain(domain, label, self._paths) else None
+        changed = _confine_domain(domain, label, self._paths)
+        confined = ET.tostring(domain, encoding="unicode")
+        if has_values(confined, disk):
+            return confined if changed else None
+        return rename_values(confined, disk)
+
+    def _give_layers(self, files: MachineDir, uid: int) -> None:
+        *lower, top = files.read_chain().layers
+        _set_access(files.path / top.file, uid, uid, _DISK)
+        for layer in lower:
+            _set_access(files.path / layer.file, 0, 0, _LAYER)
 
     def _take_uid(self, files: MachineDir, uid: int) -> None:
         """Take the uid before its first use for this machine: nothing of a former machine with the same address

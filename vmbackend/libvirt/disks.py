@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
@@ -70,6 +70,11 @@ def disk_size_mb(path: Path) -> int:
         return 0
 
 
+def overlay_overhead_mb(disk_mb: int) -> int:
+    """Return the MiB that a qcow2 file of a disk of this size has besides its data, rounded up."""
+    return disk_mb // 4096 + 8
+
+
 def allocated_bytes(path: Path) -> int:
     """Return the bytes that the sparse file occupies; 0 if it does not exist."""
     try:
@@ -112,7 +117,7 @@ def grow_disk(path: Path, megabytes: int) -> None:
     # A guest wrote what these tools read.
     confinement = ToolConfinement(writable=((path, "/disk"),))
     argv = ["sh", "-c", _CHECK_AND_GROW, "grow", str(size)]
-    with _owned_by_tools(path), confined_command(argv, confinement, max_file_bytes=size) as (command, descriptors):
+    with owned_by_tools(path), confined_command(argv, confinement, max_file_bytes=size) as (command, descriptors):
         try:
             run_tool(command, name="e2fsck or resize2fs", timeout=_CHECK_SECONDS, descriptors=descriptors)
         except BackendUnavailable:
@@ -134,7 +139,7 @@ def _file_system_bytes(path: Path) -> int:
 
 
 @contextmanager
-def _owned_by_tools(disk: Path) -> Iterator[None]:
+def owned_by_tools(disk: Path) -> Iterator[None]:
     """Give a disk to the user of confined tools for the block.
 
     If the process dies within it, that user stays the owner, which changes nothing for this function; the start of a
@@ -152,6 +157,16 @@ def _owned_by_tools(disk: Path) -> Iterator[None]:
             os.fchown(descriptor, former.st_uid, former.st_gid)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def readable_by_tools(paths: Sequence[Path]) -> Iterator[None]:
+    """Let the user of confined tools read layers of a disk for the block: the top one is its machine's own."""
+    with ExitStack() as stack:
+        for path in paths:
+            if not path.lstat().st_mode & stat.S_IROTH:
+                stack.enter_context(owned_by_tools(path))
+        yield
 
 
 def direct_io_works(directory: Path) -> bool:

@@ -7,6 +7,7 @@ root port costs every boot 15 ms under emulation.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,7 +44,7 @@ class DomainDefinition:
     fw_cfg_name: str
     fw_cfg_file: Path
     base_disk: Path
-    data_disk: Path
+    data_layers: tuple[tuple[str, Path], ...]  # format and file, the lowest first; the last is written
     direct_io: bool
     bridge: str
     tap: str
@@ -94,6 +95,19 @@ def add_label(domain: ET.Element, label: str) -> None:
     """Run the domain's process as this user. libvirt changes the owner of no file: the driver has done it."""
     element = ET.SubElement(domain, "seclabel", type="static", model="dac", relabel="no")
     _text(element, "label", label)
+
+
+def add_lower_layers(disk: ET.Element, lower: Sequence[tuple[str, str]]) -> None:
+    """Add format and file of each lower layer, the nearest first, and that the last one has none.
+
+    So nothing reads in a file's header, which a machine's process may have written, where the next layer is.
+    """
+    above = disk
+    for kind, path in lower:
+        above = ET.SubElement(above, "backingStore", type="file")
+        ET.SubElement(above, "format", type=kind)
+        ET.SubElement(above, "source", file=path)
+    ET.SubElement(above, "backingStore")
 
 
 def machine_id_from_xml(xml: str, instance: str) -> str | None:
@@ -153,10 +167,10 @@ def _behaviour(domain: ET.Element, d: DomainDefinition) -> None:
 def _devices(domain: ET.Element, d: DomainDefinition) -> None:
     devices = ET.SubElement(domain, "devices")
     _controllers(devices)
-    _disk(devices, d.base_disk, "vda", "base", {"cache": "writeback", "io": "threads"}, slot=2)
+    _disk(devices, (("raw", d.base_disk),), "vda", "base", {"cache": "writeback", "io": "threads"}, slot=2)
     cache = "none" if d.direct_io else "writeback"
     options = {"cache": cache, "io": "threads", "discard": "unmap", "detect_zeroes": "unmap"}
-    _disk(devices, d.data_disk, "vdb", "data", options, slot=3)
+    _disk(devices, d.data_layers, "vdb", "data", options, slot=3)
     _interface(devices, d)
     _channels(devices, d)
     rng = ET.SubElement(devices, "rng", model="virtio")
@@ -179,10 +193,21 @@ def _controllers(devices: ET.Element) -> None:
     _pci(serial, 5)
 
 
-def _disk(devices: ET.Element, path: Path, target: str, serial: str, options: dict[str, str], *, slot: int) -> None:
+def _disk(
+    devices: ET.Element,
+    layers: tuple[tuple[str, Path], ...],
+    target: str,
+    serial: str,
+    options: dict[str, str],
+    *,
+    slot: int,
+) -> None:
+    *lower, (top_format, top) = layers
     disk = ET.SubElement(devices, "disk", type="file", device="disk")
-    ET.SubElement(disk, "driver", {"name": "qemu", "type": "raw", **options})
-    ET.SubElement(disk, "source", file=str(path))
+    ET.SubElement(disk, "driver", {"name": "qemu", "type": top_format, **options})
+    ET.SubElement(disk, "source", file=str(top))
+    if lower:
+        add_lower_layers(disk, [(kind, str(path)) for kind, path in reversed(lower)])
     ET.SubElement(disk, "target", dev=target, bus="virtio")
     if serial == "base":
         ET.SubElement(disk, "readonly")

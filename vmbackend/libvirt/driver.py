@@ -26,13 +26,17 @@ from vmbackend.errors import (
     InvalidMachineState,
     MachineNotFound,
 )
-from vmbackend.libvirt import agent, disks, domain, sockets
+from vmbackend.libvirt import agent, domain, sockets
 from vmbackend.libvirt.assignment import Assigner
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
+from vmbackend.libvirt.copied import CopiedMachines
+from vmbackend.libvirt.disk_making import DiskMaker
 from vmbackend.libvirt.events import Events
+from vmbackend.libvirt.flattening import Flattener
 from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.layers import allocated_bytes
 from vmbackend.libvirt.loads import end_unfinished_load, end_unfinished_loads, set_late_clock
 from vmbackend.libvirt.meters import Meters
 from vmbackend.libvirt.network import Network
@@ -46,6 +50,8 @@ from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.resync import resync_clock_and_entropy
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.snapshot_store import SnapshotStore
+from vmbackend.libvirt.snapshots import Snapshots
 from vmbackend.libvirt.starting import Confiner
 from vmbackend.libvirt.templates import Templates
 from vmbackend.libvirt.watch import EventWatcher
@@ -59,7 +65,7 @@ log = logging.getLogger(__name__)
 _BOOT_SECONDS = 20.0
 
 
-class LibvirtDriver(Driver):
+class LibvirtDriver(CopiedMachines, Driver):
     """One host's machines under libvirt."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
@@ -76,7 +82,12 @@ class LibvirtDriver(Driver):
         access = self._confiner.access
         self._templates = Templates(settings, self._libvirt, access)
         self._power = Power(settings, self._libvirt, self._events, self._saved_state, self._templates)
-        self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state, access)
+        layers = self._confiner.layers
+        self._flattener = Flattener(settings, access, layers)
+        self._snapshot_store = store = SnapshotStore(settings, self._libvirt)
+        self._snapshots = Snapshots(settings, self._libvirt, self._flattener, self._saved_state, store)
+        self._disks = DiskMaker(settings, self._domains, layers, self._flattener, store)
+        self._provisioner = Provisioner(settings, self._network, self._saved_state, access, self._disks)
         self._assigner = Assigner(self._provisioner, self._attachment, self._power)
         self._qemu_logs = QemuLogs(settings)
         self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs, self._qemu_logs.limit_sizes)
@@ -96,6 +107,7 @@ class LibvirtDriver(Driver):
             if not self._settings.is_test:
                 self._network.install(port_for(record) for record in self._inventory.records())
                 self._maintainer.start()
+            self._snapshot_store.store.open()
             self._libvirt.open()
             self._templates.open()
             self._qemu_logs.remove_others(self._inventory.machine_ids())
@@ -141,6 +153,8 @@ class LibvirtDriver(Driver):
             self.resume(machine_id)
             return None
         require_memory(self._settings, record.memory_mb)
+        if state is MachineState.OFF:
+            record = self._disks.ready_for_boot(self._libvirt.connection, target, files, record)
         hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))
         return self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
 
@@ -236,13 +250,6 @@ class LibvirtDriver(Driver):
         finally:
             self._apply_cpu_quota(machine_id)
 
-    def reset_disk(self, machine_id: str) -> None:
-        target, record = self._find_machine(machine_id)
-        files = self._inventory.machine_dir(machine_id)
-        if self._saved_state.state(target, files) is not MachineState.OFF:
-            raise InvalidMachineState("The machine is not off.")
-        disks.reset_disk(files.data_disk, record.disk_mb)
-
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
         self._find_machine(machine_id)
         self._attachment.change_policy(machine_id, policy)
@@ -283,7 +290,7 @@ class LibvirtDriver(Driver):
         return self._inventory.read_inventory(self._domains.list(self._libvirt.connection))
 
     def disk_allocations(self) -> dict[str, int]:
-        return {files.id: disks.allocated_bytes(files.data_disk) for files in self._inventory.machine_dirs()}
+        return {files.id: allocated_bytes(files) for files in self._inventory.machine_dirs()}
 
     def boot_log(self, machine_id: str) -> Path:
         return self._inventory.machine_dir(machine_id).boot_log
@@ -299,6 +306,7 @@ class LibvirtDriver(Driver):
             probe_capabilities(connection, self._provisioner.domain_type)
         end_unfinished_loads(connection, self._domains, self._inventory.machine_dirs())
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
+        self._confiner.layers.settle_all(connection, self._domains, self._inventory.machine_dirs())
 
     def _complete_start(self, target: Any, record: Record) -> None:
         """Attach and limit a machine whose CPUs are stopped, and which may have neither yet. Idempotent."""

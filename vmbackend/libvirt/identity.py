@@ -6,12 +6,13 @@ under the other.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from vmbackend.libvirt.domainxml import NAMESPACE
+from vmbackend.libvirt.domainxml import NAMESPACE, add_lower_layers
 
 # Measured anew for each definition, within parts of a million.
 _MEASURED = re.compile(r" tsc_early_khz=\d+")
@@ -34,6 +35,38 @@ class Place:
             self.element.set(self.attribute, value)
         else:
             self.element.text = value
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPlace:
+    """The layers of a machine's disk but for the file of the top one: the guest cannot see whether there are any."""
+
+    disk: ET.Element
+    kind: str = "chain"
+
+    def read(self) -> str:
+        """Return the top's format, then format and file of each lower layer, the nearest first, as JSON."""
+        driver = self.disk.find("driver")
+        found, above = [driver.get("type", "raw") if driver is not None else "raw"], self.disk
+        while (lower := above.find("backingStore")) is not None and lower.find("source") is not None:
+            found += [_attribute(lower, "format", "type"), _attribute(lower, "source", "file")]
+            above = lower
+        return json.dumps(found)
+
+    def write(self, value: str) -> None:
+        top_format, *lower = json.loads(value or '["raw"]')
+        driver = self.disk.find("driver")
+        if driver is not None:
+            driver.set("type", top_format)
+        for former in self.disk.findall("backingStore"):
+            self.disk.remove(former)
+        if lower:
+            add_lower_layers(self.disk, list(zip(lower[::2], lower[1::2], strict=True)))
+
+
+def encode_chain(top_format: str, lower: Sequence[tuple[str, str]]) -> str:
+    """Return the value of a `ChainPlace`. `lower`: format and file of each, the nearest first."""
+    return json.dumps([top_format, *(word for layer in lower for word in layer)])
 
 
 def identity_values(xml: str) -> list[tuple[str, str]]:
@@ -74,6 +107,11 @@ def rename_values(xml: str, values: Mapping[str, str]) -> str:
     return give_identity(xml, [(kind, values.get(kind, value)) for kind, value in identity_values(xml)])
 
 
+def has_values(xml: str, values: Mapping[str, str]) -> bool:
+    """Return whether each place of these kinds has this value."""
+    return all(values.get(kind, value) == value for kind, value in identity_values(xml))
+
+
 def _parse(xml: str) -> ET.Element:
     domain = ET.fromstring(xml)  # noqa: S314 - libvirt's own output
     domain.attrib.pop("id", None)  # of a process
@@ -84,7 +122,12 @@ def _parse(xml: str) -> ET.Element:
     return domain
 
 
-def _places(domain: ET.Element) -> Iterator[Place]:
+def _attribute(parent: ET.Element, tag: str, name: str) -> str:
+    found = parent.find(tag)
+    return found.get(name, "") if found is not None else ""
+
+
+def _places(domain: ET.Element) -> Iterator[Place | ChainPlace]:
     for kind, path, attribute in (
         ("name", "name", ""),
         ("uuid", "uuid", ""),
@@ -98,6 +141,8 @@ def _places(domain: ET.Element) -> Iterator[Place]:
     for disk in domain.findall("devices/disk"):
         kind = "base" if disk.find("readonly") is not None else "data"
         yield from (Place(kind, source, "file") for source in disk.findall("source"))
+        if kind == "data":
+            yield ChainPlace(disk)
     for device in domain.findall("devices/*"):
         yield from (Place(_channel(device), source, "path") for source in device.findall("source[@path]"))
 

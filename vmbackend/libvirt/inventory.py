@@ -10,6 +10,7 @@ from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.snapshot_store import ids_in
 
 
 class HostInventory:
@@ -53,6 +54,7 @@ class HostInventory:
             # An orphaned tap is listed by its own name, which `delete` accepts.
             taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
             firewall=frozenset(admitted),
+            snapshots=ids_in(self._settings.machines_dir),
             saved=self._saved_state.managed_image_ids()
             | frozenset(m for m in known if self._saved_state.exists(self.machine_dir(m), domains.get(m))),
         )

@@ -27,6 +27,7 @@ import libvirt
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import disks
 from vmbackend.libvirt.confinement import processes_of
+from vmbackend.libvirt.disks import overlay_overhead_mb
 from vmbackend.libvirt.domain import name_for
 from vmbackend.libvirt.domainxml import TRANSLATION_CACHE_MB, vcpus_for
 from vmbackend.libvirt.process import run_tool
@@ -61,7 +62,7 @@ def limits_for(cpus: float, memory_mb: int, disk_mb: int, *, emulated: bool) -> 
     overhead = _OVERHEAD_MB + _OVERHEAD_VCPU_MB * vcpus + (TRANSLATION_CACHE_MB if emulated else 0)
     return MachineLimits(
         memory_mb=memory_mb + overhead,
-        file_mb=max(disk_mb, memory_mb + overhead),
+        file_mb=max(disk_mb + overlay_overhead_mb(disk_mb), memory_mb + overhead),
         pids=_THREADS + vcpus,
         cpu_weight=_between(2, int(cpus * (100 if is_unified() else 1024)), 10_000),
         io_weight=_between(100, int(cpus * 100), 1000),
@@ -83,7 +84,7 @@ class Limits:
         Raise BackendUnavailable if the size of its files could not be limited.
         """
         # A disk without a record, of a first preparation that died, may be larger than what was asked for next.
-        disk = max(record.disk_mb, disks.disk_size_mb(MachineDir(self._machines_dir, record.id).data_disk))
+        disk = max(record.disk_mb, disks.disk_size_mb(MachineDir(self._machines_dir, record.id).top_disk()))
         limits = limits_for(record.cpus, record.memory_mb, disk, emulated=emulated)
         live = libvirt.VIR_DOMAIN_AFFECT_LIVE
         cpu, io = {"cpu_shares": limits.cpu_weight}, {"weight": limits.io_weight}

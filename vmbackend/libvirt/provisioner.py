@@ -14,13 +14,15 @@ from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, e
 from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.confinement import Confinement
+from vmbackend.libvirt.disk_making import DiskMaker
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.domainxml import DomainDefinition, domain_xml, vcpus_for
 from vmbackend.libvirt.firewall import mac_for
 from vmbackend.libvirt.host_tsc import HostTsc
+from vmbackend.libvirt.layers import remove_others
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import port_for
-from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
+from vmbackend.libvirt.record import MACHINE_ID, Chain, MachineDir, Record
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
 
@@ -41,15 +43,15 @@ class Provisioner:
         self,
         settings: LibvirtSettings,
         network: Network,
-        domains: domain.Domains,
         saved_state: SavedStateManager,
         confinement: Confinement,
+        disk_maker: DiskMaker,
     ) -> None:
         self._settings = settings
         self._saved_state = saved_state
         self._network = network
-        self._domains = domains
         self._confinement = confinement
+        self._disks = disk_maker
         self._tsc = HostTsc()
         self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
 
@@ -79,7 +81,7 @@ class Provisioner:
         if not MACHINE_ID.fullmatch(spec.id):
             raise BackendUnavailable("The machine's id contains invalid characters.")
         self._network.check_address(spec.ip)
-        existing = self._domains.find_or_none(connection, spec.id)
+        existing = self._disks.domains.find_or_none(connection, spec.id)
         state = MachineState.ABSENT if existing is None else self._saved_state.state(existing, files)
         if state not in (MachineState.OFF, MachineState.ABSENT):
             raise InvalidMachineState("The machine runs or sleeps: stop it first.")
@@ -87,9 +89,7 @@ class Provisioner:
         image = self._settings.images.get(spec.image)
         if image is None:
             raise ImageNotFound("The machine's image is not on this host.")
-        missing = spec.disk_mb - disks.disk_size_mb(files.data_disk)
-        if missing > 0:
-            disks.require_free_space(self._settings.machines_dir, missing, self._settings.disk_reserve_mb)
+        self._disks.check(files, spec)
         return image
 
     def _apply_spec(
@@ -99,7 +99,7 @@ class Provisioner:
         if not spec.boot.keep_logs:
             clear_boot_log(files.boot_log)
         begin_boot_log(files.boot_log, spec.image_changes)
-        size = self._disk(files, spec.disk_mb, former)
+        size, chain = self._disks.make(connection, files, spec, former)
         public_key = self._configure(files, spec)
         record = Record(
             id=spec.id,
@@ -110,8 +110,9 @@ class Provisioner:
             disk_mb=size,
             network=spec.network,
             generation=former.generation_for(spec.network) if former else secrets.randbits(31),
+            chain=chain,
         )
-        xml = domain_xml(self._definition(spec, files, image))
+        xml = domain_xml(self._definition(spec, files, image, chain))
         # Record before firewall and definition: after a death from here on, the record says what to remove.
         files.write_record(record)
         if not self._settings.is_test:
@@ -119,19 +120,9 @@ class Provisioner:
         # Left by a machine that the hypervisor lost: that memory does not match the new definition.
         self._saved_state.drop_all(files)
         domain.define_domain(connection, xml)
-        domain.drop_saved_memory(self._domains.find(connection, spec.id))
+        domain.drop_saved_memory(self._disks.domains.find(connection, spec.id))
+        remove_others(files, chain)
         return MachineIdentity(ip=spec.ip, ssh_host_key=public_key, control_port=CONTROL_PORT)
-
-    def _disk(self, files: MachineDir, wanted_mb: int, former: Record | None) -> int:
-        """Create or grow the disk; return its size in MiB."""
-        if not files.data_disk.exists():
-            disks.create_disk(files.data_disk, wanted_mb)
-            return wanted_mb
-        # A disk without a record is from a first preparation that died: it may be partially grown.
-        known = former.disk_mb if former else 0
-        if wanted_mb > known:
-            disks.grow_disk(files.data_disk, wanted_mb)
-        return max(wanted_mb, known)
 
     def _configure(self, files: MachineDir, spec: MachineSpec) -> str:
         if files.host_key.exists() and files.public_key.exists():
@@ -151,7 +142,7 @@ class Provisioner:
         files.mark_unassigned(spec.boot.unassigned)
         return public_key
 
-    def _definition(self, spec: MachineSpec, files: MachineDir, image: StoredImage) -> DomainDefinition:
+    def _definition(self, spec: MachineSpec, files: MachineDir, image: StoredImage, chain: Chain) -> DomainDefinition:
         instance = self._settings.instance
         kit, confinement = find_kit(self._settings.kit_dir), self._confinement
         return DomainDefinition(
@@ -169,7 +160,7 @@ class Provisioner:
             fw_cfg_name=FW_CFG_NAME,
             fw_cfg_file=confinement.path_for(files.config),
             base_disk=confinement.readable_file(image.rootfs),
-            data_disk=confinement.path_for(files.data_disk),
+            data_layers=tuple((each.format, confinement.path_for(files.path / each.file)) for each in chain.layers),
             direct_io=disks.direct_io_works(files.path),
             bridge=self._network.bridge,
             tap=self._network.tap_for(spec.ip),
@@ -192,7 +183,7 @@ class Provisioner:
     def _undo(self, connection: Any, spec: MachineSpec, files: MachineDir) -> None:
         """Undo a first preparation that failed; what cannot be removed is an orphan for `delete`."""
         try:
-            existing = self._domains.find_or_none(connection, spec.id)
+            existing = self._disks.domains.find_or_none(connection, spec.id)
             if existing is not None:
                 domain.undefine_domain(existing)
             if not self._settings.is_test:

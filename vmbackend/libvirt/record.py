@@ -2,7 +2,7 @@
 
     <machines_dir>/<id>/machine.json   network and disk as provisioned (below); the firewall is rebuilt from it
                         status.json    what the guest reported since its last start
-                        data.raw       the writable disk
+                        data.raw       the writable disk; after a snapshot data-*.qcow2, above layers that never change
                         memory         saved memory of a sleeping machine, complete or partial; memory.seal its checksum
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
@@ -39,6 +39,41 @@ _PIPES = tuple(f"{channel}.{way}" for channel in ("events", "console", "requests
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """One file of a disk, in the folder of its owner. `format`: raw or qcow2."""
+
+    file: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The files of a machine's disk, the lowest first; the last is written, the others never change.
+
+    `taken`: the snapshot whose content it has, until the machine's first start. `file_system_mb`: that of a file system
+    which the next cold start makes as large as the disk; 0 if it is.
+    """
+
+    layers: tuple[Layer, ...] = (Layer("data.raw", "raw"),)
+    taken: str = ""
+    file_system_mb: int = 0
+
+    @property
+    def top(self) -> Layer:
+        return self.layers[-1]
+
+    @property
+    def is_flat(self) -> bool:
+        """Return whether it is one raw file that shares nothing."""
+        return len(self.layers) == 1 and self.top.format == "raw"
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Self:
+        """Raise TypeError, KeyError."""
+        return cls(**{**raw, "layers": tuple(Layer(**layer) for layer in raw["layers"])})
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """The state of a machine that survives a restart of host and driver, besides the domain's XML."""
 
@@ -51,6 +86,7 @@ class Record:
     network: NetworkPolicy
     # The generation of the policy. It changes when names are removed, which ends connections that they allowed.
     generation: int = 1
+    chain: Chain = Chain()
 
     def generation_for(self, policy: NetworkPolicy) -> int:
         """Return the generation of the next policy."""
@@ -59,10 +95,11 @@ class Record:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Self:
-        """Raise TypeError, KeyError. Records from before network policies contain only `allow_internet`."""
+        """Raise TypeError, KeyError. Records of earlier versions contain `allow_internet` only, or no chain."""
         if "allow_internet" in raw:
             raw["network"] = {"allow_internet": raw.pop("allow_internet")}
         raw["network"] = NetworkPolicy.from_json(raw["network"])
+        raw["chain"] = Chain.from_json(raw["chain"]) if "chain" in raw else Chain()
         return cls(**raw)
 
 
@@ -140,6 +177,15 @@ class MachineDir:
 
     def write_record(self, record: Record) -> None:
         write_atomically(self.path / "machine.json", json.dumps(asdict(record)).encode())
+
+    def read_chain(self) -> Chain:
+        """Return the files of its disk; a first preparation that has not ended has the ordinary one."""
+        record = self.read_record()
+        return record.chain if record is not None else Chain()
+
+    def top_disk(self) -> Path:
+        """Return the file of its disk that is written."""
+        return self.path / self.read_chain().top.file
 
     def read_status(self) -> Status:
         try:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import os
 import threading
-import zlib
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.save_file import checksum_of
 
 _MAGIC_BYTES = 16
 _PARTIAL_MAGIC = b"LibvirtQemudPart"
-_CHUNK = 1 << 20
 
 
 class SavedMemory:
@@ -28,7 +27,7 @@ class SavedMemory:
     def __init__(self, files: MachineDir) -> None:
         self.path = files.memory
         self._checksum = files.memory_checksum
-        self._disk = files.data_disk
+        self._files = files
 
     @property
     def exists(self) -> bool:
@@ -80,12 +79,9 @@ class SavedMemory:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 
     def _compute_checksum(self) -> bytes:
-        total, size = 0, 0
-        with self.path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                total = zlib.crc32(chunk, total)
-                size += len(chunk)
-        used = self._disk.stat().st_mtime_ns if self._disk.exists() else 0
+        size, total = checksum_of(self.path)
+        disk = self._files.top_disk()
+        used = disk.stat().st_mtime_ns if disk.exists() else 0
         return f"{size} {total:08x} {used}\n".encode()
 
 

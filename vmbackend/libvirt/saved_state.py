@@ -28,7 +28,7 @@ from vmbackend.libvirt.starting import StartHooks
 log = logging.getLogger(__name__)
 
 # A save file contains devices and page headers besides the guest's memory.
-_OVERHEAD_MB = 64
+OVERHEAD_MB = 64
 _ABORT_SECONDS = 30.0
 _PAUSES = (0.1, 1.0)  # seconds before a retry
 _UNUSABLE = "The machine's saved memory could not be loaded and was dropped: its next start is a cold one."
@@ -125,6 +125,15 @@ class SavedStateManager:
         image = self._managed_image(files.id)
         return SavedMemory(files).exists or (image is not None and image.exists()) or domain.has_saved_memory(target)
 
+    def memory_file(self, files: MachineDir) -> Path:
+        """Return the file that a sleeping machine wakes from. Raise BackendUnavailable."""
+        if SavedMemory(files).is_complete:
+            return files.memory
+        image = self._managed_image(files.id)
+        if image is None or not image.exists():
+            raise BackendUnavailable("The host cannot read the machine's saved memory: wake it first.")
+        return image
+
     def managed_image_ids(self) -> frozenset[str]:
         """Return machine ids with a managed image in an embedded libvirt, whether it knows the machine or not."""
         root = self._settings.embed_root
@@ -140,7 +149,7 @@ class SavedStateManager:
 
     def _require_free_space(self, memory_mb: int) -> None:
         free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
-        if memory_mb + _OVERHEAD_MB > free:
+        if memory_mb + OVERHEAD_MB > free:
             raise CapacityExceeded(f"The host lacks space for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
 
     def _clean_up_failed_save(self, target: Any, memory: SavedMemory) -> None:

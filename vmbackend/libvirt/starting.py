@@ -12,6 +12,7 @@ from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.confinement import Confinement, processes_of
 from vmbackend.libvirt.domain_folders import close_folders, folders_of
+from vmbackend.libvirt.layers import Layers
 from vmbackend.libvirt.limits import Limits
 from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir, Record
@@ -37,6 +38,7 @@ class Confiner:
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self.access = Confinement(settings)
+        self.layers = Layers(self.access.path_for)
         self._limits = Limits(settings)
         self._settings = settings
         self._emulated = False
@@ -59,7 +61,7 @@ class Confiner:
         return StartHooks(
             port=port,
             limit=partial(self.limit, record),
-            confined_xml=partial(self.access.confined_xml, ip=record.ip),
+            confined_xml=partial(self.access.confined_xml, ip=record.ip, disk=self.layers.values(files, record.chain)),
         )
 
     def limit(self, record: Record, target: Any) -> None:

@@ -1,7 +1,10 @@
-"""Memory that several machines may be loaded from: entries that are written once and never changed.
+"""Memory and disks that several machines may be made from: entries that are written once and never changed.
 
     <machines_dir>/.store/<name>/memory          as libvirt saved it; root's, 0400
-                                 manifest.json   what it needs, its size and checksum
+                                 disk-0.raw ...  layers of a disk, the lowest first; root's, 0444, linked to by machines
+                                 manifest.json   what it needs, its size and checksum, the layers
+
+A boot template has memory only (`boot_...`), a snapshot a disk and, unless its machine was off, memory (`snap_...`).
 
 An entry is written beside its place, synced and renamed, so one that has a name is whole. It lies on the machines' file
 system.
@@ -14,18 +17,20 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vmbackend.libvirt.disks import allocated_bytes
+from vmbackend.libvirt.record import Layer
 from vmbackend.libvirt.save_file import checksum_of
 from vmbackend.trees import remove_tree
 
 FOLDER = ".store"
 _FORMAT = 1
-_NAME = re.compile(r"[a-z0-9_]{1,80}")
+_NAME = re.compile(r"[a-z0-9_]{1,90}")
 _ASIDE = ".new-"
 
 
@@ -33,7 +38,7 @@ _ASIDE = ".new-"
 class StoredMemory:
     """A complete entry. `needs`: what the host must have for its memory to be loaded, as its maker wrote it.
 
-    `made_at`: seconds since the epoch.
+    `made_at`: seconds since the epoch. Without memory both its numbers are 0; `layers` are files in the entry's folder.
     """
 
     path: Path
@@ -41,6 +46,18 @@ class StoredMemory:
     memory_bytes: int
     memory_crc32: int
     made_at: float
+    layers: tuple[Layer, ...] = ()
+    disk_mb: int = 0
+
+    @property
+    def has_memory(self) -> bool:
+        """Return whether there is memory to load."""
+        return self.memory_bytes > 0
+
+    @property
+    def disk_bytes(self) -> int:
+        """Return the bytes that its layers occupy, also those that machines share."""
+        return sum(allocated_bytes(self.path / layer.file) for layer in self.layers)
 
     @property
     def name(self) -> str:
@@ -75,27 +92,40 @@ class Store:
 
         On failure nothing is left; an entry of the same name is replaced.
         """
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"not a name of an entry: {name!r}")
+        with self.writing() as aside:
+            write_memory(aside / "memory")
+            return self.publish(aside, name, needs)
+
+    @contextmanager
+    def writing(self) -> Iterator[Path]:
+        """Yield a new folder for the files of an entry; it is removed at the end unless it was published."""
         aside = self._folder / f"{_ASIDE}{secrets.token_hex(8)}"
         aside.mkdir(mode=0o700)
         try:
-            write_memory(aside / "memory")
-            (aside / "memory").chmod(0o400)
-            size, checksum = checksum_of(aside / "memory")
-            made_at = time.time()
-            facts = {"needs": needs, "memory_bytes": size, "memory_crc32": checksum, "made_at": made_at}
-            manifest = {"format": _FORMAT, **facts}
-            (aside / "manifest.json").write_text(json.dumps(manifest, indent=1))
-            for path in (aside / "memory", aside / "manifest.json", aside):
-                _sync(path)
-            self.remove(name)
-            aside.rename(self._folder / name)
-            _sync(self._folder)
-        except BaseException:
-            remove_tree(aside)
-            raise
-        return StoredMemory(self._folder / name, needs, size, checksum, made_at)
+            yield aside
+        finally:
+            if aside.exists():
+                remove_tree(aside)
+
+    def publish(
+        self, aside: Path, name: str, needs: dict[str, Any], layers: tuple[Layer, ...] = (), disk_mb: int = 0
+    ) -> StoredMemory:
+        """Make what `writing` yielded the entry of this name, in place of one that has it. Raises OSError."""
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not a name of an entry: {name!r}")
+        memory, size, checksum = aside / "memory", 0, 0
+        if memory.exists():
+            memory.chmod(0o400)
+            size, checksum = checksum_of(memory)
+        entry = StoredMemory(self._folder / name, needs, size, checksum, time.time(), layers, disk_mb)
+        facts = {key: value for key, value in asdict(entry).items() if key != "path"}
+        (aside / "manifest.json").write_text(json.dumps({"format": _FORMAT, **facts}, indent=1))
+        for path in (*aside.iterdir(), aside):
+            _sync(path)
+        self.remove(name)
+        aside.rename(entry.path)
+        _sync(self._folder)
+        return entry
 
     def find(self, name: str) -> StoredMemory | None:
         """Return the entry; None if there is none, or one of another format."""
@@ -104,15 +134,26 @@ class Store:
             manifest = json.loads((path / "manifest.json").read_bytes())
             if manifest["format"] != _FORMAT:
                 return None
-            facts = (manifest[key] for key in ("needs", "memory_bytes", "memory_crc32", "made_at"))
-            return StoredMemory(path, *facts)
+            layers = tuple(Layer(**layer) for layer in manifest.get("layers", ()))
+            facts = {key: manifest[key] for key in ("needs", "memory_bytes", "memory_crc32", "made_at")}
+            return StoredMemory(path=path, layers=layers, disk_mb=manifest.get("disk_mb", 0), **facts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def names_by_use(self) -> list[str]:
-        """Return the name of each entry, readable or not, the one that was used last first."""
-        found = [entry for entry in os.scandir(self._folder) if _NAME.fullmatch(entry.name)]
-        return [entry.name for entry in sorted(found, key=lambda entry: entry.stat().st_mtime, reverse=True)]
+    def names(self, prefix: str) -> frozenset[str]:
+        """Return the names of the entries that begin so, readable or not."""
+        if not self._folder.is_dir():
+            return frozenset()
+        found = (entry.name for entry in os.scandir(self._folder))
+        return frozenset(name for name in found if name.startswith(prefix) and _NAME.fullmatch(name))
+
+    def names_by_use(self, prefix: str) -> list[str]:
+        """Return the name of each entry that begins so, readable or not, the one that was used last first."""
+        found = []
+        for name in self.names(prefix):
+            with suppress(FileNotFoundError):
+                found.append(((self._folder / name).stat().st_mtime, name))
+        return [name for _, name in sorted(found, reverse=True)]
 
     def note_use(self, name: str) -> None:
         """Note that an entry was used now. No effect on one that was removed."""

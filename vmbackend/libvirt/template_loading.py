@@ -15,6 +15,7 @@ from vmbackend.errors import BackendError, TemplateUnusable
 from vmbackend.guest.load_message import template_message
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.identity import give_identity, identity_values
+from vmbackend.libvirt.layers import disk_bytes
 from vmbackend.libvirt.message_exchange import exchange_message
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.save_file import read_save_file, replaced_description
@@ -51,7 +52,7 @@ def _load(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, 
     # From here until the answer its process is nobody's: what a death leaves is ended when the driver opens again.
     files.loading.touch(0o600)
     own = dict(identity)
-    disk_bytes = files.data_disk.stat().st_size
+    size = disk_bytes(files)
     with ThreadPoolExecutor(2) as executor:
         attaching = executor.submit(hooks.port.attach)
         unchanged = executor.submit(entry.is_unchanged)
@@ -61,10 +62,8 @@ def _load(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, 
         attaching.result()
     hooks.limit(target)
     with domain.translate_errors("resize the disk of"):
-        target.blockResize(_DATA_DISK, disk_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
-    message = template_message(
-        uuid=own["uuid"], mac=own["mac"], disk_bytes=disk_bytes, config=files.config.read_bytes()
-    )
+        target.blockResize(_DATA_DISK, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+    message = template_message(uuid=own["uuid"], mac=own["mac"], disk_bytes=size, config=files.config.read_bytes())
     exchange_message(target, files, message, _ANSWER_SECONDS)
     files.loading.unlink()
     hooks.port.connect()

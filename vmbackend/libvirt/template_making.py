@@ -101,6 +101,7 @@ class TemplateMaker:
             "mac": mac_for(self._ip),
             "tap": self._tap,
             "data": reachable(self._files.data_disk),
+            "chain": "",
             "serial": reachable(self._files.console_pipe),
             "console": reachable(self._files.console_pipe),
             f"channel {AGENT_PORT}": reachable(self._files.agent_socket),

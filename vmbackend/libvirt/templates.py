@@ -11,8 +11,6 @@ import json
 import logging
 import threading
 import time
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import libvirt
@@ -24,15 +22,15 @@ from vmbackend.libvirt import disks
 from vmbackend.libvirt.capacity import require_memory
 from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.connection import LibvirtConnection
-from vmbackend.libvirt.identity import identity_values, shape_of, size_of
+from vmbackend.libvirt.identity import size_of
+from vmbackend.libvirt.needs import memory_needs
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.store import Store, StoredMemory
 from vmbackend.libvirt.template_making import TemplateMaker
 
 log = logging.getLogger(__name__)
 
-_CPUINFO = Path("/proc/cpuinfo")
-_CPU_FACTS = ("vendor_id", "model name", "microcode", "flags")
+_PREFIX = "boot_"
 # A template that failed as often in a row is not used any more; another one is made after a while.
 _FAILURES_MAX = 3
 _AGAIN_SECONDS = 3600.0
@@ -84,7 +82,7 @@ class Templates:
             return None
         try:
             definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
-            name = _name_of(self._needs_of(definition))
+            name = _name_of(memory_needs(self._libvirt.connection, definition))
         except (BackendError, libvirt.libvirtError, OSError) as error:
             log.warning("a machine boots, as its definition could not be read: %s", error)
             return None
@@ -112,7 +110,7 @@ class Templates:
 
     def describe(self) -> tuple[BootTemplate, ...]:
         """Return the templates that there are, the one that was used last first."""
-        found = [self._store.find(name) for name in self._store.names_by_use()] if self._limit else []
+        found = [self._store.find(name) for name in self._store.names_by_use(_PREFIX)] if self._limit else []
         return tuple(self._describe(entry) for entry in found if entry is not None)
 
     def _describe(self, entry: StoredMemory) -> BootTemplate:
@@ -125,20 +123,6 @@ class Templates:
             loads=loads,
             failures=failures,
         )
-
-    def _needs_of(self, definition: str) -> dict[str, Any]:
-        """Return all that decides whether memory can be loaded: the devices, and what runs them."""
-        base = dict(identity_values(definition)).get("base", "")
-        connection = self._libvirt.connection
-        return {
-            "cpus": size_of(definition)[0],
-            "memory_mb": size_of(definition)[1],
-            "shape": hashlib.sha256(shape_of(definition).encode()).hexdigest(),
-            "qemu": connection.getVersion(),
-            "libvirt": connection.getLibVersion(),
-            "cpu": _cpu(),
-            "base_bytes": Path(base).stat().st_size,
-        }
 
     def _run(self) -> None:
         while (next_one := self._await_wanted()) is not None:
@@ -181,7 +165,7 @@ class Templates:
         connection = self._libvirt.connection
         entry = self._store.add(
             name,
-            self._needs_of(definition),
+            memory_needs(self._libvirt.connection, definition),
             lambda path: self._maker.save_waiting_guest(connection, definition, path),
         )
         took, size = time.monotonic() - began, entry.memory_bytes >> 20
@@ -190,17 +174,9 @@ class Templates:
 
     def _remove_unused(self) -> None:
         """Keep as many as the settings allow: those that were used last."""
-        for name in self._store.names_by_use()[self._limit :]:
+        for name in self._store.names_by_use(_PREFIX)[self._limit :]:
             self._store.remove(name)
 
 
 def _name_of(needs: dict[str, Any]) -> str:
-    return "boot_" + hashlib.sha256(json.dumps(needs, sort_keys=True).encode()).hexdigest()[:32]
-
-
-@cache
-def _cpu() -> str:
-    """Return the host's processor, as far as a guest sees it."""
-    first = _CPUINFO.read_text().split("\n\n", 1)[0]
-    facts = [line for line in first.splitlines() if line.split("\t", 1)[0].strip() in _CPU_FACTS]
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    return _PREFIX + hashlib.sha256(json.dumps(needs, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,75 @@
+"""What tests of snapshots see: the content of disks on the host, without a guest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmbackend.guest.session import GuestAddress
+from vmbackend.libvirt.driver import LibvirtDriver
+from vmbackend.libvirt.record import Layer, MachineDir
+from vmbackend.libvirt.store import StoredMemory
+
+from .conftest import Harness
+
+
+def driver_of(harness: Harness) -> LibvirtDriver:
+    assert isinstance(harness.driver, LibvirtDriver)
+    return harness.driver
+
+
+def files_of(harness: Harness, machine_id: str) -> MachineDir:
+    return driver_of(harness)._inventory.machine_dir(machine_id)
+
+
+def entry_of(harness: Harness, snapshot_id: str) -> StoredMemory:
+    return driver_of(harness)._snapshot_store.find_entry(snapshot_id)
+
+
+def run(harness: Harness, address: GuestAddress, script: str) -> str:
+    result = harness.pool.call(address, lambda session: session.execute(script, timeout=120.0), 150)
+    assert result.exit_code == 0, result
+    return str(result.stdout.decode()).strip()
+
+
+def flat_copy(folder: Path, layers: Sequence[Layer], target: Path) -> Path:
+    """A raw file with what the layers of a disk show."""
+    image: dict[str, object] = {}
+    for layer in layers:
+        below = {"backing": image} if image else {}
+        image = {"driver": layer.format, "file": {"driver": "file", "filename": str(folder / layer.file)}, **below}
+    command = ["qemu-img", "convert", "-U", "-O", "raw", "json:" + json.dumps(image), str(target)]
+    subprocess.run(command, check=True, capture_output=True)
+    return target
+
+
+def check_file_system(disk: Path) -> None:
+    """The journal is replayed, then nothing is wrong."""
+    assert subprocess.run(["e2fsck", "-fy", str(disk)], capture_output=True, check=False).returncode in (0, 1)
+    assert subprocess.run(["e2fsck", "-fn", str(disk)], capture_output=True, check=False).returncode == 0
+
+
+def content_of(disk: Path, name: str) -> str:
+    """A file of the guest's root, on a disk whose file system was checked."""
+    for place in (f"/upper/{name}", f"/{name}"):
+        command = ["debugfs", "-R", f"cat {place}", str(disk)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if b"File not found" not in done.stderr:
+            return done.stdout.decode()
+    return ""
+
+
+def content_of_layers(folder: Path, layers: Sequence[Layer], name: str, aside: Path) -> str:
+    disk = flat_copy(folder, layers, aside / "flat.raw")
+    check_file_system(disk)
+    try:
+        return content_of(disk, name).strip()
+    finally:
+        disk.unlink()
+
+
+def content_of_snapshot(harness: Harness, snapshot_id: str, name: str, aside: Path) -> str:
+    entry = entry_of(harness, snapshot_id)
+    return content_of_layers(entry.path, entry.layers, name, aside)

@@ -1,0 +1,91 @@
+"""The libvirt driver's snapshots, disks taken from them, and flattening: `vmbackend.copies` by its parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmbackend.copies import AfterSnapshot, Copied, Difference, StoredSnapshot
+from vmbackend.driver import MachineState
+from vmbackend.errors import InvalidMachineState
+from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.disk_making import DiskMaker
+from vmbackend.libvirt.flattening import Flattener
+from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.power import UP
+from vmbackend.libvirt.provisioner import Provisioner
+from vmbackend.libvirt.record import MachineDir, Record
+from vmbackend.libvirt.saved_state import SavedStateManager
+from vmbackend.libvirt.snapshot_store import SnapshotStore
+from vmbackend.libvirt.snapshots import Snapshots
+from vmbackend.libvirt.watch import EventWatcher
+
+
+class CopiedMachines(Copied):
+    """`Copied` for a driver that has these parts."""
+
+    _libvirt: LibvirtConnection
+    _inventory: HostInventory
+    _saved_state: SavedStateManager
+    _watch: EventWatcher
+    _provisioner: Provisioner
+    _snapshots: Snapshots
+    _snapshot_store: SnapshotStore
+    _disks: DiskMaker
+    _flattener: Flattener
+
+    def snapshot(
+        self, machine_id: str, snapshot_id: str, *, after: AfterSnapshot = AfterSnapshot.RESUME
+    ) -> StoredSnapshot:
+        target, record = self._find_machine(machine_id)
+        self._watch.require_settled(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        made = self._snapshot_store.find(snapshot_id)
+        if made is None:
+            made = self._snapshots.make(target, files, record, snapshot_id, after)
+        state = self._saved_state.state(target, files)
+        if after is AfterSnapshot.PAUSED and state in UP:
+            self.pause(machine_id)
+        elif after is AfterSnapshot.STOP and state is not MachineState.OFF:
+            self.destroy(machine_id)
+        return made
+
+    def find_snapshot(self, snapshot_id: str) -> StoredSnapshot | None:
+        return self._snapshot_store.find(snapshot_id)
+
+    def remove_snapshot(self, snapshot_id: str) -> None:
+        self._snapshot_store.remove(snapshot_id)
+
+    def compare_snapshot(self, snapshot_id: str) -> tuple[Difference, ...]:
+        return self._snapshot_store.compare(snapshot_id, self._provisioner.domain_type)
+
+    def take_disk(self, machine_id: str, snapshot_id: str) -> None:
+        target, record = self._find_machine(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        self._require_off(target, files)
+        self._disks.take(self._libvirt.connection, target, files, record, snapshot_id)
+
+    def reset_disk(self, machine_id: str) -> None:
+        target, record = self._find_machine(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        self._require_off(target, files)
+        self._disks.empty(self._libvirt.connection, target, files, record)
+
+    def flatten(self, machine_id: str, timeout: float) -> None:
+        target, record = self._find_machine(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        if self._saved_state.state(target, files) is MachineState.ASLEEP:
+            raise InvalidMachineState("The machine sleeps: wake or stop it first.")
+        self._flattener.flatten(self._libvirt.connection, target, files, record, timeout)
+
+    def _require_off(self, target: Any, files: MachineDir) -> None:
+        if self._saved_state.state(target, files) is not MachineState.OFF:
+            raise InvalidMachineState("The machine is not off.")
+
+    def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
+        raise NotImplementedError
+
+    def pause(self, machine_id: str) -> None:
+        raise NotImplementedError
+
+    def destroy(self, machine_id: str) -> None:
+        raise NotImplementedError
