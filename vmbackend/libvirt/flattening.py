@@ -152,12 +152,16 @@ def _await_ready(target: Any, deadline: float) -> None:
         mirror = disk.find("mirror") if disk is not None else None
         if mirror is None:
             raise BackendUnavailable("The machine's disk could not be copied.")
-        if mirror.get("ready") == "yes":
+        if _is_ready(mirror):
             return
         if time.monotonic() >= deadline:
             abort_copy(target)
             raise DeadlineExceeded("The machine's disk was not copied in time.")
         time.sleep(_POLL_SECONDS)
+
+
+def _is_ready(mirror: ET.Element) -> bool:
+    return mirror.get("ready") == "yes"
 
 
 @contextmanager
