@@ -43,6 +43,9 @@ def fill(instance: Instance, migrations: tuple[tuple[str, str], ...] = FIRST) ->
     for name in (ASLEEP, STOPPED):
         make_machine(instance, name)
     write(instance.state / "machines" / ASLEEP / "memory", "memory")
+    store = instance.state / "machines" / ".store"
+    for name in ("snap_one/manifest.json", "snap_one/disk-0.raw", "boot_one/memory", ".new-1/memory"):
+        write(store / name, "of the store")
     definition = f"<domain><source file='{instance.state}/machines/{ASLEEP}/data.raw'/></domain>"
     write(instance.state / "libvirt" / "etc" / "qemu" / f"{ASLEEP}.xml", definition)
     put_empty_database(instance)

@@ -44,6 +44,27 @@ def test_what_is_restored_into_another_folder_is_the_instance(original: Instance
     assert f"'{target}/machines/{ASLEEP}/data.raw'" in definition
 
 
+def test_snapshots_and_layers_of_disks_are_restored_and_templates_are_not(
+    original: Instance, backups: Path, target: Path
+) -> None:
+    write(original.state / "machines" / STOPPED / "data-1.qcow2", "above")
+    restore_backup(str(back_up(original, str(backups), silent)), str(target), "8123", silent)
+    store = target / "machines" / ".store"
+    assert {path.name for path in store.iterdir()} == {"snap_one"}
+    assert (store / "snap_one" / "disk-0.raw").read_text() == "of the store"
+    assert (target / "machines" / STOPPED / "data-1.qcow2").read_text() == "above"
+
+
+def test_a_backup_sees_that_a_layer_has_changed(original: Instance, backups: Path) -> None:
+    layer = original.state / "machines" / STOPPED / "data-1.qcow2"
+    write(layer, "above")
+    first = back_up(original, str(backups), silent)
+    first.rename(first.with_name(f"2020-01-01T00-00-00-{original.id}"))
+    write(layer, "other")
+    second = back_up(original, str(backups), silent)
+    assert (second / "machines" / STOPPED / "data-1.qcow2").read_text() == "other"
+
+
 def test_only_its_owner_can_read_a_backup(original: Instance, backups: Path) -> None:
     made = back_up(original, str(backups), silent)
     assert [path.stat().st_mode & 0o777 for path in (backups, made)] == [0o700, 0o700]

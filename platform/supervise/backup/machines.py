@@ -16,8 +16,8 @@ _ATTEMPTS = 3
 class Trace:
     """Files that change with each start of the machine: the disk's and the saved memory's files."""
 
-    disk: tuple[int, int]  # bytes, nanoseconds
-    memory: tuple[int, int]
+    disk: tuple[tuple[str, int, int], ...]  # name, bytes, nanoseconds of each of its layers
+    memory: tuple[int, int]  # bytes, nanoseconds
     record: tuple[int, int]
 
 
@@ -29,7 +29,8 @@ def trace_of(folder: Path) -> Trace:
             return 0, 0
         return found.st_size, found.st_mtime_ns
 
-    return Trace(facts("data.raw"), facts("memory"), facts("machine.json"))
+    disk = tuple((path.name, *facts(path.name)) for path in sorted(folder.glob("data*")))
+    return Trace(disk, facts("memory"), facts("machine.json"))
 
 
 def traces_at_rest(instance_id: str, machines: Path) -> dict[str, Trace]:

@@ -216,6 +216,7 @@ def _restore_files(backup: Path, manifest: Manifest, folder: Path, settings: Env
     copy_folder(backup / "images", settings.images_dir / "images", keep=True)
     copy_folder(backup / "local-images", settings.images_dir / "oci", keep=True)
     copy_folder(backup / "kit", settings.kit_dir, keep=True)
+    copy_folder(backup / "snapshots", settings.machines_dir / ".store")
     _restore_definitions(backup, manifest, folder, settings)
 
 

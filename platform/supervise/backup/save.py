@@ -1,9 +1,9 @@
 """`make backup`: a folder with one state of an instance, made while it runs.
 
 No lock keeps users out; the order does it. Files that never change once they are there (releases of pages, files of the
-CDN, images) are copied before the database and once more after it, so that all that the database names is there. The
-disks of machines come before it: what has no row any more is removed at the restored instance's start, and what has a
-row has its disk. If a machine was started or stopped in between, machines and database are copied again.
+CDN, images, snapshots) are copied before the database and once more after it, so that all that the database names is
+there. The disks of machines come before it: what has no row any more is removed at the restored instance's start, and
+what has a row has its disk. If a machine was started or stopped in between, machines and database are copied again.
 
 An interrupted backup goes on where it was: only a complete one has a manifest and the name `<time>-<instance>`.
 """
@@ -134,6 +134,8 @@ def _save_files(instance: Instance, settings: Env, target: Path, former: Path | 
         "images": (settings.images_dir / "images", ("/.*",)),
         "local-images": (settings.images_dir / "oci", ("/.*",)),
         "kit": (settings.kit_dir, NOT_KIT),
+        # Snapshots never change, either; boot templates are made anew. Layers are not shared with machines any more.
+        "snapshots": (settings.machines_dir / ".store", ("/.*", "/boot_*")),
     }
     for name, (source, exclude) in folders.items():
         link = former / name if former else None
