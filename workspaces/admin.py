@@ -32,10 +32,10 @@ from workspaces.admin_columns import (
 )
 from workspaces.images.admin import CatalogEntryAdmin
 from workspaces.live_views import live_access
-from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
+from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Snapshot, Usage, Workspace
 from workspaces.staff_actions import ACTIONS
 
-__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdmin"]
+__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "SnapshotAdmin", "WorkspaceAdmin"]
 
 
 @admin.register(Workspace)
@@ -88,6 +88,29 @@ class OperationAdmin(ReadOnlyAdmin):
     # Arguments may hold secrets of the owner.
     exclude = ("params", "claim")
     keyset = ("-id",)
+
+
+@admin.register(Snapshot)
+class SnapshotAdmin(ReadOnlyAdmin):
+    list_display = (
+        "name", state_column("status", reason="error_message"), link_column("account", text="name"),
+        link_column("workspace", text="name"), bytes_column("size_bytes"), "memory", link_column("host"), "purpose",
+        time_column("created_at"), time_column("deleted_at"), "id",
+    )  # fmt: skip
+    list_filter = (
+        "status", "purpose", ("account", IdFilter), ("workspace", IdFilter), ("host", IdFilter),
+        ("created_at", AgeFilter),
+    )  # fmt: skip
+    list_select_related = ("account", "workspace", "host")
+    search_fields = ("^name",)
+    search_ids = ("id", "account__id", "workspace__id", "namespace__id")
+    search_help_text = "Id of a snapshot, workspace, namespace or account, beginning of a name"
+    # Secrets of the owner, and columns that may hold secrets.
+    exclude = ("env", "workloads", "cmd")
+    keyset = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Snapshot]:
+        return super().get_queryset(request).defer("env", "workloads")
 
 
 @admin.register(PublicPort)

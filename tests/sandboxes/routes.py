@@ -19,6 +19,9 @@ ROUTES = [
     Route("POST", f"{S}/start"),
     Route("POST", f"{S}/stop"),
     Route("POST", f"{S}/restart"),
+    Route("POST", f"{S}/snapshot", reads=True),
+    Route("POST", f"{S}/restore", reads=True),
+    Route("POST", f"{S}/fork", scopes=NAMESPACE_SCOPES, reads=True),
     Route("POST", f"{S}/regenerate-token"),
     Route("GET", f"{S}/metrics"),
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from django.db.models import Model
+
 from accounts.scopes import Scope
 from tests.callers import Caller
 from tests.route import ACCOUNT, BILLING, NAMESPACE, Route
-from tests.workspaces.rows import make_workspace
-from workspaces.models import Workspace
+from tests.workspaces.rows import make_workspace, snapshot_row
 from workspaces.states import Status
 
 W = "workspace/{workspace_id}"
@@ -29,6 +30,14 @@ ROUTES = [
     Route("POST", f"{W}/resume"),
     Route("POST", f"{W}/sleep"),
     Route("POST", f"{W}/reinstall"),
+    Route("POST", f"{W}/snapshot", reads=True),
+    Route("GET", f"{W}/snapshots"),
+    Route("POST", f"{W}/restore", reads=True),
+    Route("POST", f"{W}/fork", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True),
+    Route("GET", "snapshots"),
+    Route("GET", "snapshots/{snapshot_id}"),
+    Route("PATCH", "snapshots/{snapshot_id}", reads=True),
+    Route("DELETE", "snapshots/{snapshot_id}"),
     Route("GET", f"{W}/lifecycle"),
     Route("DELETE", f"{W}/lifecycle"),
     Route("PUT", f"{W}/lifecycle/idle", reads=True),
@@ -160,6 +169,9 @@ GET /workspace/:workspaceId/config
 VALUES = {"name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web", "stdin_key": "key-of-this-input"}
 
 
-def make_rows(owner: Caller) -> dict[str, Workspace]:
-    """A workspace that failed, on no host, so that no accepted request waits."""
-    return {"workspace_id": make_workspace(owner.account, status=Status.FAILED, slug="the-workspace")}
+def make_rows(owner: Caller) -> dict[str, Model]:
+    """A workspace that failed, on no host, so that no accepted request waits; and a snapshot of it."""
+    workspace = make_workspace(owner.account, status=Status.FAILED, slug="the-workspace")
+    snapshot = snapshot_row(workspace)
+    snapshot.save()
+    return {"workspace_id": workspace, "snapshot_id": snapshot}

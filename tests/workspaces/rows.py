@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -11,8 +11,9 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import workspaces_counted
 from vmbackend.models import Host
-from workspaces.models import Operation, Workspace
+from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import LIVE
+from workspaces.models.snapshot import SnapshotStatus
 from workspaces.states import Provisioning, ProvisioningPhase, Status
 
 _numbers = count(1)
@@ -53,6 +54,25 @@ def make_workspace(account: Account, *, namespace: Any = None, **fields: Any) ->
     namespace = namespace or account.namespaces.get(is_default=True)
     workspaces_counted(account, Workspace.objects.filter(account=account).count() + 1)
     return Workspace.objects.create(account=account, namespace=namespace, **made)
+
+
+def snapshot_row(workspace: Workspace, **fields: Any) -> Snapshot:
+    """A complete snapshot of a workspace, without files; not stored yet."""
+    number = next(_numbers)
+    made = {
+        "name": f"snapshot {number}",
+        "status": SnapshotStatus.READY,
+        "image": workspace.image,
+        "image_digest": "sha256:0",
+        "cpu_millis": workspace.cpu_millis,
+        "memory_mb": workspace.memory_mb,
+        "disk_size_mb": workspace.disk_size_mb,
+        "size_bytes": 1 << 20,
+        "pool_mb": 1,
+        **fields,
+    }
+    made.setdefault("host", workspace.host or make_host("of snapshots", seen=timezone.now() - timedelta(days=1)))
+    return Snapshot(account_id=workspace.account_id, namespace_id=workspace.namespace_id, workspace=workspace, **made)
 
 
 def live_operations() -> int:
