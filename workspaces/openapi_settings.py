@@ -9,6 +9,7 @@ from vmbackend.driver import WorkloadRestart
 
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
+    "SnapshotStatus": "workspaces.models.snapshot.SnapshotStatus",
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",
     # The values of workspaces.commands.output.
     "TextEncoding": [("utf-8", "utf-8"), ("base64", "base64")],
@@ -34,6 +35,11 @@ GROUPS = [
         "Lifecycle and power",
         "Start, stop, pause, sleep, reinstall; idle time and time to live.",
         rf"{_W}/(start|stop|restart|pause|resume|sleep|reinstall|ping|lifecycle(/.*)?)",
+    ),
+    ApiGroup(
+        "Snapshots",
+        "Copies of a workspace's disk and memory; restores and forks.",
+        rf"/snapshots(/.*)?|{_W}/(snapshots?|restore|fork)",
     ),
     ApiGroup("Workloads", "Programs of a running workspace, changed while it runs.", rf"{_W}/workloads(/.*)?"),
     ApiGroup("Commands", "Commands in a running workspace.", rf"{_W}/exec(/.*)?"),

@@ -21,6 +21,7 @@ ENDS_OF: dict[Status, Status] = {
     Status.SUSPENDING: SLEEPING,
     Status.WAKING: RUNNING,
     Status.REINSTALLING: RUNNING,
+    Status.RESTORING: RUNNING,
 }
 # Moves after which the machine has the saved sizes.
 MADE_AGAIN = {Status.QUEUED, Status.STARTING, Status.RESTARTING, Status.REINSTALLING}

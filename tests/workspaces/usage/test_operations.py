@@ -21,6 +21,7 @@ WORKING = [
     (OperationKind.RESTART, Status.RESTARTING),
     (OperationKind.RESIZE, Status.RESIZING),
     (OperationKind.REINSTALL, Status.REINSTALLING),
+    (OperationKind.RESTORE, Status.RESTORING),
     (OperationKind.WAKE, Status.WAKING),
     (OperationKind.CREATE, Status.CREATING),
 ]

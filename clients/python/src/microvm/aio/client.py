@@ -26,6 +26,7 @@ from microvm.aio.routes.pages import AsyncPageRoutes
 from microvm.aio.routes.ports import AsyncPortRoutes
 from microvm.aio.routes.quota import AsyncQuotaRoutes
 from microvm.aio.routes.resources import AsyncResourceRoutes
+from microvm.aio.routes.snapshots import AsyncSnapshotRoutes
 from microvm.aio.routes.ssh import AsyncSshRoutes
 from microvm.aio.routes.tokens import AsyncTokenRoutes
 from microvm.aio.routes.usage import AsyncUsageRoutes
@@ -70,6 +71,7 @@ class AsyncMicrovm:
 
     def _add_groups(self, transport: AsyncTransport) -> None:
         self.workspaces = AsyncWorkspaces(transport)
+        self.snapshots = AsyncSnapshotRoutes(transport)
         self.quota = AsyncQuotaRoutes(transport)
         self.resources = AsyncResourceRoutes(transport)
         self.lifecycle = AsyncLifecycleRoutes(transport)

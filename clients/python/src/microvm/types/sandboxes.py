@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from microvm.types.workspaces import Config, Failure
+from microvm.types.workspaces import Config, EntryError, Failure
 
 
 class CreateSandboxRequest(TypedDict):
@@ -17,6 +17,8 @@ class CreateSandboxRequest(TypedDict):
     image: NotRequired[str | None]
     template: NotRequired[str | None]
     namespace: NotRequired[str | None]
+    snapshot: NotRequired[str | None]
+    memory: NotRequired[bool | None]
     config: NotRequired[Config]
     autoStart: NotRequired[bool]
     wait_ready: NotRequired[bool]
@@ -102,3 +104,16 @@ class SandboxMetrics(TypedDict):
     memory_usage: float
     disk_usage: float
     uptime: int
+
+
+class SandboxForksResponse(TypedDict):
+    """Answer, or a part of one, of `sandboxes.fork`."""
+
+    forks: list[SandboxForkEntry]
+
+
+class SandboxForkEntry(TypedDict):
+    """Answer, or a part of one, of `sandboxes.fork`."""
+
+    sandbox: NotRequired[NewSandbox]
+    error: NotRequired[EntryError]

@@ -16,6 +16,8 @@ class CreateRequest(TypedDict):
     image: NotRequired[str | None]
     preset: NotRequired[str | None]
     namespace: NotRequired[str | None]
+    snapshot: NotRequired[str | None]
+    memory: NotRequired[bool | None]
     mode: NotRequired[Literal["permanent", "temporary"]]
     config: NotRequired[Config]
     type: NotRequired[str | None]
@@ -98,6 +100,7 @@ class Workspace(TypedDict):
     uptime: int
     start_time: str | None
     started_from: str
+    source_snapshot_id: str | None
     status: str
     ready: bool
     info: Info
@@ -226,6 +229,7 @@ class Details(TypedDict):
     uptime: int
     start_time: str | None
     started_from: str
+    source_snapshot_id: str | None
     status: str
     ready: bool
     info: Info
@@ -288,6 +292,101 @@ class ReinstallResponse(TypedDict):
     running: bool
     ip: str | None
     message: str
+
+
+class SnapshotRequest(TypedDict):
+    """Body, or a part of it, of `workspaces.snapshot`."""
+
+    wait_ready: NotRequired[bool]
+    ready_timeout_seconds: NotRequired[float]
+    idempotency_key: NotRequired[str]
+    name: NotRequired[str | None]
+    after: NotRequired[Literal["resume", "paused", "stop"]]
+    memory: NotRequired[bool | None]
+    ttl: NotRequired[str | float | None]
+
+
+class SnapshotResponse(TypedDict):
+    """Answer, or a part of one, of `workspaces.snapshot`."""
+
+    snapshot: Snapshot
+
+
+class Snapshot(TypedDict):
+    """Answer, or a part of one, of `workspaces.snapshot`."""
+
+    id: str
+    name: str
+    workspace_id: str | None
+    namespace: str
+    status: str
+    error: Failure | None
+    memory: bool
+    image: str
+    image_digest: str
+    resources: Resources
+    size_bytes: int
+    host: str
+    usable: bool
+    unusable_reason: str | None
+    parent_id: str | None
+    dependants: int
+    created_at: str
+    last_used_at: str | None
+    expires_at: str | None
+
+
+class SnapshotsResponse(TypedDict):
+    """Answer, or a part of one, of `workspaces.snapshots`."""
+
+    snapshots: list[Snapshot]
+    total: int
+    page: int
+    limit: int
+
+
+class RestoreRequest(TypedDict):
+    """Body, or a part of it, of `workspaces.restore`."""
+
+    snapshot: NotRequired[str | None]
+    memory: NotRequired[bool | None]
+
+
+class ForkRequest(TypedDict):
+    """Body, or a part of it, of `workspaces.fork`."""
+
+    wait_ready: NotRequired[bool]
+    ready_timeout_seconds: NotRequired[float]
+    idempotency_key: NotRequired[str]
+    count: NotRequired[int]
+    name: NotRequired[str | None]
+    env: NotRequired[list[dict[str, Any] | str]]
+    memory: NotRequired[bool | None]
+    mode: NotRequired[Literal["permanent", "temporary"]]
+    ttl: NotRequired[str | float | None]
+    ttl_action: NotRequired[Literal["stop", "pause", "remove"]]
+    metadata: NotRequired[dict[str, Any]]
+
+
+class ForksResponse(TypedDict):
+    """Answer, or a part of one, of `workspaces.fork`."""
+
+    forks: list[ForkEntry]
+
+
+class ForkEntry(TypedDict):
+    """Answer, or a part of one, of `workspaces.fork`."""
+
+    workspace: NotRequired[Workspace]
+    error: NotRequired[EntryError]
+
+
+class EntryError(TypedDict):
+    """Answer, or a part of one, of `workspaces.fork`."""
+
+    code: str
+    message: str
+    details: NotRequired[dict[str, Any]]
 
 
 class ExecRequest(TypedDict):

@@ -5,6 +5,7 @@ Written by `make client`.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from typing import Literal, Unpack
 
@@ -14,7 +15,12 @@ from microvm.types.workspaces import (
     Details,
     ExecRequest,
     ExecResponse,
+    ForkEntry,
+    ForkRequest,
     ReinstallResponse,
+    RestoreRequest,
+    Snapshot,
+    SnapshotRequest,
     StartRequest,
     UpdateRequest,
     Workspace,
@@ -50,6 +56,7 @@ class AsyncWorkspaceRoutes(AsyncGroup):
             "waking",
             "reinstalling",
             "resizing",
+            "restoring",
         ]
         | None = None,
         page_size: int = 100,
@@ -81,9 +88,9 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         answer: Workspace = await self._call("PUT", f"/workspace/{quoted(workspace)}", body=body, part="workspace")
         return answer
 
-    async def delete(self, workspace: str) -> None:
+    async def delete(self, workspace: str, *, keep_snapshots: bool | None = None) -> None:
         """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
-        await self._delete(f"/workspace/{quoted(workspace)}", timeout=LONG)
+        await self._delete(f"/workspace/{quoted(workspace)}", query={"keep_snapshots": keep_snapshots}, timeout=LONG)
 
     async def retry(self, workspace: str) -> Workspace:
         """Try a failed creation again. Answers 202; `provisioning` shows the progress."""
@@ -137,6 +144,33 @@ class AsyncWorkspaceRoutes(AsyncGroup):
     async def reinstall(self, workspace: str) -> ReinstallResponse:
         """Reset the whole file system to the image and start it. Irreversible; SSH is disabled."""
         answer: ReinstallResponse = await self._call("POST", f"/workspace/{quoted(workspace)}/reinstall", timeout=LONG)
+        return answer
+
+    async def snapshot(self, workspace: str, **body: Unpack[SnapshotRequest]) -> Snapshot:
+        """Keep disk and memory of the workspace, and wait until the snapshot is complete, at most
+        `ready_timeout_seconds`; 202 if the wait ends first.
+        """
+        answer: Snapshot = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/snapshot", body=body, part="snapshot", timeout=LONG
+        )
+        return answer
+
+    def snapshots(self, workspace: str, *, search: str | None = None, page_size: int = 100) -> AsyncIterator[Snapshot]:
+        """List the snapshots of the workspace, newest first."""
+        return self._pages(f"/workspace/{quoted(workspace)}/snapshots", "snapshots", {"search": search}, page_size)
+
+    async def restore(self, workspace: str, **body: Unpack[RestoreRequest]) -> Workspace:
+        """Put the workspace back to one of its snapshots; what was since is lost."""
+        answer: Workspace = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/restore", body=body, part="workspace", timeout=LONG
+        )
+        return answer
+
+    async def fork(self, workspace: str, **body: Unpack[ForkRequest]) -> builtins.list[ForkEntry]:
+        """Make copies of the workspace as it is now, and wait for them, at most `ready_timeout_seconds`."""
+        answer: builtins.list[ForkEntry] = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/fork", body=body, part="forks", timeout=LONG
+        )
         return answer
 
     async def destroy(self, workspace: str) -> None:
