@@ -14,6 +14,8 @@ from pathlib import Path
 from vmbackend.errors import BackendUnavailable
 
 OWNER = ".instance"
+# The file in the folder of a machine that belongs to nobody yet (`Driver.assign`).
+UNASSIGNED = "unassigned"
 _WORKSPACE = re.compile(r"ws_[2-7a-z]{16}")
 
 

@@ -30,6 +30,7 @@ from tests.commands.backups import (
 )
 from tests.commands.own_servers import remove_database
 from tests.small_disk import small_disk
+from vmbackend.machines_folder import UNASSIGNED
 
 pytestmark = pytest.mark.usefixtures("own_server")
 
@@ -87,6 +88,12 @@ def test_a_running_machine_is_left_out_and_named(original: Instance, backups: Pa
     with running_machine(original.id, STOPPED):
         found = read_manifest(back_up(original, str(backups), silent))
     assert (found.machines, found.omitted, found.earlier) == ([ASLEEP], [STOPPED], [])
+
+
+def test_a_machine_that_belongs_to_nobody_is_left_out(original: Instance, backups: Path) -> None:
+    (original.state / "machines" / STOPPED / UNASSIGNED).touch()
+    found = read_manifest(back_up(original, str(backups), silent))
+    assert (found.machines, found.omitted, found.earlier) == ([ASLEEP], [], [])
 
 
 def test_a_machine_that_runs_and_stops_in_between_is_copied_again_with_the_database(

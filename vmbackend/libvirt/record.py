@@ -31,6 +31,7 @@ from typing import Any, Self
 
 from vmbackend.driver import StopReason
 from vmbackend.libvirt.disks import write_atomically
+from vmbackend.machines_folder import UNASSIGNED
 from vmbackend.policy import NetworkPolicy
 from vmbackend.trees import remove_tree
 
@@ -142,7 +143,7 @@ class MachineDir:
         self.requests_pipe = self.path / "requests"
         self.loading = self.path / "loading"
         self.late_clock = self.path / "late_clock"
-        self.unassigned = self.path / "unassigned"
+        self.unassigned = self.path / UNASSIGNED
 
     @property
     def pipes(self) -> list[Path]:

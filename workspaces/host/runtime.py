@@ -25,6 +25,7 @@ from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.guest_renewals import GuestRenewals
 from workspaces.host.operation_shares import OperationShares
 from workspaces.host.pool.keeper import PoolKeeper
+from workspaces.host.released_calls import released_calls
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class HostRuntime:
             name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
         )
 
-        self.pool = PoolKeeper(name, driver, images, is_short=lambda: self.disk_guard.is_short)
+        self.pool = PoolKeeper(
+            name, released_calls(driver), released_calls(images), is_short=lambda: self.disk_guard.is_short
+        )
 
     @property
     def queue_name(self) -> str:

@@ -30,6 +30,7 @@ from supervise.control import exclusive_control
 from supervise.instance import Instance, InstanceError
 from supervise.libvirtd import save_definitions, uses_libvirtd
 from supervise.postgres_server import require_database, running_server
+from vmbackend.machines_folder import UNASSIGNED
 
 # Parts of the state folder that each start makes, or that are copied on their own.
 NOT_STATE = (
@@ -173,6 +174,8 @@ def _save_machines_and_database(instance: Instance, settings: Env, target: Path,
 def _save_machines(instance: Instance, settings: Env, target: Path, former: Path | None) -> _Copied:
     copied = _Copied()
     for folder in machine_folders(settings.machines_dir):
+        if (folder / UNASSIGNED).exists():  # a machine of the warm pool: there is nothing of anybody in it
+            continue
         known = former / "machines" / folder.name if former else None
         done = save_machine(instance.id, folder, target / "machines" / folder.name, known)
         (copied.saved if done else copied.omitted).append(folder.name)

@@ -22,6 +22,7 @@ from workspaces.host import process
 from workspaces.host.pool import keeper
 from workspaces.host.pool.demand import Demand, share_pool
 from workspaces.host.process import reconcile_rows_and_machines
+from workspaces.host_columns import pool_text
 from workspaces.models import WarmMachine, WarmRequest, Workspace
 from workspaces.models.warm_machine import WarmState
 from workspaces.placement import held_addresses
@@ -62,6 +63,8 @@ def test_a_create_that_boots_makes_demand_and_the_next_is_served(api: Caller, ac
     [share] = Host.objects.get().pool
     assert share | SHAPE._asdict() == share
     assert (share["wanted"], share["ready"], share["claimed"], share["missed"]) == (2, 1, 1, 1)
+    shown = "localhost/tiny:1, 1 CPUs, 512 MiB: 2 wanted, 1 ready; in ten minutes 1 claimed, 1 missed"
+    assert pool_text(share) == shown
 
 
 def test_shares_are_by_demand_within_memory_and_number() -> None:
@@ -112,6 +115,10 @@ def runs(pool: Pool) -> None:
     pool.host.driver.resume(pool.ids()[0])
 
 
+def disk_is_short(pool: Pool) -> None:
+    pool.host.runtime.disk_guard._short = True
+
+
 def host_was_booted(pool: Pool) -> None:
     pool.host.driver.lose_machine(pool.ids()[0])
 
@@ -120,7 +127,7 @@ def host_was_booted(pool: Pool) -> None:
     ("happens", "follows"),
     [
         (fresh, 1), (demand_is_gone, 0), (is_old, 1), (another_kit, 1), (tag_moved, 1), (is_drained, 0), (is_killed, 1),
-        (runs, 1), (host_was_booted, 1),
+        (runs, 1), (disk_is_short, 0), (host_was_booted, 1),
     ],
 )  # fmt: skip
 def test_a_machine_that_does_not_fit_any_more_is_removed(

@@ -120,7 +120,7 @@ class PoolKeeper:
         self._retire_unwanted(wanted)
         self._report(demand, wanted)
         missing = [shape for shape in wanted if self._count(shape) < wanted[shape] and self._is_due(shape)]
-        if missing and not self._is_short() and self._may_work():
+        if missing and self._may_work():
             self._make(missing[0])
             self._report(demand, wanted)
         elif not missing:
@@ -131,7 +131,8 @@ class PoolKeeper:
         return list(held.order_by("made_at"))
 
     def _takes_machines(self) -> bool:
-        return Host.objects.filter(pk=self._host_name, accepts_new=True).exists()
+        """Return whether the host is open to new workspaces, and has room on its disk."""
+        return not self._is_short() and Host.objects.filter(pk=self._host_name, accepts_new=True).exists()
 
     def _is_paused(self, key: str) -> bool:
         return self._driver.state(key) is MachineState.PAUSED
