@@ -2,6 +2,8 @@
 memory to the guest agent's first answer. Interleaved.
 
     STATE=./var .venv/bin/python -m benchmarks.boot [--count 10] [--memory 512]
+
+The instance has PLATFORM_BOOT_TEMPLATES=0 and PLATFORM_POOL_MEMORY_MB=0: every create is a boot.
 """
 
 from __future__ import annotations

@@ -15,11 +15,13 @@ from vmbackend import services as hosts
 from vmbackend.backend import build_driver, image_store
 from vmbackend.errors import BackendError
 from vmbackend.power import GUEST_END_SECONDS
+from workspaces import warm_machines
 from workspaces.host import restarts
 from workspaces.host.host_shutdown import stop_all_machines
 from workspaces.host.machine_events import handle_machine_event
 from workspaces.host.metering.sampler import Sampler
 from workspaces.host.network_policy import apply_stale_policies
+from workspaces.host.pool.demand import WINDOW
 from workspaces.host.reconcile.machines import reconcile_machines, resume_paused_machines
 from workspaces.host.reconcile.operations import settle_orphaned_operations
 from workspaces.host.runtime import HostRuntime
@@ -95,6 +97,7 @@ def close_host() -> None:
 def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
     """Reconcile this host once. Return how many rows, machines and policies were corrected."""
     repaired = settle_orphaned_operations(runtime)
+    warm_machines.remove_requests(runtime.name, WINDOW)
     try:
         repaired += reconcile_machines(runtime)
         repaired += reconcile_snapshots(runtime)

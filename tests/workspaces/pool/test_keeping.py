@@ -20,7 +20,7 @@ from vmbackend.models import Host
 from workspaces.crud.services import NewWorkspace, workspace_create
 from workspaces.host import process
 from workspaces.host.pool import keeper
-from workspaces.host.pool.demand import Demand, share_pool
+from workspaces.host.pool.demand import WINDOW, Demand, share_pool
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host_columns import pool_text
 from workspaces.models import WarmMachine, WarmRequest, Workspace
@@ -231,6 +231,13 @@ def test_a_machine_that_is_retired_while_it_is_made_is_removed(pool: Pool, monke
     monkeypatch.setattr(pool.host.driver, "pause", retired_first)
     pool.keeper.run_once()
     assert (list(WarmMachine.objects.all()), machines(pool)) == ([], set())
+
+
+def test_old_requests_are_removed(pool: Pool) -> None:
+    pool.ask(2)
+    WarmRequest.objects.filter(pk=WarmRequest.objects.first().pk).update(at=timezone.now() - WINDOW)  # type: ignore[union-attr]
+    reconcile_rows_and_machines(pool.host.runtime)
+    assert WarmRequest.objects.count() == 1
 
 
 def test_with_the_pool_off_a_host_removes_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,9 @@ from vmbackend.backend import kit_version
 from vmbackend.driver import Driver, MachineState
 from vmbackend.errors import BackendError
 from vmbackend.host_load import cpu_ticks, was_quiet
-from vmbackend.models import Host
 from vmbackend.services import record_host_pool
 from workspaces import warm_machines
-from workspaces.host.pool.demand import WINDOW, Demand, PoolShare, recent_demand, share_pool
+from workspaces.host.pool.demand import Demand, PoolShare, recent_demand, share_pool
 from workspaces.host.pool.making import make_machine, reserve_machine, retire_failed
 from workspaces.host.pool.removal import remove_retired
 from workspaces.models import WarmMachine
@@ -112,15 +111,16 @@ class PoolKeeper:
 
     def run_once(self) -> None:
         """Make one round: check, resolve tags, retire, make at most one machine, report."""
+        is_quiet = self._is_quiet()
         self.check_machines()
-        demand = recent_demand(self._host_name) if self._takes_machines() else {}
+        demand = {} if self._is_short() else recent_demand(self._host_name)
         wanted = share_pool(demand, settings.ENV.pool_memory_mb, settings.ENV.pool_machines)
         for image in {shape.image for shape in wanted}:
             self._resolve(image)
         self._retire_unwanted(wanted)
         self._report(demand, wanted)
         missing = [shape for shape in wanted if self._count(shape) < wanted[shape] and self._is_due(shape)]
-        if missing and self._may_work():
+        if missing and self._may_work(is_quiet):
             self._make(missing[0])
             self._report(demand, wanted)
         elif not missing:
@@ -129,10 +129,6 @@ class PoolKeeper:
     def _machines(self) -> list[WarmMachine]:
         held = WarmMachine.objects.filter(host_id=self._host_name).exclude(state=WarmState.RETIRING)
         return list(held.order_by("made_at"))
-
-    def _takes_machines(self) -> bool:
-        """Return whether the host is open to new workspaces, and has room on its disk."""
-        return not self._is_short() and Host.objects.filter(pk=self._host_name, accepts_new=True).exists()
 
     def _is_paused(self, key: str) -> bool:
         return self._driver.state(key) is MachineState.PAUSED
@@ -147,11 +143,11 @@ class PoolKeeper:
     def _is_due(self, shape: PoolShape) -> bool:
         return bool(self._digest(shape)) and self._not_before.get(shape, 0.0) <= time.monotonic()
 
-    def _may_work(self) -> bool:
+    def _may_work(self, is_quiet: bool) -> bool:
         """Return whether the host is quiet, or was not for so long that a machine is made all the same."""
         if self._waits_since is None:
             self._waits_since = time.monotonic()
-        return self._is_quiet() or time.monotonic() - self._waits_since > BUSY_SECONDS
+        return is_quiet or time.monotonic() - self._waits_since > BUSY_SECONDS
 
     def _resolve(self, image: str) -> None:
         """Look once a minute which digest the tag has; empty if it is not known, and then its machines become stale."""
@@ -171,8 +167,11 @@ class PoolKeeper:
 
     def _retire_unwanted(self, wanted: dict[PoolShape, int]) -> None:
         """Retire machines of another digest or kit, those that are old, and those beyond the number that is wanted."""
+        machines = self._machines()
+        if not machines:
+            return
         kit, oldest, kept = kit_version(), timezone.now() - LONGEST_LIFE, dict.fromkeys(wanted, 0)
-        for machine in reversed(self._machines()):
+        for machine in reversed(machines):
             shape = PoolShape(*(getattr(machine, name) for name in PoolShape._fields))
             digest = self._digest(shape) or machine.image_digest
             fits = machine.image_digest == digest and machine.kit == kit and machine.made_at > oldest
@@ -204,7 +203,6 @@ class PoolKeeper:
         ]
         if shares != self._shown:
             record_host_pool(name=self._host_name, pool=[asdict(share) for share in shares])
-            warm_machines.remove_requests(self._host_name, WINDOW)
             self._shown = shares
 
     def _ready(self, shape: PoolShape) -> int:
