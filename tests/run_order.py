@@ -24,6 +24,7 @@ LONG = (
     "vmbackend/test_workloads.py",
     "vmbackend/test_sleep_contract.py",
     "vm/test_files.py",
+    "vm/test_pool.py",
     "vmbackend/test_libvirt_sleep.py",
     "vmbackend/test_guest_ssh.py",
     "vm/test_edge.py",
