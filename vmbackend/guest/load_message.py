@@ -28,6 +28,7 @@ class MessageKind(Enum):
 
     BOOT = 1, "loaded", "entropy clock mac disk uuid configuration generation"
     ASSIGN = 2, "assigned", "unassigned entropy clock configuration names keys generation programs"
+    RENEW = 3, "renewed", "freeze entropy clock configuration mac connections address names identity keys generation"
 
     def __init__(self, number: int, word: str, items: str) -> None:
         self.number = number
@@ -71,3 +72,12 @@ def template_message(*, uuid: str, mac: str, disk_bytes: int, config: bytes) -> 
 def assign_message(config: bytes) -> LoadMessage:
     """Return the message for a guest that was booted as `Boot.unassigned`. Its address and host key stay."""
     return LoadMessage(MessageKind.ASSIGN, config)
+
+
+def renew_message(*, uuid: str, mac: str, config: bytes, kept: bool) -> LoadMessage:
+    """Return the message for a guest in which programs ran, and whose memory was loaded.
+
+    `kept`: as the machine that it was; only boot id, generation, clock and randomness are new.
+    """
+    facts = {"uuid": uuid, "mac": mac, **({"kept": "1"} if kept else {})}
+    return LoadMessage(MessageKind.RENEW, config, facts)

@@ -17,6 +17,7 @@ from vmbackend.errors import BackendError, SavedMemoryUnusable, TemplateUnusable
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.assigning import assign_guest
 from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.copy_loading import load_copy
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.saved_memory import SavedMemory
@@ -100,6 +101,11 @@ class Power:
             return False
         self._templates.record_load(template, failed=False)
         return True
+
+    def load(self, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
+        """Start a machine that is off from a snapshot's memory. Raise the errors of `load_copy`: it is off then."""
+        with self._starting(target, files, asleep=False):
+            load_copy(self._libvirt.connection, entry, target, files, hooks)
 
     def _start(self, target: Any, hooks: StartHooks) -> None:
         """Start process and network concurrently. A death in between leaves a paused machine that never ran."""

@@ -6,7 +6,6 @@ Until the guest has answered that it has its own identity, no packet passes and 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import libvirt
@@ -14,11 +13,10 @@ import libvirt
 from vmbackend.errors import BackendError, TemplateUnusable
 from vmbackend.guest.load_message import template_message
 from vmbackend.libvirt import domain
-from vmbackend.libvirt.identity import give_identity, identity_values
 from vmbackend.libvirt.layers import disk_bytes
+from vmbackend.libvirt.memory_loading import load_memory, own_identity
 from vmbackend.libvirt.message_exchange import exchange_message
 from vmbackend.libvirt.record import MachineDir
-from vmbackend.libvirt.save_file import read_save_file, replaced_description
 from vmbackend.libvirt.starting import StartHooks
 from vmbackend.libvirt.store import StoredMemory
 
@@ -26,7 +24,6 @@ log = logging.getLogger(__name__)
 
 # A guest answers within 0.2 s of a quiet host; one that does not within this starts cold instead.
 _ANSWER_SECONDS = 10.0
-_PIPE = "load"
 _DATA_DISK = "vdb"
 
 
@@ -46,31 +43,12 @@ def load_template(connection: Any, entry: StoredMemory, target: Any, files: Mach
 
 
 def _load(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
-    with domain.translate_errors("describe"):
-        definition = target.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
-    identity = identity_values(definition)
-    # From here until the answer its process is nobody's: what a death leaves is ended when the driver opens again.
-    files.loading.touch(0o600)
-    own = dict(identity)
-    size = disk_bytes(files)
-    with ThreadPoolExecutor(2) as executor:
-        attaching = executor.submit(hooks.port.attach)
-        unchanged = executor.submit(entry.is_unchanged)
-        _restore(connection, entry, identity, files)
-        if not unchanged.result():
-            raise TemplateUnusable("The template's memory has changed since it was written.")
-        attaching.result()
-    hooks.limit(target)
+    own, size = own_identity(target), disk_bytes(files)
+    if not load_memory(connection, entry, target, files, hooks):
+        raise TemplateUnusable("The template's memory has changed since it was written.")
     with domain.translate_errors("resize the disk of"):
         target.blockResize(_DATA_DISK, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
     message = template_message(uuid=own["uuid"], mac=own["mac"], disk_bytes=size, config=files.config.read_bytes())
     exchange_message(target, files, message, _ANSWER_SECONDS)
     files.loading.unlink()
     hooks.port.connect()
-
-
-def _restore(connection: Any, entry: StoredMemory, identity: list[tuple[str, str]], files: MachineDir) -> None:
-    pipe = files.path / _PIPE
-    xml = give_identity(read_save_file(entry.memory).xml, identity)
-    with replaced_description(entry.memory, xml, pipe):
-        connection.restoreFlags(str(pipe), None, libvirt.VIR_DOMAIN_SAVE_PAUSED)

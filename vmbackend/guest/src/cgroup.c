@@ -1,4 +1,5 @@
-/* A cgroup for each command and terminal, so that all of its processes can be killed, in whatever session they are.
+/* A cgroup for each command and terminal, so that all of its processes can be killed, in whatever session they are, and for the
+ * services, so that everything of the user's can be frozen.
  *
  * The groups are folders of `kit` in the machine's cgroup2 hierarchy and have no controllers. A command's processes that
  * live on after it keep its group, as do those that were killed until the kernel has ended them; a later sweep removes it.
@@ -32,7 +33,7 @@ struct clone_arguments { /* struct clone_args of linux/sched.h, version 2 */
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
 };
 
-static int parent = -1;
+static int root = -1, parent = -1;
 
 /* Called in the kit's mount namespace where possible: the user may have unmounted the hierarchy in theirs. */
 void cgroup_prepare(void)
@@ -40,14 +41,21 @@ void cgroup_prepare(void)
 	static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
 	struct statfs info;
 	for (size_t i = 0; parent < 0 && i < sizeof places / sizeof *places; i++) {
-		int root = open(places[i], FOLDER);
-		if (root >= 0 && !fstatfs(root, &info) && (unsigned long)info.f_type == MAGIC) {
-			mkdirat(root, PARENT, 0755);
-			parent = openat(root, PARENT, FOLDER);
+		int found = open(places[i], FOLDER);
+		if (found >= 0 && !fstatfs(found, &info) && (unsigned long)info.f_type == MAGIC) {
+			mkdirat(found, PARENT, 0755);
+			parent = openat(found, PARENT, FOLDER);
+			root = found;
+		} else if (found >= 0) {
+			close(found);
 		}
-		if (root >= 0)
-			close(root);
 	}
+}
+
+int cgroup_root(void)
+{
+	cgroup_prepare();
+	return root;
 }
 
 int cgroup_create(char kind)

@@ -1,5 +1,5 @@
-/* The UUID that firmware gave to the kernel, in a machine that was loaded from a template: there it is the template's, in the
- * kernel's memory. Where the kernel shows it, the machine's own is mounted over it. */
+/* The UUID that firmware gave to the kernel, in a machine whose memory was loaded: there it is that of another machine, in the
+ * kernel's memory. Where the kernel shows it, the machine's own is shown in its place. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <unistd.h>
 
 #define UUID_SIZE 16
 #define UUID_LETTERS 36
@@ -28,40 +26,39 @@ static bool parse_uuid(const char *text, uint8_t *uuid)
 	return true;
 }
 
-static void cover(const char *path, const char *name, const char *data, size_t size)
-{
-	char source[64], target[128];
-	snprintf(source, sizeof source, KIT "/dmi-%s", name);
-	snprintf(target, sizeof target, NEWROOT "%s", path);
-	if (!write_file(source, data, size, 0400) || mount(source, target, NULL, MS_BIND, NULL))
-		boot_fail("cannot cover %s: %s", path, strerror(errno));
-}
-
-static void cover_table(const char *path, const char *name, const uint8_t *old, const uint8_t *new)
+static bool show_table(const char *path, const char *name, const uint8_t *old, const uint8_t *new)
 {
 	size_t size = 0;
 	char *table = read_file(path, &size);
 	uint8_t *place = table ? memmem(table, size, old, UUID_SIZE) : NULL;
+	bool shown = true;
 	if (place) {
 		memcpy(place, new, UUID_SIZE);
-		cover(path, name, table, size);
+		shown = show_instead(path, name, table, size, 0400);
 	}
 	free(table);
+	return shown;
 }
 
-void cover_dmi(const char *uuid)
+static bool show_uuid(const char *known, const char *uuid)
 {
 	uint8_t old[UUID_SIZE], new[UUID_SIZE];
-	char *shown = read_file(TEXT_PATH, NULL), line[UUID_LETTERS + 2];
-	if (!*uuid || !shown) {
-		free(shown);
-		return;
-	}
-	if (!parse_uuid(shown, old) || !parse_uuid(uuid, new))
-		boot_fail("the machine's UUID cannot be read");
-	free(shown);
+	char line[UUID_LETTERS + 2];
+	errno = EINVAL;
+	if (!parse_uuid(known, old) || !parse_uuid(uuid, new))
+		return false;
 	int length = snprintf(line, sizeof line, "%.36s\n", uuid);
-	cover(TEXT_PATH, "uuid", line, (size_t)length);
-	cover_table("/sys/firmware/dmi/tables/DMI", "tables", old, new);
-	cover_table("/sys/firmware/dmi/entries/1-0/raw", "entry", old, new);
+	return show_instead(TEXT_PATH, "uuid", line, (size_t)length, 0400) &&
+	       show_table("/sys/firmware/dmi/tables/DMI", "tables", old, new) &&
+	       show_table("/sys/firmware/dmi/entries/1-0/raw", "entry", old, new);
+}
+
+/* Here, in the kit's namespace, the kernel's own is never covered. */
+bool show_loaded_uuid(void)
+{
+	char *known = read_file(TEXT_PATH, NULL), *uuid = read_file(UUID_FILE, NULL);
+	bool shown = !known || !uuid || show_uuid(known, uuid);
+	free(known);
+	free(uuid);
+	return shown;
 }

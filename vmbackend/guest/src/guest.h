@@ -20,6 +20,7 @@ struct pollfd;
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define HOST_KEY KIT "/host_key"
 #define GENERATION_FILE KIT "/generation" /* another UUID after each start and each load */
+#define UUID_FILE KIT "/uuid" /* of a machine whose memory was loaded */
 #define STAGE_FILE KIT "/stage" /* the stage's process id */
 #define READY_FILE KIT "/ready" /* exists once `ready` was sent */
 #define UNCLEAN_FILE KIT "/unclean" /* exists until partial files of a run that did not end in order were searched for */
@@ -85,15 +86,18 @@ long long disk_bytes(const char *serial); /* as the kernel knows it at present; 
 /* directories.c */
 void make_directories(void); /* those of the configuration, within the present root */
 /* network.c */
-void configure_network(void);
-bool set_mac(const char *text); /* false with errno */
+bool configure_network(void); /* these three: false with errno */
+bool disable_network(void);
+bool set_mac(const char *text);
 /* names.c: from the configuration; false with errno */
 bool write_keys(void);     /* of the control plane's server */
 bool write_ssh_keys(void); /* the users' */
 bool write_names(void);    /* within the present root, and the host name */
 bool within_root(bool (*work)(void)); /* calls it with the machine's file system as the root */
 /* dmi.c */
-void cover_dmi(const char *uuid); /* in the new root; no effect for an empty UUID */
+bool show_loaded_uuid(void); /* that of UUID_FILE, if there is one, to the machine's programs; false with errno */
+/* shown.c */
+bool show_instead(const char *path, const char *name, const char *data, size_t size, mode_t mode); /* false with errno */
 /* generation.c */
 bool write_generation(const char *generation); /* false with errno */
 void start_generation(void); /* a new one */
@@ -102,15 +106,18 @@ void seed_random(void);
 bool reseed_random(const char *hex);
 /* load.c */
 void await_load(void); /* of a boot template: waits for the machine that it becomes, and takes its configuration */
-const char *loaded_uuid(void); /* that machine's; empty after an ordinary boot */
 /* requests.c: requests of the host */
 int open_requests(void); /* -1: the machine has no such port */
 enum handled { NOTHING_READ, HANDLED, ASSIGNED };
 enum handled handle_requests(int fd);
 /* assign.c */
 bool assign_machine(int fd); /* as the message asks; false if anything failed, which was answered */
+/* renew.c */
+void renew_machine(int fd); /* the same; the user's programs stay frozen then */
 /* tcp.c */
 bool process_listens(pid_t pid, unsigned port);
+/* abort.c */
+bool abort_connections(void); /* of every process, but for loopback; false with errno */
 /* user.c */
 /* Also enters a directory, without a requested one USUAL, HOME or /. 0, or -1 after a line on stderr; sets HOME, USER and
  * LOGNAME where unset. */
@@ -125,6 +132,7 @@ void restore_dev_null(void); /* in the user's file system */
 
 /* cgroup.c: a group for each command and terminal; KIND begins the names of those that are swept together */
 void cgroup_prepare(void);          /* finds the hierarchy in the present mount namespace; once */
+int cgroup_root(void);              /* of the hierarchy; -1 */
 int cgroup_create(char kind);       /* a descriptor of a new group, -1 where the kernel or the machine has none */
 pid_t cgroup_fork(int cgroup);      /* as fork, the child in the group; it must execute a program soon */
 bool cgroup_kill(int cgroup);       /* every process in it, in whatever session; false: none of it could be */
@@ -134,6 +142,9 @@ void cgroup_outlive(int cgroup);    /* its program has ended by itself: what run
 void cgroup_kill_former(char kind); /* every process in groups of processes that were killed, but for those that outlive them */
 bool cgroup_is_empty(int cgroup);   /* no process is in it, nor in a group in it */
 bool cgroup_has(int cgroup, pid_t pid);
+/* freeze.c */
+bool freeze_programs(void); /* all of the user's; false with errno */
+void thaw_programs(void);
 
 /* ask.c: `guest run --ask`; one in each process */
 #define ASK_PROGRAMS 6 /* that are answered at a time */
@@ -154,6 +165,7 @@ pid_t service_process(const char *service); /* its program's, or its finish scri
 bool services_any(bool (*condition)(const char *service)); /* of the main program and the workloads; ends at the first */
 const char *service_file(const char *service, const char *file); /* a file in its directory; valid until the next call */
 bool service_has(const char *service, const char *file);
+pid_t fork_service(void); /* as fork, the child in a group that freezes with the user's programs */
 pid_t start_supervisor(int niceness);      /* a process group of its own, which its children share */
 void reset_supervisor_priority(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
@@ -198,6 +210,7 @@ void remove_partials(void); /* in a child process, if the former run of the mach
 int servers_maintain(void); /* starts or stops them as configured; returns milliseconds until the next call, or -1 */
 void server_ended(pid_t child);
 bool servers_ready(void); /* every enabled server listens */
+bool servers_restart(void); /* ends all connections; false with errno unless the control server listens again */
 bool user_ssh_listens(void);
 /* relay.c */
 void run_relay(void) __attribute__((noreturn)); /* in a process of its own */

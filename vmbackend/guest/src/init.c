@@ -209,10 +209,10 @@ int init_main(void)
 		boot_fail("cannot write the keys: %s", strerror(errno));
 	mount_disks();
 	log_boot("image and writable disk are mounted");
-	configure_network();
+	if (!configure_network())
+		boot_fail("cannot set the network up: %s", strerror(errno));
 	log_boot("network is up: %s", config_get("address"));
 	build_root();
-	cover_dmi(loaded_uuid());
 	log_boot("starting services of %s", config_get("hostname"));
 	exec_tini();
 	return 1;

@@ -19,7 +19,6 @@
 #define DISK_WAIT_MS 5000
 
 static int requests = -1;
-static char uuid[40];
 
 /* The port appears some milliseconds after its driver. */
 static void open_port(void)
@@ -59,18 +58,6 @@ static bool take_disk(void)
 		sleep_ms(1);
 	}
 	return bytes;
-}
-
-static bool take_uuid(void)
-{
-	const char *text = message_get("uuid");
-	snprintf(uuid, sizeof uuid, "%s", text ? text : "");
-	return text;
-}
-
-const char *loaded_uuid(void)
-{
-	return uuid;
 }
 
 /* The random pool first: all that is random from here on is this machine's alone, the boot id as well. The device has the MAC

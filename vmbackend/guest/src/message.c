@@ -174,3 +174,9 @@ bool take_generation(void)
 	const char *generation = message_get("generation");
 	return generation && write_generation(generation);
 }
+
+bool take_uuid(void)
+{
+	const char *uuid = message_get("uuid");
+	return uuid && write_file(UUID_FILE, uuid, strlen(uuid), 0400);
+}

@@ -8,6 +8,7 @@
 enum message_kind {
 	MESSAGE_BOOT = 1, /* of a boot template, before it read its configuration */
 	MESSAGE_ASSIGN,   /* of a machine that was booted as nobody's */
+	MESSAGE_RENEW,    /* of one in which programs ran, and whose memory was loaded */
 };
 
 enum message_state { MESSAGE_NONE, MESSAGE_PART, MESSAGE_WHOLE, MESSAGE_INVALID };
@@ -33,6 +34,7 @@ bool take_entropy(void);
 bool take_clock(void);
 bool take_configuration(void);
 bool take_mac(void);
+bool take_uuid(void); /* shown by show_loaded_uuid */
 bool take_generation(void);
 
 #endif

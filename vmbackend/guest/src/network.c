@@ -14,84 +14,106 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define DEVICE "eth0"
+
 static void put_address(struct sockaddr *target, in_addr_t address)
 {
 	struct sockaddr_in value = {.sin_family = AF_INET, .sin_addr.s_addr = address};
 	memcpy(target, &value, sizeof value);
 }
 
-static in_addr_t parse_address(const char *text)
+static bool parse_address(const char *text, in_addr_t *address)
 {
-	struct in_addr address;
-	if (inet_pton(AF_INET, text, &address) != 1)
-		boot_fail("not an address in the configuration: %s", text);
-	return address.s_addr;
+	errno = EINVAL;
+	return inet_pton(AF_INET, text, address) == 1;
 }
 
-static void link_up(int fd, const char *name)
+static bool switch_link(int fd, const char *name, bool up)
 {
 	struct ifreq request = {0};
 	snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
 	if (ioctl(fd, SIOCGIFFLAGS, &request))
-		boot_fail("no network device %s", name);
-	request.ifr_flags |= IFF_UP;
-	if (ioctl(fd, SIOCSIFFLAGS, &request))
-		boot_fail("cannot bring %s up: %s", name, strerror(errno));
+		return false;
+	request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+	return !ioctl(fd, SIOCSIFFLAGS, &request);
 }
 
-static void set_address(int fd, const char *name, in_addr_t address, int prefix)
+static bool set_address(int fd, in_addr_t address, int prefix)
 {
-	struct ifreq request = {0};
-	snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+	struct ifreq request = {.ifr_name = DEVICE};
 	put_address(&request.ifr_addr, address);
 	if (ioctl(fd, SIOCSIFADDR, &request))
-		boot_fail("cannot set the address of %s: %s", name, strerror(errno));
+		return false;
 	put_address(&request.ifr_netmask, htonl(prefix ? 0xffffffffu << (32 - prefix) : 0));
-	if (ioctl(fd, SIOCSIFNETMASK, &request))
-		boot_fail("cannot set the netmask of %s: %s", name, strerror(errno));
+	return !ioctl(fd, SIOCSIFNETMASK, &request);
 }
 
-static void set_gateway(int fd, in_addr_t gateway)
+static bool set_gateway(int fd, in_addr_t gateway)
 {
 	struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY};
 	put_address(&route.rt_dst, INADDR_ANY);
 	put_address(&route.rt_genmask, INADDR_ANY);
 	put_address(&route.rt_gateway, gateway);
-	if (ioctl(fd, SIOCADDRT, &route))
-		boot_fail("cannot set the gateway: %s", strerror(errno));
+	return !ioctl(fd, SIOCADDRT, &route) || errno == EEXIST;
+}
+
+static bool set_all(int fd)
+{
+	char text[64];
+	in_addr_t address, gateway;
+	snprintf(text, sizeof text, "%s", config_get("address"));
+	char *slash = strchr(text, '/');
+	int prefix = slash ? atoi(slash + 1) : -1;
+	errno = EINVAL;
+	if (prefix < 0 || prefix > 32)
+		return false;
+	*slash = 0;
+	return parse_address(text, &address) && parse_address(config_get("gateway"), &gateway) && switch_link(fd, "lo", true) &&
+	       set_address(fd, address, prefix) && switch_link(fd, DEVICE, true) && set_gateway(fd, gateway);
+}
+
+static bool with_socket(bool (*work)(int fd))
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool done = fd >= 0 && work(fd);
+	int failure = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = failure;
+	return done;
+}
+
+/* The kernel gives the device another IPv6 address of its own with a new MAC address, as it comes up. */
+bool configure_network(void)
+{
+	return with_socket(set_all);
+}
+
+static bool take_down(int fd)
+{
+	return switch_link(fd, DEVICE, false);
+}
+
+/* Forgets routes and neighbours, and the IPv6 address. */
+bool disable_network(void)
+{
+	return with_socket(take_down);
+}
+
+static unsigned char new_mac[6];
+
+static bool change_mac(int fd)
+{
+	struct ifreq request = {.ifr_name = DEVICE, .ifr_hwaddr.sa_family = ARPHRD_ETHER};
+	memcpy(request.ifr_hwaddr.sa_data, new_mac, sizeof new_mac);
+	return !ioctl(fd, SIOCSIFHWADDR, &request);
 }
 
 /* While the link is down. */
 bool set_mac(const char *text)
 {
-	struct ifreq request = {.ifr_name = "eth0", .ifr_hwaddr.sa_family = ARPHRD_ETHER};
-	unsigned char *mac = (unsigned char *)request.ifr_hwaddr.sa_data;
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	unsigned char *mac = new_mac;
 	errno = EPROTO;
-	bool set = fd >= 0 &&
-		   sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", mac, mac + 1, mac + 2, mac + 3, mac + 4, mac + 5) == 6 &&
-		   !ioctl(fd, SIOCSIFHWADDR, &request);
-	int failure = errno;
-	close(fd);
-	errno = failure;
-	return set;
-}
-
-void configure_network(void)
-{
-	char address[64];
-	snprintf(address, sizeof address, "%s", config_get("address"));
-	char *slash = strchr(address, '/');
-	int prefix = slash ? atoi(slash + 1) : -1;
-	if (prefix < 0 || prefix > 32)
-		boot_fail("the configuration's address has no prefix: %s", address);
-	*slash = 0;
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		boot_fail("no network in this kernel: %s", strerror(errno));
-	link_up(fd, "lo");
-	set_address(fd, "eth0", parse_address(address), prefix);
-	link_up(fd, "eth0");
-	set_gateway(fd, parse_address(config_get("gateway")));
-	close(fd);
+	return sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", mac, mac + 1, mac + 2, mac + 3, mac + 4, mac + 5) == 6 &&
+	       with_socket(change_mac);
 }

@@ -68,6 +68,8 @@ static bool handle_message(int fd)
 	bool assigned = false;
 	if (message_state() == MESSAGE_WHOLE && message_kind() == MESSAGE_ASSIGN)
 		assigned = assign_machine(fd);
+	else if (message_state() == MESSAGE_WHOLE && message_kind() == MESSAGE_RENEW)
+		renew_machine(fd);
 	else
 		dprintf(fd, "failed message %s\n", strerror(EPROTO));
 	message_end();

@@ -4,30 +4,37 @@
 #define _GNU_SOURCE
 #include "guest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CONTROL_PID "/control.pid" /* the servers write these once they listen */
 #define SSH_PID "/ssh.pid"
 #define PASSWD "/etc/passwd.ssh"
+#define SSH_PROGRAM KIT "/bin/dropbear"
 #define RESTART_MS 1000
+#define LISTEN_WAIT_MS 10000
 
 struct server {
 	pid_t pid; /* 0: none */
 	long long restart_at;
 	const char *pid_file; /* NULL: none */
 	void (*run)(void);
+	bool of_user; /* what it starts is the user's */
+	bool restarting; /* it was ended on purpose: the next one follows at once */
 };
 
 static void run_control(void)
 {
 	/* No passwords, no forwarding; dead sessions are dropped after three missed keepalives of 30 s. */
-	execl(KIT "/bin/dropbear", "dropbear", "-F", "-s", "-j", "-k", "-m", "-K", "30", "-W", "524288", "-P", CONTROL_PID,
+	execl(SSH_PROGRAM, "dropbear", "-F", "-s", "-j", "-k", "-m", "-K", "30", "-W", "524288", "-P", CONTROL_PID,
 	      "-r", HOST_KEY, "-p", TEXT_OF(CONTROL_PORT), NULL);
 }
 
@@ -36,12 +43,12 @@ static void run_ssh(void)
 	set_oom("0");
 	if (unshare(CLONE_NEWNS) || mount(PASSWD, "/etc/passwd", NULL, MS_BIND, NULL))
 		die(EXIT_CANNOT_RUN, "cannot prepare the users' SSH: %s", strerror(errno));
-	execl(KIT "/bin/dropbear", SSH_SERVER_NAME, "-F", "-s", "-m", "-K", "30", "-W", "524288", "-P", SSH_PID, "-r",
+	execl(SSH_PROGRAM, SSH_SERVER_NAME, "-F", "-s", "-m", "-K", "30", "-W", "524288", "-P", SSH_PID, "-r",
 	      HOST_KEY, "-p", "0.0.0.0:" TEXT_OF(SSH_PORT), NULL); /* IPv4 only: with both, dropbear accepts a failure to bind one */
 }
 
 static struct server control = {.pid_file = CONTROL_PID, .run = run_control};
-static struct server ssh = {.pid_file = SSH_PID, .run = run_ssh};
+static struct server ssh = {.pid_file = SSH_PID, .run = run_ssh, .of_user = true};
 static struct server relay = {.run = run_relay};
 
 static void run_server(const struct server *server)
@@ -59,7 +66,8 @@ static void run_server(const struct server *server)
 static void ended(struct server *server)
 {
 	server->pid = 0;
-	server->restart_at = now_ms() + RESTART_MS;
+	server->restart_at = now_ms() + (server->restarting ? 0 : RESTART_MS);
+	server->restarting = false;
 }
 
 static int maintain(struct server *server, bool wanted)
@@ -71,7 +79,7 @@ static int maintain(struct server *server, bool wanted)
 	long long rest = server->restart_at - now_ms();
 	if (rest > 0)
 		return (int)rest;
-	server->pid = fork();
+	server->pid = server->of_user ? fork_service() : fork();
 	if (!server->pid)
 		run_server(server);
 	if (server->pid > 0)
@@ -108,4 +116,47 @@ bool user_ssh_listens(void)
 	bool found = pid && process_listens(atoi(pid), SSH_PORT);
 	free(pid);
 	return found;
+}
+
+/* The servers and those of their connections are all processes of one program. */
+static void kill_all(void)
+{
+	DIR *processes = opendir("/proc");
+	struct dirent *entry;
+	char path[300], target[sizeof SSH_PROGRAM];
+	while (processes && (entry = readdir(processes))) {
+		snprintf(path, sizeof path, "/proc/%d/exe", atoi(entry->d_name));
+		ssize_t size = readlink(path, target, sizeof target);
+		if (size == sizeof SSH_PROGRAM - 1 && !memcmp(target, SSH_PROGRAM, (size_t)size))
+			kill(atoi(entry->d_name), SIGKILL);
+	}
+	if (processes)
+		closedir(processes);
+}
+
+static void end_server(struct server *server)
+{
+	if (!server->pid)
+		return;
+	kill(server->pid, SIGKILL);
+	server->restarting = true;
+	while (waitpid(server->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	ended(server);
+}
+
+bool servers_restart(void)
+{
+	kill_all();
+	end_server(&control);
+	end_server(&ssh);
+	end_server(&relay);
+	unlink(CONTROL_PID);
+	control.restart_at = 0;
+	servers_maintain();
+	errno = ETIMEDOUT;
+	for (long long until = now_ms() + LISTEN_WAIT_MS; access(CONTROL_PID, F_OK); sleep_ms(2))
+		if (now_ms() > until)
+			return false;
+	return true;
 }

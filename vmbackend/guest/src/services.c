@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SERVICE_GROUP 's'
+
 int agent_main(void)
 {
 	char name[64], path[80];
@@ -117,9 +119,19 @@ bool service_has(const char *service, const char *file)
 	return !access(service_file(service, file), F_OK);
 }
 
+pid_t fork_service(void)
+{
+	cgroup_sweep(SERVICE_GROUP); /* those of processes that have ended */
+	int cgroup = cgroup_create(SERVICE_GROUP);
+	pid_t child = cgroup_fork(cgroup);
+	if (child && cgroup >= 0)
+		close(cgroup);
+	return child;
+}
+
 pid_t start_supervisor(int niceness)
 {
-	pid_t child = fork();
+	pid_t child = fork_service();
 	if (child)
 		return child;
 	sigset_t none;

@@ -177,6 +177,13 @@ static void serve(struct pollfd *sources, int count)
 	}
 }
 
+/* It is the first to run when a request of the host comes, before programs that take all the CPU; its children are not. */
+static void prefer_stage(void)
+{
+	const struct sched_param priority = {.sched_priority = 1};
+	sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &priority);
+}
+
 static void write_pid(void)
 {
 	char pid[16];
@@ -194,8 +201,9 @@ int stage_main(const char *kit_namespace)
 	set_oom("-1000");
 	config_load(CONFIG_FILE);
 	write_pid();
-	if (!programs_prepare())
+	if (!show_loaded_uuid() || !programs_prepare())
 		die(EXIT_CANNOT_RUN, "cannot prepare the programs: %s", strerror(errno));
+	prefer_stage();
 	sources[SIGNALS] = (struct pollfd){.fd = block_signals(), .events = POLLIN};
 	sources[REQUESTS] = (struct pollfd){.fd = -1, .events = POLLIN};
 	serve(sources, BUTTONS + open_buttons(sources + BUTTONS, MAX_BUTTONS));
