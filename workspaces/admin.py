@@ -110,7 +110,8 @@ class SnapshotAdmin(ReadOnlyAdmin):
     keyset = ("-id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Snapshot]:
-        return super().get_queryset(request).defer("env", "workloads")
+        rows: QuerySet[Snapshot] = super().get_queryset(request)
+        return rows.defer("env", "workloads")
 
 
 @admin.register(PublicPort)

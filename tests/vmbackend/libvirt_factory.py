@@ -204,7 +204,8 @@ def undefine(driver: Driver, machine_id: str) -> None:
 
 def fill_disk(driver: Driver) -> None:
     assert isinstance(driver, LibvirtDriver)
-    driver._saved_state._settings = replace(driver._settings, disk_reserve_mb=1 << 40)
+    full = replace(driver._settings, disk_reserve_mb=1 << 40)
+    driver._saved_state._settings = driver._snapshots._settings = full
 
 
 class LibvirtHarness(Harness):

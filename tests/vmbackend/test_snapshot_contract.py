@@ -17,7 +17,7 @@ from vmbackend.errors import CapacityExceeded, InvalidMachineState, MachineNotFo
 from vmbackend.guest.session import GuestAddress
 from vmbackend.power import StartedFrom
 
-BACKENDS = ("fake",)
+BACKENDS = ("fake", pytest.param("libvirt", marks=pytest.mark.vm))
 SNAPSHOT = "snap_one"
 
 
@@ -147,9 +147,9 @@ def test_a_machine_goes_back_to_its_snapshot(harness: Harness, parent: GuestAddr
     assert read(harness, parent) == "before"
 
 
-def test_a_smaller_disk_cannot_take_a_snapshot(harness: Harness, parent: GuestAddress):
-    harness.driver.snapshot(parent.machine_id, SNAPSHOT)
-    spec = harness.spec(disk_mb=32)
+def test_a_smaller_disk_cannot_take_a_snapshot(harness: Harness):
+    harness.driver.snapshot(harness.running_machine(disk_mb=128).machine_id, SNAPSHOT)
+    spec = harness.spec(disk_mb=64)
     harness.driver.prepare(spec)
     with pytest.raises(InvalidMachineState):
         harness.driver.take_disk(spec.id, SNAPSHOT)

@@ -6,24 +6,33 @@ from typing import Any
 
 from vmbackend.copies import AfterSnapshot, Copied, Difference, StoredSnapshot
 from vmbackend.driver import MachineState
-from vmbackend.errors import InvalidMachineState
+from vmbackend.errors import InvalidMachineState, MachineNotFound, SnapshotIncompatible
+from vmbackend.libvirt.attachment import NetworkAttachment
+from vmbackend.libvirt.capacity import require_memory
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.disk_making import DiskMaker
+from vmbackend.libvirt.domain import Domains
 from vmbackend.libvirt.flattening import Flattener
 from vmbackend.libvirt.inventory import HostInventory
-from vmbackend.libvirt.power import UP
+from vmbackend.libvirt.loads import end_unfinished_load
+from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.provisioner import Provisioner
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.saved_state import SavedStateManager
+from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.snapshot_store import SnapshotStore
 from vmbackend.libvirt.snapshots import Snapshots
+from vmbackend.libvirt.starting import Confiner
 from vmbackend.libvirt.watch import EventWatcher
+from vmbackend.power import StartedFrom
 
 
 class CopiedMachines(Copied):
     """`Copied` for a driver that has these parts."""
 
+    _settings: LibvirtSettings
     _libvirt: LibvirtConnection
+    _domains: Domains
     _inventory: HostInventory
     _saved_state: SavedStateManager
     _watch: EventWatcher
@@ -32,6 +41,9 @@ class CopiedMachines(Copied):
     _snapshot_store: SnapshotStore
     _disks: DiskMaker
     _flattener: Flattener
+    _confiner: Confiner
+    _attachment: NetworkAttachment
+    _power: Power
 
     def snapshot(
         self, machine_id: str, snapshot_id: str, *, after: AfterSnapshot = AfterSnapshot.RESUME
@@ -70,6 +82,26 @@ class CopiedMachines(Copied):
         self._require_off(target, files)
         self._disks.empty(self._libvirt.connection, target, files, record)
 
+    def load(self, machine_id: str, snapshot_id: str) -> StartedFrom | None:
+        target, record = self._find_machine(machine_id)
+        self._watch.require_settled(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        entry = self._snapshot_store.find_entry(snapshot_id)
+        end_unfinished_load(target, files)
+        if self._saved_state.state(target, files) in UP:
+            return None
+        self._require_off(target, files)
+        if record.chain.taken != snapshot_id:
+            raise InvalidMachineState("The machine's disk has changed since it was taken from the snapshot.")
+        if not entry.has_memory or self.compare_snapshot(snapshot_id):
+            raise SnapshotIncompatible("The snapshot's memory cannot be loaded on this host.")
+        require_memory(self._settings, record.memory_mb)
+        hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))
+        # Before its CPUs run: the disk that it changes then is not of this memory's instant any more.
+        self._disks.note_start(files, record)
+        self._power.load(entry, target, files, hooks)
+        return StartedFrom.SNAPSHOT
+
     def flatten(self, machine_id: str, timeout: float) -> None:
         target, record = self._find_machine(machine_id)
         files = self._inventory.machine_dir(machine_id)
@@ -82,7 +114,11 @@ class CopiedMachines(Copied):
             raise InvalidMachineState("The machine is not off.")
 
     def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
-        raise NotImplementedError
+        target = self._domains.find(self._libvirt.connection, machine_id)
+        record = self._inventory.record(machine_id)
+        if record is None:
+            raise MachineNotFound("The machine's files are not on this host.")
+        return target, record
 
     def pause(self, machine_id: str) -> None:
         raise NotImplementedError

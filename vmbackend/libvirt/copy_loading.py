@@ -8,10 +8,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import libvirt
+
 from vmbackend.errors import CopyUnproven, GuestUnreachable, SnapshotIncompatible, SnapshotNotFound
 from vmbackend.guest.load_message import renew_message
+from vmbackend.libvirt import domain
 from vmbackend.libvirt.identity import identity_values
-from vmbackend.libvirt.memory_loading import load_memory, own_identity
+from vmbackend.libvirt.layers import disk_bytes
+from vmbackend.libvirt.memory_loading import DATA_DISK, load_memory, own_identity
 from vmbackend.libvirt.message_exchange import exchange_message
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.save_file import read_save_file
@@ -40,6 +44,9 @@ def load_copy(connection: Any, entry: StoredMemory, target: Any, files: MachineD
     except ValueError as error:
         log.warning("machine %s: snapshot %s: %s", files.id, entry.name, error)
         raise SnapshotIncompatible("The snapshot's memory is of a machine with other devices.") from error
+    with domain.translate_errors("resize the disk of"):
+        # It may be larger than the snapshot's.
+        target.blockResize(DATA_DISK, disk_bytes(files), libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
     message = renew_message(uuid=own["uuid"], mac=own["mac"], config=files.config.read_bytes(), kept=kept)
     try:
         exchange_message(target, files, message, _ANSWER_SECONDS)

@@ -24,7 +24,6 @@ from vmbackend.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidMachineState,
-    MachineNotFound,
 )
 from vmbackend.libvirt import agent, domain, sockets
 from vmbackend.libvirt.assignment import Assigner
@@ -317,13 +316,6 @@ class LibvirtDriver(CopiedMachines, Driver):
 
     def _apply_cpu_quota(self, machine_id: str) -> None:
         self._power.apply_cpu_quota(*self._find_machine(machine_id))
-
-    def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
-        target = self._domains.find(self._libvirt.connection, machine_id)
-        record = self._inventory.record(machine_id)
-        if record is None:
-            raise MachineNotFound("The machine's files are not on this host.")
-        return target, record
 
     def _find_process(self, machine_id: str) -> Any:
         """Return the domain of a machine that has a process which answers."""

@@ -18,6 +18,7 @@ from vmbackend.libvirt.save_file import read_save_file, replaced_description
 from vmbackend.libvirt.starting import StartHooks
 from vmbackend.libvirt.store import StoredMemory
 
+DATA_DISK = "vdb"
 _PIPE = "load"
 
 

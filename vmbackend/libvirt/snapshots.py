@@ -95,6 +95,8 @@ class Snapshots:
             job = SnapshotJob(memory, self._access.path_for(overlay), record.memory_mb, lambda: self._has_room(record))
             job.run(target, live=live)
             freeze_file(former)
+            if not live:
+                _pause_again(target)
         finally:
             self._layers.settle(self._libvirt.connection, target, files)
 
@@ -159,6 +161,13 @@ def _link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target, follow_symlinks=False)
     except OSError:
         shutil.copyfile(source, target, follow_symlinks=False)
+
+
+def _pause_again(target: Any) -> None:
+    """Let the CPUs of a paused machine run for a moment: QEMU saves no memory a second time before they have."""
+    with domain.translate_errors("pause"):
+        target.resume()
+        target.suspend()
 
 
 def _resume_if_alive(target: Any) -> None:

@@ -14,7 +14,7 @@ from vmbackend.errors import BackendError, TemplateUnusable
 from vmbackend.guest.load_message import template_message
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.layers import disk_bytes
-from vmbackend.libvirt.memory_loading import load_memory, own_identity
+from vmbackend.libvirt.memory_loading import DATA_DISK, load_memory, own_identity
 from vmbackend.libvirt.message_exchange import exchange_message
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.starting import StartHooks
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 # A guest answers within 0.2 s of a quiet host; one that does not within this starts cold instead.
 _ANSWER_SECONDS = 10.0
-_DATA_DISK = "vdb"
 
 
 def load_template(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
@@ -47,7 +46,7 @@ def _load(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, 
     if not load_memory(connection, entry, target, files, hooks):
         raise TemplateUnusable("The template's memory has changed since it was written.")
     with domain.translate_errors("resize the disk of"):
-        target.blockResize(_DATA_DISK, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+        target.blockResize(DATA_DISK, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
     message = template_message(uuid=own["uuid"], mac=own["mac"], disk_bytes=size, config=files.config.read_bytes())
     exchange_message(target, files, message, _ANSWER_SECONDS)
     files.loading.unlink()
