@@ -6,6 +6,7 @@ names another server, none is made or started.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import secrets
@@ -61,6 +62,8 @@ log_line_prefix = '%m [%p] '
 log_timezone = 'UTC'
 timezone = 'UTC'
 """
+_LOG_FILE_BYTES = 16 << 20
+DISK_FULL = "The database's disk is full: free some room and run this command again."
 _ACCESS = "local all all peer map=platform\n"
 _MAKE_DATABASE = f"CREATE ROLE {DATABASE_NAME} LOGIN;\nCREATE DATABASE {DATABASE_NAME} OWNER {DATABASE_NAME};\n"
 
@@ -133,6 +136,9 @@ def make_data_folder(data: Path) -> None:
     try:
         _fill(descriptor, max(PROGRAMS.glob("*/bin/postgres"), key=_version).parent, user)
         beside.rename(data)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)  # the disk may be full
+        raise
     finally:
         os.close(descriptor)
     # Its name has to be on the disk before anything that is stored in it.
@@ -152,6 +158,22 @@ def write_server_configuration(instance: Instance, settings: Env) -> None:
     login = pwd.getpwuid(os.geteuid()).pw_name
     roles = (DATABASE_NAME, SUPERUSER)
     write_private(folder / "pg_ident.conf", "".join(f'platform "{login}" {role}\n' for role in roles))
+
+
+def says_full_disk(output: str) -> bool:
+    """Return whether a program failed because the disk, or a quota of it, was full."""
+    return any(os.strerror(number) in output for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def has_room(data: Path) -> bool:
+    """Return whether the disk of the data folder has room for more of the log of writes; without it the server ends.
+
+    True if there is no data folder, as the database is on another server.
+    """
+    if not data.exists():
+        return True
+    found = os.statvfs(data)
+    return found.f_bavail * found.f_frsize >= _LOG_FILE_BYTES
 
 
 def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
@@ -176,6 +198,8 @@ def _fill(descriptor: int, programs: Path, user: dict[str, Any]) -> None:
             errors="replace",
             check=False,
         )
+        if done.returncode != 0 and says_full_disk(done.stderr):
+            raise InstanceError(DISK_FULL)
         if done.returncode != 0 or "ERROR:" in done.stderr:
             lines = " ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
             raise InstanceError(f"The database could not be made: {lines}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from config.env import Env
 from supervise.configuration import process_environment
@@ -14,7 +15,7 @@ from supervise.control import exclusive_control
 from supervise.database import HOST_NAME_HELD, INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
-from supervise.postgres import require_fitting_programs
+from supervise.postgres import DISK_FULL, data_folder, has_room, require_fitting_programs, says_full_disk
 from supervise.postgres_server import running_server
 from vmbackend.errors import BackendError
 
@@ -34,7 +35,7 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
                 build_guest_kit(settings)
                 build_default_image(settings)
             with progress_of("Database") as progress:
-                _complete_database(preparing, progress)
+                _complete_database(preparing, data_folder(instance), progress)
 
 
 def require_no_former_database(instance: Instance) -> None:
@@ -93,10 +94,12 @@ def _begun_database(instance: Instance, settings: Env) -> Iterator[subprocess.Po
         yield child
 
 
-def _complete_database(child: subprocess.Popen[str], progress: Callable[[int, str], None]) -> None:
+def _complete_database(child: subprocess.Popen[str], data: Path, progress: Callable[[int, str], None]) -> None:
     code, output = _read_to_end(child, lambda text: progress(0, text))
     if code in (INVALID_SETTINGS, LOCK_NOT_HAD, HOST_NAME_HELD):
         raise InstanceError(output.rstrip())
+    if code != 0 and (says_full_disk(output) or not has_room(data)):
+        raise InstanceError(DISK_FULL)
     if code != 0:
         raise InstanceError(f"The database could not be prepared:\n{output}")
 

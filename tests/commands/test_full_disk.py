@@ -13,9 +13,10 @@ import psycopg
 import pytest
 
 from supervise import control
-from supervise.instance import Instance, load_instance
+from supervise.instance import Instance, InstanceError, load_instance
 from supervise.postgres import data_folder
 from supervise.postgres_processes import is_ready
+from supervise.prepare import prepare_instance
 from tests.commands.conftest import sleeping_process
 from tests.commands.own_servers import put_empty_database
 from tests.commands.running import processes_named
@@ -188,3 +189,15 @@ def test_an_instance_on_a_disk_that_only_reads_is_asked_and_stopped(
         assert processes_of(again) == []
     finally:
         subprocess.run(["umount", "--lazy", str(disk.folder)], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("free_mb", [10, 30, 60])
+def test_a_database_that_has_no_room_to_be_made_is_a_sentence(
+    own_server: None, disk: SmallDisk, instance: Instance, free_mb: int
+) -> None:
+    """Its files have no room; nor the log of writes; nor the first migrations, in which the server ends."""
+    disk.fill(leave_mb=free_mb)
+    with pytest.raises(InstanceError, match=r"^The database's disk is full: free some room"):
+        prepare_instance(instance, instance.settings({"PLATFORM_VM_BACKEND": "fake"}))
+    disk.make_room()
+    assert {path.name for path in data_folder(instance).parent.iterdir()} <= {"data"}
