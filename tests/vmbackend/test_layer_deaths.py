@@ -12,7 +12,7 @@ import pytest
 
 from tests.run_extent import campaign_after
 from vmbackend.driver import MachineState
-from vmbackend.libvirt import disk_making, domain, flattening, layers, snapshots, store
+from vmbackend.libvirt import disk_making, disks, domain, flattening, layers, snapshots, store
 from vmbackend.libvirt.layers import Layers
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.snapshot_jobs import SnapshotJob
@@ -32,14 +32,14 @@ SNAPSHOT_STEPS: list[tuple[Any, str]] = [
     (Layers, "define"),
     (snapshots, "link_layers"),
     (snapshots, "snapshot_needs"),
-    (store, "_sync"),
+    (store, "sync_file"),
     (Store, "publish"),
 ]
 FLATTEN_STEPS: list[tuple[Any, str]] = [
     (flattening, "_create_raw"),
     (flattening, "_await_ready"),
     (flattening, "convert_layers"),
-    (flattening, "sync_file"),
+    (disks, "sync_file"),
     (MachineDir, "write_record"),
     (Layers, "define"),
     (layers, "remove_others"),

@@ -169,6 +169,15 @@ def readable_by_tools(paths: Sequence[Path]) -> Iterator[None]:
         yield
 
 
+def sync_file(path: Path) -> None:
+    """Wait until all of a file is on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def direct_io_works(directory: Path) -> bool:
     """Return whether the file system supports O_DIRECT, which QEMU's cache=none needs (tmpfs and some overlays do
     not).

@@ -86,7 +86,7 @@ class Flattener:
         with _stopped_cpus(target):
             with domain.translate_errors("change the disk of"):
                 target.blockJobAbort(DATA_DISK, libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
-            sync_file(path)
+            disks.sync_file(path)
             self.layers.change(connection, target, files, flat)
 
 
@@ -114,16 +114,7 @@ def convert_layers(files: MachineDir, chain: Chain, target: Path, timeout: float
         confined_command(argv, confinement, max_file_bytes=size) as (command, descriptors),
     ):
         run_tool(command, name="qemu-img", timeout=timeout, descriptors=descriptors)
-    sync_file(target)
-
-
-def sync_file(path: Path) -> None:
-    """Wait until all of a file is on the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    disks.sync_file(target)
 
 
 def _create_raw(path: Path, megabytes: int) -> None:

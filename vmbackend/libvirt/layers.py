@@ -60,7 +60,7 @@ def allocated_bytes(files: MachineDir) -> int:
 
 
 def add_overlay(files: MachineDir, chain: Chain, disk_mb: int) -> Chain:
-    """Return the chain with a new, empty file of this size above it. Raises BackendUnavailable.
+    """Return the chain with a new, empty file of this size above it. Raises BackendUnavailable, OSError.
 
     It has the time of the file below, by which saved memory knows the disk again.
     """
@@ -68,6 +68,8 @@ def add_overlay(files: MachineDir, chain: Chain, disk_mb: int) -> Chain:
     path = files.path / layer.file
     run_tool(["qemu-img", "create", "-q", "-f", "qcow2", str(path), f"{disk_mb}M"])
     path.chmod(0o600)
+    # The record that names it may be on the disk before it otherwise.
+    disks.sync_file(path)
     keep_time(files.path / chain.top.file, path)
     return replace(chain, layers=(*chain.layers, layer))
 

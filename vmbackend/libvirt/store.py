@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vmbackend.libvirt.disks import allocated_bytes
+from vmbackend.libvirt.disks import allocated_bytes, sync_file
 from vmbackend.libvirt.record import Layer
 from vmbackend.libvirt.save_file import checksum_of
 from vmbackend.trees import remove_tree
@@ -113,18 +113,19 @@ class Store:
         """Make what `writing` yielded the entry of this name, in place of one that has it. Raises OSError."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a name of an entry: {name!r}")
-        memory, size, checksum = aside / "memory", 0, 0
+        memory, size, checksum, made_at = aside / "memory", 0, 0, time.time()
         if memory.exists():
+            made_at = memory.stat().st_mtime
             memory.chmod(0o400)
             size, checksum = checksum_of(memory)
-        entry = StoredMemory(self._folder / name, needs, size, checksum, time.time(), layers, disk_mb)
+        entry = StoredMemory(self._folder / name, needs, size, checksum, made_at, layers, disk_mb)
         facts = {key: value for key, value in asdict(entry).items() if key != "path"}
         (aside / "manifest.json").write_text(json.dumps({"format": _FORMAT, **facts}, indent=1))
         for path in (*aside.iterdir(), aside):
-            _sync(path)
+            sync_file(path)
         self.remove(name)
         aside.rename(entry.path)
-        _sync(self._folder)
+        sync_file(self._folder)
         return entry
 
     def find(self, name: str) -> StoredMemory | None:
@@ -168,11 +169,3 @@ class Store:
         except FileNotFoundError:
             return
         remove_tree(aside)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
