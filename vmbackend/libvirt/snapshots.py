@@ -69,7 +69,8 @@ class Snapshots:
             record = self._flattener.flatten(connection, target, files, record, _FLATTEN_SECONDS)
         try:
             with self._goes_on(target, state, after), self._store.store.writing() as aside:
-                definition = self._definition(target)
+                # First, as it may read the image's file. A disk alone needs nothing of its host.
+                needs = self._needs(target, record) if state is not MachineState.OFF else {}
                 layers = record.chain.layers
                 if state in (MachineState.RUNNING, MachineState.PAUSED):
                     live = state is MachineState.RUNNING and after is AfterSnapshot.RESUME
@@ -77,7 +78,6 @@ class Snapshots:
                 else:
                     self._change_files(target, files, record, aside / "memory", asleep=state is MachineState.ASLEEP)
                 linked = link_layers(layers, files.path, aside, _name_in_entry)
-                needs = snapshot_needs(connection, definition, record.image)
                 return describe(self._store.store.publish(aside, PREFIX + snapshot_id, needs, linked, record.disk_mb))
         except OSError as error:
             log.exception("machine %s: snapshot", files.id)
@@ -86,9 +86,9 @@ class Snapshots:
     def _change_process(self, target: Any, files: MachineDir, record: Record, memory: Path, *, live: bool) -> None:
         """Save the memory of a process and let it go on in a new file."""
         former = files.path / record.chain.top.file
-        chain = add_overlay(files, record.chain, record.disk_mb)
-        overlay = files.path / chain.top.file
         try:
+            chain = add_overlay(files, record.chain, record.disk_mb)
+            overlay = files.path / chain.top.file
             self._access.give_disk(overlay, record.ip)
             # First: until its process uses it, the new file shows what the former one does.
             files.write_record(_with_layers(record, chain.layers))
@@ -130,9 +130,9 @@ class Snapshots:
         if after is AfterSnapshot.RESUME:
             _resume_if_alive(target)  # the watch has stopped it right when the job had ended
 
-    def _definition(self, target: Any) -> str:
+    def _needs(self, target: Any, record: Record) -> dict[str, Any]:
         with domain.translate_errors("describe"):
-            return str(target.XMLDesc(_INACTIVE))
+            return snapshot_needs(self._libvirt.connection, str(target.XMLDesc(_INACTIVE)), record.image)
 
     def _require_room(self, record: Record, state: MachineState) -> None:
         memory_mb = record.memory_mb if state is not MachineState.OFF else 0
