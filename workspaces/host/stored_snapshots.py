@@ -16,6 +16,7 @@ from workspaces.host.runtime import HostRuntime
 from workspaces.models import Operation, Snapshot
 from workspaces.models.operation import LIVE
 from workspaces.models.snapshot import LIVING, SnapshotPurpose, SnapshotStatus
+from workspaces.operations import queue
 from workspaces.snapshot_rows import is_in_use, settle_forks, snapshot_fail, write_differences
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ def reconcile_snapshots(runtime: HostRuntime) -> int:
     """Reconcile rows and store once. Return how many rows and entries were corrected. Raise BackendError."""
     stored = runtime.driver.inventory().snapshots
     for snapshot in Snapshot.objects.filter(LIVING, host_id=runtime.name, purpose=SnapshotPurpose.FORK):
-        settle_forks(snapshot)
+        if not settle_forks(snapshot):
+            queue.notify_copies(snapshot.pk)  # their notification may be lost
     remove_deleted_snapshots(runtime)
     # The rows are read after the store: a row without files had none before, either, unless it is being made.
     rows = dict(Snapshot.objects.filter(host_id=runtime.name).values_list("pk", "status"))

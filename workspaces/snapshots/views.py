@@ -157,7 +157,7 @@ class SnapshotViewSet(ViewSet):
         changed = services.snapshot_change(snapshot=snapshot, changes=changes)
         return respond(serializers.SnapshotResponse, snapshot=changed)
 
-    @extend_schema(request=None, responses=MessageResponse)
+    @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, snapshot_id: str) -> Response:
         """Delete a snapshot, from every state. Workspaces that were made from it live on."""
         snapshot = snapshot_selectors.get_snapshot(request.user, snapshot_id)

@@ -9,11 +9,15 @@ from ipaddress import IPv4Address
 from itertools import count
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
+from accounts.actors import Actor
 from accounts.models import Account
+from accounts.scopes import Scope
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.rows import make_host, make_workspace, snapshot_row
+from vmbackend.copies import AfterSnapshot
 from vmbackend.driver import MachineState
 from workspaces import power, reinstall
 from workspaces.crud.services import provisioning_retry, workspace_delete
@@ -21,11 +25,13 @@ from workspaces.host import engine
 from workspaces.host.machine_spec import machine_spec
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.lifecycle import services as lifecycle
-from workspaces.models import Activity, Operation, Workspace
+from workspaces.models import Activity, Operation, Snapshot, Workspace
 from workspaces.models.operation import LIVE, OperationKind
 from workspaces.models.workspace import Mode
 from workspaces.operations import queue
 from workspaces.resources import services as resources
+from workspaces.snapshots.forks import NewForks, workspace_fork
+from workspaces.snapshots.services import NewSnapshot, snapshot_create, workspace_restore
 from workspaces.states import TRANSITIONAL, Provisioning, ProvisioningPhase, Status
 
 NOT_PROVISIONED = {
@@ -60,6 +66,22 @@ def _ask(service: Callable[..., Any], **options: Any) -> Callable[[Workspace], A
     return lambda row: service(workspace=row, actor=ACTOR, **options)
 
 
+def _actor(row: Workspace) -> Actor:
+    return Actor(row.account, Scope.ACCOUNT, credential_id="", label=ACTOR)
+
+
+def _snapshot(after: AfterSnapshot) -> Callable[[Workspace], Any]:
+    return lambda row: snapshot_create(actor=_actor(row), workspace=row, new=NewSnapshot(after=after))
+
+
+def _fork(row: Workspace) -> Any:
+    return workspace_fork(actor=_actor(row), workspace=row, new=NewForks(count=2))
+
+
+def _restore(row: Workspace) -> Any:
+    return workspace_restore(actor=_actor(row), workspace=row)
+
+
 RUNNING, STOPPED = Status.RUNNING, Status.STOPPED
 CASES = [
     Case("create", "create", None, RUNNING),
@@ -76,6 +98,10 @@ CASES = [
     Case("resize stopped", "resize", STOPPED, STOPPED, _grow),
     Case("reinstall", "reinstall", RUNNING, RUNNING, _ask(reinstall.workspace_reinstall)),
     Case("reinstall stopped", "reinstall", STOPPED, RUNNING, _ask(reinstall.workspace_reinstall)),
+    Case("snapshot", "snapshot", RUNNING, RUNNING, _snapshot(AfterSnapshot.RESUME)),
+    Case("snapshot and stop", "snapshot", RUNNING, STOPPED, _snapshot(AfterSnapshot.STOP)),
+    Case("restore", "restore", RUNNING, RUNNING, _restore),
+    Case("fork", "fork", RUNNING, RUNNING, _fork),
     Case("destroy", "destroy", RUNNING, Status.DESTROYED, _ask(lifecycle.workspace_destroy)),
     Case("delete", "delete", RUNNING, None, _ask(workspace_delete)),
 ]
@@ -133,8 +159,18 @@ def begin(host: FakeHost, account: Account, case: Case) -> str:
     else:
         row = machine(host, account, case.begins)
         assert case.ask is not None
+        if case.kind == OperationKind.RESTORE:
+            keep(host, row)
         case.ask(row)
     return row.pk
+
+
+def keep(host: FakeHost, row: Workspace) -> None:
+    """A complete snapshot of the workspace."""
+    made = snapshot_row(row, image_digest=row.image_digest, memory=True)
+    stored = host.driver.snapshot(row.pk, made.pk)
+    made.size_bytes = stored.size_bytes
+    made.save()
 
 
 def come_to_rest(host: FakeHost) -> None:
@@ -160,9 +196,16 @@ MACHINE_OF: dict[Status, frozenset[MachineState]] = {
 
 def inconsistencies(host: FakeHost, *ids: str) -> list[str]:
     """Everything that is not as it shall be when all has come to rest; `ids` are the workspaces made so far."""
-    rows = {row.pk: row for row in Workspace.objects.filter(pk__in=ids)}
+    rows = {row.pk: row for row in Workspace.objects.filter(Q(pk__in=ids) | Q(source_snapshot_id__isnull=False))}
     inventory = host.driver.inventory()
     wrong = [f"{op.kind} is still {op.state}" for op in Operation.objects.filter(state__in=LIVE)]
+    kept = dict(Snapshot.objects.values_list("pk", "status"))
+    wrong += [
+        f"{key} is {status}, files there: {key in inventory.snapshots}"
+        for key, status in kept.items()
+        if (status == "ready") != (key in inventory.snapshots)
+    ]
+    wrong += [f"{key} is a snapshot without a row" for key in inventory.snapshots - set(kept)]
     wrong += [f"{key} is an orphan" for key in inventory.ids() - set(rows)]
     for key, row in rows.items():
         state = inventory.domains.get(key, MachineState.ABSENT)
@@ -215,7 +258,8 @@ def act(host: FakeHost, key: str, *, operate: bool = True) -> list[str]:
         if row.status != leads_to:
             wrong.append(f"{service.__name__} led to {row.status}: {row.error_message}")
         wrong += inconsistencies(host, key)
-    workspace_delete(workspace=row, actor=ACTOR)
+    for each in [row, *Workspace.objects.exclude(pk=key).filter(source_snapshot_id__isnull=False)]:
+        workspace_delete(workspace=each, actor=ACTOR)
     host.settle()
     if Workspace.objects.filter(pk=key).exists():
         wrong.append("it could not be deleted")

@@ -77,5 +77,6 @@ def snapshot_failed(context: Context, code: str, message: str) -> None:
 
 
 def snapshot_cancelled(context: Context) -> None:
-    """End the operation in favour of a delete, which has decided about the snapshot."""
+    """End the operation in favour of a delete, which has decided about the snapshot; what was written is removed."""
     finish_cancelled(context)
+    notify_removal(context.operation.queue)
