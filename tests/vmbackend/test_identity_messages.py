@@ -68,6 +68,8 @@ def test_a_slow_answer_is_accepted_with_a_clock_that_is_to_be_set(pipe: tuple[in
         "",
         "ready",
     ],
+    # The generation is drawn by each process.
+    ids=["another", "no time", "no disk", "past", "future", "negative", "long", "failed", "empty", "ready"],
 )
 def test_any_other_answer_is_refused(pipe: tuple[int, int], line: str) -> None:
     now = time.time_ns()
