@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache import DEBIAN_KIT_DIR, use_kit_dir
 from tests.vmbackend import vm_harness as harness
 from tests.vmbackend.test_guest_kit import Start, run, shell_image, wait_for_output
 from tests.vmbackend.test_guest_ssh import kit, start, wait_ready
 from tests.vmbackend.told_guest import config_for, expected, tell
 from vmbackend.driver import Boot, Workload
+from vmbackend.guest.kit import build_kit
 from vmbackend.guest.load_message import LoadMessage, MessageKind, renew_message
 
 __all__ = ["kit", "shell_image", "start"]
@@ -105,3 +107,20 @@ def test_connections_of_before_end_and_what_listens_goes_on(start: Start, image:
     assert run(machine, "sleep 5; cat /dev/shm/ended")[0][1] == "ended\n"
     run(machine, "echo hello | nc 127.0.0.1 90 & sleep 1")
     wait_for_output(machine, "cat /dev/shm/heard", "hello\n")
+
+
+def test_debians_kernel_has_each_call_that_a_renewal_needs(tmp_path: Path, image: Path) -> None:
+    """Also for a second renewal."""
+    kit = build_kit(use_kit_dir(DEBIAN_KIT_DIR), lambda *_: None)
+    machine = harness.start(tmp_path / "m", kit, image, Boot(hostname="parent"))
+    try:
+        wait_ready(machine)
+        seen = [run(machine, IDS)[0][1].split()[:3]]
+        for _ in range(2):
+            message = renewal(machine)
+            assert tell(machine, message)[:-1] == expected(message), machine.console()
+            assert machine.line() == "ready"
+            seen.append(run(machine, IDS)[0][1].split()[:3])
+    finally:
+        machine.close()
+    assert len({each for ids in seen for each in ids}) == 9
