@@ -6,9 +6,8 @@ import errno
 import os
 import subprocess
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded, DeadlineExceeded
 from vmbackend.libvirt import flattening, snapshot_jobs, snapshots
-from vmbackend.libvirt.snapshot_jobs import SnapshotJob
 from vmbackend.libvirt.store import FOLDER, Store
 
 from .conftest import Harness, Machine
@@ -113,19 +111,18 @@ def test_a_machine_that_changes_its_memory_without_end_stands_still_for_the_rest
 def test_a_job_at_its_deadline_is_ended_and_the_machine_goes_on(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The hypervisor's job stands still here until it is ended."""
     harness, address = machine.harness, machine.address
-    former = disk_files(machine)
-    watch = SnapshotJob._watch
+    former, ended = disk_files(machine), threading.Event()
 
-    def slow_down(job: SnapshotJob, target: Any, *arguments: Any) -> None:
-        time.sleep(0.05)
-        with suppress(libvirt.libvirtError):
-            target.migrateSetMaxSpeed(1)
-        watch(job, target, *arguments)
+    def hang(*_: object) -> None:
+        assert ended.wait(60)
+        raise libvirt.libvirtError("operation aborted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SnapshotJob, "_watch", slow_down)
-        patched.setattr(snapshot_jobs, "_JOB_SECONDS", 0.5)
+        patched.setattr(libvirt.virDomain, "snapshotCreateXML", hang)
+        patched.setattr(libvirt.virDomain, "abortJob", lambda _: ended.set())
+        patched.setattr(snapshot_jobs, "_JOB_SECONDS", 0.2)
         patched.setattr(snapshot_jobs, "_JOB_SECONDS_PER_MB", 0.0)
         with pytest.raises(BackendUnavailable):
             harness.driver.snapshot(address.machine_id, "s1")
