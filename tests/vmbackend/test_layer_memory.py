@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmbackend.driver import MachineState
+from vmbackend.errors import InvalidMachineState, SnapshotIncompatible
 from vmbackend.guest.session import GuestAddress
 from vmbackend.libvirt import templates
 from vmbackend.libvirt.store import FOLDER
@@ -52,6 +53,31 @@ def test_memory_goes_on_with_the_disk_where_both_were(harness: Harness) -> None:
     assert int(found.split()[1]) > 0
     assert seen > 0
     assert entry_of(harness, "s1").is_unchanged()
+
+
+def test_a_fork_goes_on_with_memory_and_disk_of_one_instant(harness: Harness) -> None:
+    parent = harness.running_machine()
+    pid = run(harness, parent, COUNTING)
+    harness.driver.snapshot(parent.machine_id, "s1")
+    spec = harness.spec(snapshot="s1")
+    identity = harness.driver.prepare(spec)
+    fork = GuestAddress(spec.id, identity.ip, identity.control_port, identity.ssh_host_key)
+    assert harness.driver.load(spec.id, "s1") is StartedFrom.SNAPSHOT
+    assert harness.driver.load(spec.id, "s1") is None
+    harness.driver.wait_ready(spec.id, harness.boot_seconds)
+    for address in (parent, fork):
+        run(harness, address, f"kill {pid}")
+        (found,) = run(harness, address, GAPS).splitlines()
+        assert int(found.split()[1]) > 0
+    harness.driver.destroy(spec.id)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.load(spec.id, "s1")  # it has changed its disk
+    harness.driver.take_disk(spec.id, "s1")
+    manifest = entry_of(harness, "s1").path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"accelerator": "qemu"', '"accelerator": "kvm"'))
+    with pytest.raises(SnapshotIncompatible, match="accelerator"):
+        harness.driver.load(spec.id, "s1")
+    assert harness.driver.state(spec.id) is MachineState.OFF
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 from vmbackend.copies import AfterSnapshot, Copied, Difference, StoredSnapshot
 from vmbackend.driver import MachineState
-from vmbackend.errors import InvalidMachineState, MachineNotFound, SnapshotIncompatible
+from vmbackend.errors import InvalidMachineState, MachineNotFound
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capacity import require_memory
 from vmbackend.libvirt.connection import LibvirtConnection
@@ -88,16 +88,15 @@ class CopiedMachines(Copied):
         files = self._inventory.machine_dir(machine_id)
         entry = self._snapshot_store.find_entry(snapshot_id)
         end_unfinished_load(target, files)
-        if self._saved_state.state(target, files) in UP:
+        state = self._saved_state.state(target, files)
+        if state in UP:
             return None
-        self._require_off(target, files)
-        if record.chain.taken != snapshot_id:
-            raise InvalidMachineState("The machine's disk has changed since it was taken from the snapshot.")
-        if not entry.has_memory or self.compare_snapshot(snapshot_id):
-            raise SnapshotIncompatible("The snapshot's memory cannot be loaded on this host.")
+        if state is not MachineState.OFF or record.chain.taken != snapshot_id:
+            raise InvalidMachineState("The machine is not off, or its disk is not the snapshot's as it was taken.")
+        self._snapshot_store.require_loadable(entry, record, self._provisioner.domain_type)
         require_memory(self._settings, record.memory_mb)
         hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))
-        # Before its CPUs run: the disk that it changes then is not of this memory's instant any more.
+        # First: from here on its disk may differ from the snapshot's memory.
         self._disks.note_start(files, record)
         self._power.load(entry, target, files, hooks)
         return StartedFrom.SNAPSHOT

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmbackend.copies import Difference, StoredSnapshot
-from vmbackend.errors import BackendUnavailable, SnapshotNotFound
+from vmbackend.errors import BackendUnavailable, SnapshotIncompatible, SnapshotNotFound
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.domainxml import vcpus_for
 from vmbackend.libvirt.needs import differences
+from vmbackend.libvirt.record import Record
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.store import Store, StoredMemory
 
@@ -41,6 +43,17 @@ class SnapshotStore:
             self.store.remove(PREFIX + snapshot_id)
         except OSError as error:
             raise BackendUnavailable("The host could not remove the snapshot.") from error
+
+    def require_loadable(self, entry: StoredMemory, record: Record, accelerator: str) -> None:
+        """Raise SnapshotIncompatible unless this machine can go on with the entry's memory."""
+        if not entry.has_memory:
+            raise SnapshotIncompatible("The snapshot has no memory: start the machine from its disk.")
+        if (entry.needs["cpus"], entry.needs["memory_mb"]) != (vcpus_for(record.cpus), record.memory_mb):
+            raise SnapshotIncompatible("The snapshot's memory is of a machine of another size.")
+        differs = self.compare(entry.name.removeprefix(PREFIX), accelerator)
+        if differs:
+            names = ", ".join(each.what for each in differs)
+            raise SnapshotIncompatible(f"The snapshot's memory needs what this host does not have now: {names}.")
 
     def compare(self, snapshot_id: str, accelerator: str) -> tuple[Difference, ...]:
         """Do what `Driver.compare_snapshot` does."""
