@@ -1,4 +1,4 @@
-"""What `/sandbox/:id` does with snapshots (wire contract, section 10)."""
+"""Routes of `/sandbox/:id` for snapshots (wire contract, section 10)."""
 
 from __future__ import annotations
 

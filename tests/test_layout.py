@@ -143,7 +143,7 @@ def test_every_list_of_the_admin_renders(staff: Client, api: Caller, model: Any)
 def test_a_plan_is_made_and_changed(staff: Client) -> None:
     sizes = ["cpus", "memory_mb", "disk_size_mb"]
     form = {f"{prefix}{size}": 2 for prefix in ("", "pool_", "running_") for size in sizes}
-    form["assist_calls_per_day"] = 5
+    form |= {"assist_calls_per_day": 5, "max_snapshots": 4}
     answer = staff.post("/admin/accounts/plan/add/", {"code": "own", "label": "Own", "max_workspaces": 3, **form})
     assert answer.status_code == 302, answer.content
     answer = staff.post(

@@ -48,7 +48,7 @@ class WaitFields(s.Serializer[Any]):
 
 
 class SnapshotRequest(WaitFields):
-    """What to keep, and under which name. Every field may be left out."""
+    """The state to keep, and its name. Every field may be left out."""
 
     name = NameField(required=False, allow_null=True, help_text="Default: the workspace's name and the time.")
     after = s.ChoiceField(
@@ -98,7 +98,7 @@ class RestoreRequest(s.Serializer[Any]):
 
 
 class ForkRequest(WaitFields):
-    """What the copies are to be. Every field may be left out."""
+    """The number and the settings of the copies. Every field may be left out."""
 
     count = StrictInteger(min_value=1, max_value=MAX_COUNT, default=1)
     name = StrictChar(

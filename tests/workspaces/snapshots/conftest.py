@@ -1,4 +1,4 @@
-"""What tests of snapshots have in common: a running workspace with something on its disk and in its memory."""
+"""A running workspace with something on its disk and in its memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Parent:
         self.vmhost.driver.set_memory(self.id, text)
 
     def state(self, workspace: str = "") -> tuple[str, str]:
-        """What disk and memory say."""
+        """The contents of disk and memory."""
         return self.run("cat note", workspace), self.vmhost.driver.memory_of(workspace or self.id)
 
     def keep(self, **body: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the routes of snapshots refuse, and that nothing is changed then."""
+"""Refusals of the routes of snapshots, after which nothing has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is announced of snapshots, their time to live, and what reconcile corrects."""
+"""Events of snapshots, their time to live, and corrections by reconcile."""
 
 from __future__ import annotations
 

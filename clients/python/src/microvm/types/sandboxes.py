@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from microvm.types.workspaces import Config, EntryError, Failure
+from microvm.types.snapshots import EntryError
+from microvm.types.workspaces import Config, Failure
 
 
 class CreateSandboxRequest(TypedDict):

@@ -12,7 +12,7 @@ from typing import Literal, Unpack
 from microvm.addresses import quoted
 from microvm.aio.group import LONG, AsyncGroup
 from microvm.types.sandboxes import Sandbox, SandboxForkEntry, SandboxMetrics
-from microvm.types.workspaces import ForkRequest, RestoreRequest, Snapshot, SnapshotRequest
+from microvm.types.snapshots import ForkRequest, RestoreRequest, Snapshot, SnapshotRequest
 
 
 class AsyncSandboxRoutes(AsyncGroup):

@@ -1,21 +1,58 @@
-"""Snapshots of all workspaces.
+"""Snapshots of workspaces, restores and forks.
 
 Written by `make client`.
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from typing import Literal, Unpack
 
 from microvm.addresses import quoted
-from microvm.aio.group import AsyncGroup
-from microvm.types.snapshots import PatchedChangeRequest
-from microvm.types.workspaces import Snapshot
+from microvm.aio.group import LONG, AsyncGroup
+from microvm.types.snapshots import (
+    ForkEntry,
+    ForkRequest,
+    PatchedChangeRequest,
+    RestoreRequest,
+    Snapshot,
+    SnapshotRequest,
+)
+from microvm.types.workspaces import Workspace
 
 
 class AsyncSnapshotRoutes(AsyncGroup):
-    """Snapshots of all workspaces."""
+    """Snapshots of workspaces, restores and forks."""
+
+    async def create(self, workspace: str, **body: Unpack[SnapshotRequest]) -> Snapshot:
+        """Keep disk and memory of the workspace, and wait until the snapshot is complete, at most
+        `ready_timeout_seconds`; 202 if the wait ends first.
+        """
+        answer: Snapshot = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/snapshot", body=body, part="snapshot", timeout=LONG
+        )
+        return answer
+
+    def of_workspace(
+        self, workspace: str, *, search: str | None = None, page_size: int = 100
+    ) -> AsyncIterator[Snapshot]:
+        """List the snapshots of the workspace, newest first."""
+        return self._pages(f"/workspace/{quoted(workspace)}/snapshots", "snapshots", {"search": search}, page_size)
+
+    async def restore(self, workspace: str, **body: Unpack[RestoreRequest]) -> Workspace:
+        """Put the workspace back to one of its snapshots; what was since is lost."""
+        answer: Workspace = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/restore", body=body, part="workspace", timeout=LONG
+        )
+        return answer
+
+    async def fork(self, workspace: str, **body: Unpack[ForkRequest]) -> builtins.list[ForkEntry]:
+        """Make copies of the workspace as it is now, and wait for them, at most `ready_timeout_seconds`."""
+        answer: builtins.list[ForkEntry] = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/fork", body=body, part="forks", timeout=LONG
+        )
+        return answer
 
     def list(
         self,

@@ -5,7 +5,6 @@ Written by `make client`.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import AsyncIterator
 from typing import Literal, Unpack
 
@@ -15,12 +14,7 @@ from microvm.types.workspaces import (
     Details,
     ExecRequest,
     ExecResponse,
-    ForkEntry,
-    ForkRequest,
     ReinstallResponse,
-    RestoreRequest,
-    Snapshot,
-    SnapshotRequest,
     StartRequest,
     UpdateRequest,
     Workspace,
@@ -144,33 +138,6 @@ class AsyncWorkspaceRoutes(AsyncGroup):
     async def reinstall(self, workspace: str) -> ReinstallResponse:
         """Reset the whole file system to the image and start it. Irreversible; SSH is disabled."""
         answer: ReinstallResponse = await self._call("POST", f"/workspace/{quoted(workspace)}/reinstall", timeout=LONG)
-        return answer
-
-    async def snapshot(self, workspace: str, **body: Unpack[SnapshotRequest]) -> Snapshot:
-        """Keep disk and memory of the workspace, and wait until the snapshot is complete, at most
-        `ready_timeout_seconds`; 202 if the wait ends first.
-        """
-        answer: Snapshot = await self._call(
-            "POST", f"/workspace/{quoted(workspace)}/snapshot", body=body, part="snapshot", timeout=LONG
-        )
-        return answer
-
-    def snapshots(self, workspace: str, *, search: str | None = None, page_size: int = 100) -> AsyncIterator[Snapshot]:
-        """List the snapshots of the workspace, newest first."""
-        return self._pages(f"/workspace/{quoted(workspace)}/snapshots", "snapshots", {"search": search}, page_size)
-
-    async def restore(self, workspace: str, **body: Unpack[RestoreRequest]) -> Workspace:
-        """Put the workspace back to one of its snapshots; what was since is lost."""
-        answer: Workspace = await self._call(
-            "POST", f"/workspace/{quoted(workspace)}/restore", body=body, part="workspace", timeout=LONG
-        )
-        return answer
-
-    async def fork(self, workspace: str, **body: Unpack[ForkRequest]) -> builtins.list[ForkEntry]:
-        """Make copies of the workspace as it is now, and wait for them, at most `ready_timeout_seconds`."""
-        answer: builtins.list[ForkEntry] = await self._call(
-            "POST", f"/workspace/{quoted(workspace)}/fork", body=body, part="forks", timeout=LONG
-        )
         return answer
 
     async def destroy(self, workspace: str) -> None:
