@@ -52,9 +52,15 @@ class Copied:
     """The part of a driver that makes, loads and removes snapshots."""
 
     def snapshot(
-        self, machine_id: str, snapshot_id: str, *, after: AfterSnapshot = AfterSnapshot.RESUME
+        self,
+        machine_id: str,
+        snapshot_id: str,
+        *,
+        after: AfterSnapshot = AfterSnapshot.RESUME,
+        memory: bool = True,
     ) -> StoredSnapshot:
-        """Keep the machine's disk and, unless it is off, its memory; both are of one instant.
+        """Keep the machine's disk and, unless it is off, its memory; both are of one instant. `memory` False: the disk
+        alone, as a loss of power would leave it.
 
         Running: it goes on while memory is written, and stands still for a moment at the end. Paused and asleep: it
         stays so (`PAUSED` of a sleeping one changes nothing). A complete snapshot of that id is returned as it is, once

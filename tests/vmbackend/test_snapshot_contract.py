@@ -147,6 +147,15 @@ def test_a_machine_goes_back_to_its_snapshot(harness: Harness, parent: GuestAddr
     assert read(harness, parent) == "before"
 
 
+def test_a_snapshot_may_have_the_disk_alone(harness: Harness, parent: GuestAddress):
+    made = harness.driver.snapshot(parent.machine_id, SNAPSHOT, memory=False)
+    assert not made.memory
+    assert harness.driver.state(parent.machine_id) is MachineState.RUNNING
+    write(harness, parent, "after")
+    assert read(harness, copy(harness, load=False)) == "before"
+    assert read(harness, parent) == "after"
+
+
 def test_a_smaller_disk_cannot_take_a_snapshot(harness: Harness):
     harness.driver.snapshot(harness.running_machine(disk_mb=128).machine_id, SNAPSHOT)
     spec = harness.spec(disk_mb=64)

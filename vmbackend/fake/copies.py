@@ -40,7 +40,12 @@ class FakeCopies(FakeMachines):
     """
 
     def snapshot(
-        self, machine_id: str, snapshot_id: str, *, after: AfterSnapshot = AfterSnapshot.RESUME
+        self,
+        machine_id: str,
+        snapshot_id: str,
+        *,
+        after: AfterSnapshot = AfterSnapshot.RESUME,
+        memory: bool = True,
     ) -> StoredSnapshot:
         """See Copied.snapshot."""
         self._enter("snapshot")
@@ -48,7 +53,7 @@ class FakeCopies(FakeMachines):
             domain = self._known(machine_id)
             found = self._stored(snapshot_id)
             if found is None:
-                self._write_snapshot(domain, snapshot_id)
+                self._write_snapshot(domain, snapshot_id, memory=memory)
                 found = self._require_stored(snapshot_id)
             self._hook("snapshot:written")
             self._follow(domain, after)
@@ -141,9 +146,9 @@ class FakeCopies(FakeMachines):
             raise SnapshotNotFound(f"There is no snapshot {snapshot_id} on this host.")
         return found
 
-    def _write_snapshot(self, domain: Domain, snapshot_id: str) -> None:
+    def _write_snapshot(self, domain: Domain, snapshot_id: str, *, memory: bool) -> None:
         """Write the snapshot beside its place and rename it. An error leaves nothing."""
-        memory = domain.state is not MachineState.OFF
+        memory = memory and domain.state is not MachineState.OFF
         used = self._allocated_bytes(domain.spec.id)
         size = used + (domain.spec.memory_mb << 20 if memory else 0)
         if size > self._store.capacity().disk_free_mb << 20:

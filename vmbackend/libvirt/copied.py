@@ -21,7 +21,7 @@ from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.snapshot_store import SnapshotStore
-from vmbackend.libvirt.snapshots import Snapshots
+from vmbackend.libvirt.snapshots import Request, Snapshots
 from vmbackend.libvirt.starting import Confiner
 from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.power import StartedFrom
@@ -46,14 +46,19 @@ class CopiedMachines(Copied):
     _power: Power
 
     def snapshot(
-        self, machine_id: str, snapshot_id: str, *, after: AfterSnapshot = AfterSnapshot.RESUME
+        self,
+        machine_id: str,
+        snapshot_id: str,
+        *,
+        after: AfterSnapshot = AfterSnapshot.RESUME,
+        memory: bool = True,
     ) -> StoredSnapshot:
         target, record = self._find_machine(machine_id)
         self._watch.require_settled(machine_id)
         files = self._inventory.machine_dir(machine_id)
         made = self._snapshot_store.find(snapshot_id)
         if made is None:
-            made = self._snapshots.make(target, files, record, snapshot_id, after)
+            made = self._snapshots.make(target, files, record, Request(snapshot_id, after, memory=memory))
         state = self._saved_state.state(target, files)
         if after is AfterSnapshot.PAUSED and state in UP:
             self.pause(machine_id)

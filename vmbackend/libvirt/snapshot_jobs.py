@@ -30,12 +30,12 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SnapshotJob:
-    """The files of a job: memory as libvirt sees it, the disk's new file as the machine's process does.
+    """The files of a job: memory as libvirt sees it, None for the disk alone; the disk's new file as its process sees it.
 
     `has_room`: whether all that is left to write fits if the machine stood still now.
     """
 
-    memory: Path
+    memory: Path | None
     overlay: Path
     memory_mb: int
     has_room: Callable[[], bool]
@@ -45,16 +45,20 @@ class SnapshotJob:
 
         Raise BackendUnavailable, MachineNotFound, InvalidMachineState.
         """
-        flags = _FLAGS | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_LIVE if live else 0)
+        if self.memory is None:
+            flags = _FLAGS | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
+        else:
+            flags = _FLAGS | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_LIVE if live else 0)
         deadline = time.monotonic() + _JOB_SECONDS + _JOB_SECONDS_PER_MB * self.memory_mb
         with self._watched(target, deadline, live=live), domain.translate_errors("make a snapshot of"):
-            if live:
+            if live and self.memory is not None:
                 target.migrateSetMaxDowntime(_DOWNTIME_MS)
             target.snapshotCreateXML(self._description(), flags)
 
     def _description(self) -> str:
         snapshot = ET.Element("domainsnapshot")
-        ET.SubElement(snapshot, "memory", snapshot="external", file=str(self.memory))
+        if self.memory is not None:
+            ET.SubElement(snapshot, "memory", snapshot="external", file=str(self.memory))
         disks = ET.SubElement(snapshot, "disks")
         ET.SubElement(disks, "disk", name="vda", snapshot="no")
         disk = ET.SubElement(disks, "disk", name=DATA_DISK, snapshot="external", type="file")

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,15 @@ _FLATTEN_SECONDS = 3600.0
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of `Driver.snapshot`."""
+
+    id: str
+    after: AfterSnapshot
+    memory: bool
+
+
 class Snapshots:
     """Makes snapshots of one instance's machines."""
 
@@ -55,36 +64,38 @@ class Snapshots:
         self._saved_state = saved_state
         self._store = store
 
-    def make(
-        self, target: Any, files: MachineDir, record: Record, snapshot_id: str, after: AfterSnapshot
-    ) -> StoredSnapshot:
+    def make(self, target: Any, files: MachineDir, record: Record, asked: Request) -> StoredSnapshot:
         """Make a snapshot; the machine is paused then unless it is to go on. The caller ends its process if asked.
 
         Raise CapacityExceeded, BackendUnavailable, MachineNotFound, InvalidMachineState.
         """
         state = self._saved_state.state(target, files)
-        self._require_room(record, state)
+        has_memory = asked.memory and state is not MachineState.OFF
+        self._require_room(record, has_memory=has_memory)
         connection = self._libvirt.connection
         if len(record.chain.layers) >= LAYERS_MAX:
             record = self._flattener.flatten(connection, target, files, record, _FLATTEN_SECONDS)
         try:
-            with self._goes_on(target, state, after), self._store.store.writing() as aside:
+            with self._goes_on(target, state, asked.after), self._store.store.writing() as aside:
+                memory = aside / "memory" if has_memory else None
                 # First, as it may read the image's file. A disk alone needs nothing of its host.
                 needs = self._needs(target, record) if state is not MachineState.OFF else {}
                 layers = record.chain.layers
                 if state in (MachineState.RUNNING, MachineState.PAUSED):
-                    live = state is MachineState.RUNNING and after is AfterSnapshot.RESUME
-                    self._change_process(target, files, record, aside / "memory", live=live)
+                    live = state is MachineState.RUNNING and asked.after is AfterSnapshot.RESUME
+                    self._change_process(target, files, record, memory, live=live)
                 else:
-                    self._change_files(target, files, record, aside / "memory", asleep=state is MachineState.ASLEEP)
+                    self._change_files(target, files, record, memory)
                 linked = link_layers(layers, files.path, aside, _name_in_entry)
-                return describe(self._store.store.publish(aside, PREFIX + snapshot_id, needs, linked, record.disk_mb))
+                return describe(self._store.store.publish(aside, PREFIX + asked.id, needs, linked, record.disk_mb))
         except OSError as error:
             log.exception("machine %s: snapshot", files.id)
             raise BackendUnavailable("The host could not write the snapshot.") from error
 
-    def _change_process(self, target: Any, files: MachineDir, record: Record, memory: Path, *, live: bool) -> None:
-        """Save the memory of a process and let it go on in a new file."""
+    def _change_process(
+        self, target: Any, files: MachineDir, record: Record, memory: Path | None, *, live: bool
+    ) -> None:
+        """Save the memory of a process, if there is a file for it, and let it go on in a new disk file."""
         former = files.path / record.chain.top.file
         try:
             chain = add_overlay(files, record.chain, record.disk_mb)
@@ -95,16 +106,16 @@ class Snapshots:
             job = SnapshotJob(memory, self._access.path_for(overlay), record.memory_mb, lambda: self._has_room(record))
             job.run(target, live=live)
             freeze_file(former)
-            if not live:
+            if memory is not None and not live:
                 _pause_again(target)
         finally:
             self._layers.settle(self._libvirt.connection, target, files)
 
-    def _change_files(self, target: Any, files: MachineDir, record: Record, memory: Path, *, asleep: bool) -> None:
+    def _change_files(self, target: Any, files: MachineDir, record: Record, memory: Path | None) -> None:
         """Do the same for a machine without a process, whose saved memory, if it has some, stays what it wakes from."""
         former = files.path / record.chain.top.file
         try:
-            if asleep:
+            if memory is not None:
                 _link_or_copy(self._saved_state.memory_file(files), memory)
             chain = add_overlay(files, record.chain, record.disk_mb)
             freeze_file(former)
@@ -134,8 +145,8 @@ class Snapshots:
         with domain.translate_errors("describe"):
             return snapshot_needs(self._libvirt.connection, str(target.XMLDesc(_INACTIVE)), record.image)
 
-    def _require_room(self, record: Record, state: MachineState) -> None:
-        memory_mb = record.memory_mb if state is not MachineState.OFF else 0
+    def _require_room(self, record: Record, *, has_memory: bool) -> None:
+        memory_mb = record.memory_mb if has_memory else 0
         free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
         if memory_mb + OVERHEAD_MB > free:
             raise CapacityExceeded(

@@ -204,9 +204,6 @@ def _start(context: Context) -> StartedFrom | None:
     params, machine_id = context.operation.params, context.workspace.pk
     if not params.get("memory"):
         return context.driver.start(machine_id)
-    if context.operation.attempt > 1:
-        # An earlier attempt may have let it run: its disk is not of the memory's instant any more.
-        context.driver.take_disk(machine_id, params["snapshot"])
     began = context.driver.load(machine_id, params["snapshot"])
     return StartedFrom.FORK if began is not None and params.get("fork") else began
 

@@ -24,7 +24,8 @@ def keep_state(context: Context) -> None:
     if snapshot is None:
         raise SnapshotNotFound("The snapshot was deleted before it was made.")
     after = AfterSnapshot(context.operation.params.get("after", AfterSnapshot.RESUME))
-    context.facts["stored"] = context.driver.snapshot(context.workspace.pk, snapshot.pk, after=after)
+    stored = context.driver.snapshot(context.workspace.pk, snapshot.pk, after=after, memory=snapshot.memory)
+    context.facts["stored"] = stored
 
 
 def complete_snapshot(context: Context) -> None:
