@@ -25,7 +25,8 @@ help: ## list the commands
 # development, which include them; Debian packages: the groups of packages.debian.
 setup: ## install what running needs: Debian packages, Python packages, files of npm packages
 	@scripts/packages.sh run
-	@scripts/npm.sh run & scripts/venv.sh run && wait $$!
+	@scripts/venv.sh run
+	@scripts/npm.sh run
 
 setup-dev: ## install what all commands need
 	@scripts/packages.sh run kernel test bench

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from config.env import Env
 from supervise.configuration import process_environment
@@ -29,13 +28,11 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
     with exclusive_control(instance, "prepare"):
         if settings.has_own_server:
             require_fitting_programs(instance)
-        # The database takes seconds and the image a minute, each on one processor: they are made at once.
-        with running_server(instance, settings), _begun_database(instance, settings) as preparing:
-            if settings.vm_backend == "libvirt":
-                build_guest_kit(settings)
-                build_default_image(settings)
-            with progress_of("Database") as progress:
-                _complete_database(preparing, data_folder(instance), progress)
+        if settings.vm_backend == "libvirt":
+            build_guest_kit(settings)
+            build_default_image(settings)
+        with progress_of("Database") as progress, running_server(instance, settings):
+            _prepare_database(instance, settings, progress)
 
 
 def require_no_former_database(instance: Instance) -> None:
@@ -86,27 +83,25 @@ def _step(title: str) -> Iterator[Callable[[int, str], None]]:
         raise InstanceError(f"{title}: {error.message}") from error
 
 
-@contextmanager
-def _begun_database(instance: Instance, settings: Env) -> Iterator[subprocess.Popen[str]]:
+def _prepare_database(instance: Instance, settings: Env, progress: Callable[[int, str], None]) -> None:
     # Not marked as supervised: a `make down` at this moment must not end a migration half way.
     environment = process_environment(instance, settings)
-    with _begun([sys.executable, "-m", "supervise.database", str(os.getpid())], environment) as child:
-        yield child
-
-
-def _complete_database(child: subprocess.Popen[str], data: Path, progress: Callable[[int, str], None]) -> None:
-    code, output = _read_to_end(child, lambda text: progress(0, text))
+    command = [sys.executable, "-m", "supervise.database", str(os.getpid())]
+    code, output = _run_reporting(command, environment, lambda text: progress(0, text))
     if code in (INVALID_SETTINGS, LOCK_NOT_HAD, HOST_NAME_HELD):
         raise InstanceError(output.rstrip())
-    if code != 0 and (says_full_disk(output) or not has_room(data)):
+    if code != 0 and (says_full_disk(output) or not has_room(data_folder(instance))):
         raise InstanceError(DISK_FULL)
     if code != 0:
         raise InstanceError(f"The database could not be prepared:\n{output}")
 
 
-@contextmanager
-def _begun(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command beside the block; it is killed if the block raises."""
+def _run_reporting(command: list[str], environment: dict[str, str], report: Callable[[str], None]) -> tuple[int, str]:
+    """Run a command to its end; its exit code, and what it printed but for the lines that `report` has got.
+
+    If this process is interrupted, the command is killed.
+    """
+    printed = []
     with subprocess.Popen(
         command,
         env=environment,
@@ -116,20 +111,14 @@ def _begun(command: list[str], environment: dict[str, str]) -> Iterator[subproce
         text=True,
         errors="replace",
     ) as child:
+        assert child.stdout is not None  # noqa: S101 - narrows the type
         try:
-            yield child
+            for line in child.stdout:
+                if line.startswith(REPORT):
+                    report(line.removeprefix(REPORT).rstrip())
+                else:
+                    printed.append(line)
+            return child.wait(), "".join(printed)
         except BaseException:
             child.kill()
             raise
-
-
-def _read_to_end(child: subprocess.Popen[str], report: Callable[[str], None]) -> tuple[int, str]:
-    """Return its exit code, and what it printed but for the lines that `report` has got."""
-    printed = []
-    assert child.stdout is not None  # noqa: S101 - narrows the type
-    for line in child.stdout:
-        if line.startswith(REPORT):
-            report(line.removeprefix(REPORT).rstrip())
-        else:
-            printed.append(line)
-    return child.wait(), "".join(printed)

@@ -56,8 +56,7 @@ def test_progress_of_the_preparing_process_is_seen_while_it_runs(tmp_path: Path)
         read.touch()
 
     command = [sys.executable, "-c", UNTIL_READ.format(REPORT, read)]
-    with prepare._begun(command, dict(os.environ)) as child:
-        assert prepare._read_to_end(child, report) == (7, "other")
+    assert prepare._run_reporting(command, dict(os.environ), report) == (7, "other")
     assert seen == ["waiting"]
 
 
