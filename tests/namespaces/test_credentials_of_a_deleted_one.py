@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 EMPTY = {
     "sandbox": "sandboxes", "workspace": "workspaces", "workspace/usage": "usage", "workspace/activity": "history",
     "api-keys": "api_keys", "credits/namespaces": "data", "namespaces": "data", "notifications/tokens": "tokens",
-    "pages": "pages", "webhooks": "webhooks",
+    "pages": "pages", "snapshots": "snapshots", "webhooks": "webhooks",
 }  # fmt: skip
 PUBLIC = {"workspace/images", "webhooks/events", "notifications/web-push-key"}
 QUERIES = {"workspace/estimate": "?cpu=1&ram_mb=512&disk_mb=1024"}

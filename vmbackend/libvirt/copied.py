@@ -21,7 +21,7 @@ from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.snapshot_store import SnapshotStore
-from vmbackend.libvirt.snapshots import Request, Snapshots
+from vmbackend.libvirt.snapshots import SnapshotRequest, Snapshots
 from vmbackend.libvirt.starting import Confiner
 from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.power import StartedFrom
@@ -58,7 +58,7 @@ class CopiedMachines(Copied):
         files = self._inventory.machine_dir(machine_id)
         made = self._snapshot_store.find(snapshot_id)
         if made is None:
-            made = self._snapshots.make(target, files, record, Request(snapshot_id, after, memory=memory))
+            made = self._snapshots.make(target, files, record, SnapshotRequest(snapshot_id, after, memory=memory))
         state = self._saved_state.state(target, files)
         if after is AfterSnapshot.PAUSED and state in UP:
             self.pause(machine_id)

@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SnapshotJob:
-    """The files of a job: memory as libvirt sees it, None for the disk alone; the disk's new file as its process sees it.
+    """The files of a job: memory as libvirt sees it, or None; the disk's new file as the machine's process sees it.
 
     `has_room`: whether all that is left to write fits if the machine stood still now.
     """

@@ -38,7 +38,7 @@ _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SnapshotRequest:
     """A request of `Driver.snapshot`."""
 
     id: str
@@ -64,7 +64,7 @@ class Snapshots:
         self._saved_state = saved_state
         self._store = store
 
-    def make(self, target: Any, files: MachineDir, record: Record, asked: Request) -> StoredSnapshot:
+    def make(self, target: Any, files: MachineDir, record: Record, asked: SnapshotRequest) -> StoredSnapshot:
         """Make a snapshot; the machine is paused then unless it is to go on. The caller ends its process if asked.
 
         Raise CapacityExceeded, BackendUnavailable, MachineNotFound, InvalidMachineState.
