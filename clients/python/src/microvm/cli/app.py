@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from microvm.cli.account_commands import add_account_commands
+from microvm.cli.create_command import add_create_command
 from microvm.cli.file_commands import add_file_commands
 from microvm.cli.login_commands import add_login_commands
 from microvm.cli.mcp_command import add_mcp_command
@@ -21,6 +22,7 @@ from microvm.cli.port_commands import add_port_commands
 from microvm.cli.power_commands import add_power_commands
 from microvm.cli.run_commands import add_run_commands
 from microvm.cli.session import Json, ProfileOption
+from microvm.cli.snapshot_commands import add_snapshot_commands
 from microvm.cli.usage import CommandGroup
 from microvm.cli.workload_commands import add_workload_commands
 from microvm.cli.workspace_commands import add_workspace_commands
@@ -41,11 +43,13 @@ def make_app() -> typer.Typer:
     )
     app.callback()(show_version)
     add_login_commands(app)
+    add_create_command(app)
     add_workspace_commands(app)
     add_run_commands(app)
     add_workload_commands(app)
     add_file_commands(app)
     add_power_commands(app)
+    add_snapshot_commands(app)
     add_port_commands(app)
     add_page_commands(app)
     add_account_commands(app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,14 @@ Environment = Annotated[
     list[str] | None,
     typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeat it for more; KEY alone takes its value here."),
 ]
+Memory = Annotated[
+    bool | None,
+    typer.Option("--memory/--no-memory", help="With its memory, or from the disk alone; else whatever there is."),
+]
+TimeToLive = Annotated[
+    str | None, typer.Option("--ttl", metavar="TIME", help="Its life, as 2h; it is a temporary one then.")
+]
+Permanent = Annotated[bool, typer.Option("--permanent", help="Keep it until it is deleted.")]
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 MOST_MEGABYTES = 1e9
 MOST_CPUS = 1000.0
@@ -92,6 +100,22 @@ def environment(items: Sequence[str], environ: Mapping[str, str] = os.environ) -
             raise CommandError(f"{key} has no value here.", "Give it as KEY=VALUE.", ExitCode.USAGE)
         found[key] = value if separator else environ[key]
     return found
+
+
+def env_entries(items: Sequence[str]) -> list[dict[str, str]]:
+    """Return variables as the API takes them. Raises CommandError."""
+    return [{"key": key, "value": value} for key, value in environment(items).items()]
+
+
+def collect_fields(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def require_one_life(ttl: str | None, *, permanent: bool) -> None:
+    """Raise CommandError if a permanent workspace is to have a TTL."""
+    if permanent and ttl:
+        raise CommandError("A permanent workspace has no TTL.", "Leave one of the two out.", ExitCode.USAGE)
 
 
 def require_confirmation(question: str, confirmed: bool) -> None:

@@ -82,7 +82,11 @@ class ShownFailure:
 _OF_API: tuple[tuple[type[ApiError], ExitCode, str], ...] = (
     (Unauthorized, ExitCode.UNAUTHORIZED, "Log in again with `ws login`, or check MICROVM_CLIENT_ID and _SECRET."),
     (Forbidden, ExitCode.UNAUTHORIZED, "This credential does not allow it; `ws profiles` shows the others."),
-    (NotFound, ExitCode.NOT_FOUND, "`ws list`, `ws pages list` and `ws port list` show what there is."),
+    (
+        NotFound,
+        ExitCode.NOT_FOUND,
+        "`ws list`, `ws snapshot list`, `ws pages list` and `ws port list` show what there is.",
+    ),
     (Conflict, ExitCode.CONFLICT, "`ws show` has its state; another operation may be going on."),
     (CreditsOrRoomExhausted, ExitCode.EXHAUSTED, "`ws credits` shows what is used; `ws rm` frees room."),
     (RateLimited, ExitCode.EXHAUSTED, "Try again later."),
@@ -102,6 +106,9 @@ _BY_CODE = {
     "idle_not_supported": "`ws stop` stops it without its memory.",
     "guest_disk_full": "`ws resize --disk SIZE` gives it a larger disk; `ws exec WORKSPACE -- df -h` shows its use.",
     "SANDBOX_LIMIT_REACHED": "`ws whoami` shows the plan; `ws rm` removes a workspace.",
+    "SNAPSHOT_LIMIT_REACHED": "`ws snapshot rm` removes one that is not needed any more.",
+    "snapshot_not_ready": "`ws snapshot show` has its state.",
+    "snapshot_incompatible": "With --no-memory it boots from the disk of the snapshot.",
     "POOL_LIMIT_REACHED": "`ws whoami` shows the plan; ask for less, or free some with `ws rm` or `ws resize`.",
     "RUNNING_POOL_REACHED": "`ws whoami` shows the plan; `ws stop` or `ws sleep` another workspace first.",
     "RESOURCE_NOT_ALLOWED": "`ws whoami` shows what the plan allows; ask for less.",

@@ -16,8 +16,9 @@ from microvm.cli.connection import Connection, find_connection
 from microvm.cli.failures import CommandError, ExitCode, failure_of
 from microvm.cli.output import Output, close_stdout, drop_unwritable_output
 from microvm.cli.patience import Patience
-from microvm.cli.recent import RecentStore
+from microvm.cli.recent import RecentStore, SavedSandbox
 from microvm.sync.client import Microvm
+from microvm.types.sandboxes import NewSandbox
 
 LAST = "."
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors (on stderr).")]
@@ -66,12 +67,17 @@ class Session:
             raise CommandError("Name a workspace: none was created here before.", hint, ExitCode.USAGE)
         return found
 
+    def sandbox(self, given: str | None) -> str | None:
+        """Return the id of the sandbox that is meant; None if a workspace is."""
+        found = self.reference(given)
+        saved = self.recent.sandbox(found)
+        found = saved.id if saved else found
+        return found if found.startswith("sbx_") else None
+
     def workspace(self, given: str | None) -> str:
         """The same as a path of the API takes it: of a sandbox its machine."""
-        found = self.reference(given)
-        if saved := self.recent.sandbox(found):
-            found = saved.id
-        return str(self.client.sandboxes.get(found)["workspace_id"]) if found.startswith("sbx_") else found
+        sandbox = self.sandbox(given)
+        return str(self.client.sandboxes.get(sandbox)["workspace_id"]) if sandbox else self.reference(given)
 
     def remember(self, change: Callable[[RecentStore], None]) -> None:
         """Change what `ws` remembers. Where that fails, what was done is not undone: it is said, and nothing more."""
@@ -79,6 +85,12 @@ class Session:
             change(self.recent)
         except (OSError, CommandError) as error:
             self.output.warn(f"It was done, but `ws` cannot remember it: {failure_of(error).message}")
+
+    def remember_token(self, made: NewSandbox) -> None:
+        """Keep the token of a new sandbox, which no later answer has."""
+        if made["token"]:
+            saved = SavedSandbox(made["id"], made["name"], made["url"], made["token"])
+            self.remember(lambda recent: recent.remember_sandbox(saved))
 
     def close(self) -> None:
         for name in ("client", "patient_client"):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from microvm.cli.arguments import Environment, FirstWorkspace, OptionalWorkspace, environment
+from microvm.cli.arguments import Environment, FirstWorkspace, OptionalWorkspace, env_entries
 from microvm.cli.output import Column
 from microvm.cli.session import Session, command, command_group
 from microvm.cli.usage import PASSED_ON, ProgramCommand
@@ -119,7 +119,7 @@ def workload_body(
     """Raises CommandError for what is no variable."""
     body: dict[str, Any] = {"name": name, "cmd": words, "restart_policy": restart}
     if env:
-        body["env"] = [{"key": key, "value": value} for key, value in environment(env).items()]
+        body["env"] = env_entries(env)
     body |= {key: value for key, value in (("working_dir", cwd), ("user", user)) if value is not None}
     return cast(WorkloadRequest, body)
 
