@@ -29,11 +29,13 @@ TOKEN = "a-token-of-the-test-0123456789"
 Talk = Callable[[Client], Coroutine[Any, Any, None]]
 READ_ONLY = {
     "list_workspaces", "show_workspace", "read_logs", "list_public_ports", "list_files", "read_file", "search_files",
-    "list_pages", "list_page_releases", "list_workloads", "list_images", "show_plan", "show_usage",
+    "list_pages", "list_page_releases", "list_workloads", "list_images", "list_snapshots", "show_plan",
+    "show_usage",
 }  # fmt: skip
 DESTRUCTIVE = {
     "stop_workspace", "sleep_workspace", "delete_workspace", "withdraw_port", "restart_workspace", "run_command",
     "write_file", "deploy_page", "edit_file", "resize_workspace", "stop_workload", "remove_workload",
+    "restore_workspace", "delete_snapshot",
 }  # fmt: skip
 
 

@@ -12,11 +12,14 @@ from microvm.mcp_server.bounds import MOST_LINE, bounded_text
 
 _HINTS = {
     "vm_not_running": "Start it with start_workspace, or wake it with wake_workspace.",
-    "not_found": "list_workspaces and list_pages show what exists.",
+    "not_found": "list_workspaces, list_snapshots and list_pages show what exists.",
     "path_not_found": "list_files shows what a directory has.",
     "path_invalid": "list_files lists directories; read_file reads regular files.",
     "guest_disk_full": "resize_workspace gives it a larger disk.",
     "SANDBOX_LIMIT_REACHED": "show_plan has the limits; delete_workspace removes one.",
+    "SNAPSHOT_LIMIT_REACHED": "delete_snapshot removes one that is not needed any more.",
+    "snapshot_not_ready": "list_snapshots has its state.",
+    "snapshot_incompatible": "With memory false it boots from the disk of the snapshot.",
     "POOL_LIMIT_REACHED": "show_plan has the limits; ask for less, or delete_workspace.",
     "RUNNING_POOL_REACHED": "show_plan has the limits; stop_workspace frees some.",
     "RESOURCE_NOT_ALLOWED": "show_plan has the limits; ask for less.",

@@ -34,12 +34,13 @@ class WorkspaceSummary(BaseModel):
         return cls(
             **fields,
             **{name: row["resources"][name] for name in ("cpus", "memory_mb", "disk_size_mb")},
-            error=_bounded(error),
+            error=bounded_error(error),
             public_urls={str(port["port"]): port["url"] for port in row["public_ports"]},
         )
 
 
-def _bounded(error: Mapping[str, Any] | None) -> str | None:
+def bounded_error(error: Mapping[str, Any] | None) -> str | None:
+    """Return the message of an error, if there is one."""
     return bounded_text(error["message"], MOST_LINE)[0] if error else None
 
 
@@ -258,7 +259,7 @@ class PageSummary(BaseModel):
     def of(cls, row: Mapping[str, Any], skipped: list[str] | None = None) -> PageSummary:
         names = ("slug", "name", "url", "status", "release", "source_workspace_id", "exported_path")
         error = row["deployment"]["error"]
-        return cls(**{name: row[name] for name in names}, error=_bounded(error), skipped=skipped or [])
+        return cls(**{name: row[name] for name in names}, error=bounded_error(error), skipped=skipped or [])
 
 
 class Pages(BaseModel):

@@ -9,7 +9,7 @@ from pydantic import Field
 from microvm.aio.client import AsyncMicrovm
 from microvm.mcp_server.results import Done, WorkloadListing, WorkloadSummary
 from microvm.mcp_server.tool_kinds import ADD, CHANGE, DESTROY, READ, ToolSet
-from microvm.mcp_server.workspace_tools import Name
+from microvm.mcp_server.workspace_tools import Name, env_entries
 
 WorkloadName = Annotated[str, Field(description="Of the workload.", min_length=1, max_length=64)]
 Word = Annotated[str, Field(max_length=100_000)]
@@ -56,7 +56,7 @@ class WorkloadTools:
         body: dict[str, Any] = {"name": name, "cmd": command, "restart_policy": restart}
         body |= {key: value for key, value in (("working_dir", working_dir), ("user", user)) if value is not None}
         if env:
-            body["env"] = [{"key": key, "value": value} for key, value in env.items()]
+            body["env"] = env_entries(env)
         changed = await self._client.workloads.create(workspace, **body)
         return WorkloadSummary.of(changed["workload"], changed["problem"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 from mcp.server.mcpserver import Context
@@ -19,6 +20,12 @@ MOST_MEGABYTES = 10**9
 Name = Annotated[str, Field(description="Id or slug of the workspace.", min_length=1, max_length=128)]
 Cpus = Annotated[float | None, Field(gt=0, le=1000, allow_inf_nan=False)]
 Megabytes = Annotated[int | None, Field(gt=0, le=MOST_MEGABYTES)]
+SnapshotChoice = Annotated[str | None, Field(description="A snapshot, by id or name.", min_length=1, max_length=128)]
+WithMemory = Annotated[
+    bool | None,
+    Field(description="True: its programs go on from memory. False: it boots from the disk. Else what there is."),
+]
+Permanent = Annotated[bool, Field(description="Keep it until it is deleted; else it has a limited life.")]
 
 
 def add_workspace_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
@@ -28,6 +35,11 @@ def add_workspace_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     tools.add(CHANGE, found.start_workspace, found.wake_workspace)
     tools.add(DESTROY, found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.resize_workspace)
     tools.add(RUN, found.restart_workspace)
+
+
+def env_entries(env: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return variables as the API takes them."""
+    return [{"key": key, "value": value} for key, value in env.items()]
 
 
 class ProgressReports:
@@ -85,22 +97,24 @@ class WorkspaceTools:
         memory_mb: Megabytes = None,
         disk_size_mb: Megabytes = None,
         env: Annotated[dict[str, str] | None, Field(description="Environment of its programs.")] = None,
-        permanent: Annotated[
-            bool, Field(description="Keep it until it is deleted; else it has a limited life.")
-        ] = False,
+        snapshot: SnapshotChoice = None,
+        memory: WithMemory = None,
+        permanent: Permanent = False,
         wait_seconds: Annotated[
             float, Field(ge=0, le=600, allow_inf_nan=False, description="How long to wait until it runs.")
         ] = 300,
     ) -> WorkspaceSummary:
-        """Create a workspace, a virtual machine from a container image, and wait until it runs.
+        """Create a workspace, a virtual machine from a container image or a snapshot, and wait until it runs.
 
         Where `ready` is false in the answer it is still being created: look again with show_workspace.
         """
         sizes = {"cpus": cpus, "memory_mb": memory_mb, "disk_size_mb": disk_size_mb}
         config: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
         if env:
-            config["env"] = [{"key": key, "value": value} for key, value in env.items()]
-        body = {"name": name, "image": image, "config": config or None, "mode": "permanent" if permanent else None}
+            config["env"] = env_entries(env)
+        mode = "permanent" if permanent else None
+        body: dict[str, Any] = {"name": name, "image": image, "config": config or None, "mode": mode}
+        body |= {"snapshot": snapshot, "memory": memory}
         given = cast(CreateRequest, {key: value for key, value in body.items() if value is not None})
         made = await self._client.workspaces.create(**given)
         reports = ProgressReports(context)
@@ -148,6 +162,6 @@ class WorkspaceTools:
         return WorkspaceSummary.of(await self._client.workspaces.resume(workspace))
 
     async def delete_workspace(self, workspace: Name) -> Done:
-        """Delete a workspace with all its files. This cannot be undone."""
+        """Delete a workspace with all its files and snapshots. This cannot be undone."""
         await self._client.workspaces.delete(workspace)
         return Done(message=f"{workspace} is deleted.")
