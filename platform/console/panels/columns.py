@@ -45,6 +45,16 @@ WORKSPACES: Columns = (
     ("IP", lambda row: row.ip or "-"),
     ("Created", lambda row: time_text(row.created_at)),
 )
+SNAPSHOTS: Columns = (
+    ("Name", lambda row: row_link(row, row.name or row.pk)),
+    ("Status", lambda row: badge(row.status, title=row.error_message)),
+    ("Purpose", lambda row: row.purpose),
+    ("Memory", lambda row: "yes" if row.memory else "no"),
+    ("Size", lambda row: bytes_text(row.size_bytes)),
+    ("Created", lambda row: time_text(row.created_at)),
+    ("Expires", lambda row: time_text(row.expires_at)),
+    ("Deleted", lambda row: time_text(row.deleted_at)),
+)
 DEPLOYS: Columns = (
     ("Deploy", lambda row: row_link(row, row.pk)),
     ("State", lambda row: badge(row.state)),

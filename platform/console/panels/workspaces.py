@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from common.times import from_epoch
-from console.panels.columns import AUDIT, ENTRIES, OPERATIONS, STAFF
+from console.panels.columns import AUDIT, ENTRIES, OPERATIONS, SNAPSHOTS, STAFF
 from console.terminals import TERMINAL
 from credits.models import Balance, Entry
 from sandboxes.models import Sandbox
@@ -32,7 +32,7 @@ from staff.parts.columns import (
     time_text,
 )
 from staff.parts.pages import Chart, Panel, page, panel, table
-from workspaces.models import Activity, Metered, Operation, Usage, Workspace, WorkspaceHour
+from workspaces.models import Activity, Metered, Operation, Snapshot, Usage, Workspace, WorkspaceHour
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
 from workspaces.streams.staff_tokens import PERMISSION as LIVE
@@ -113,6 +113,8 @@ def _machine(row: Workspace) -> list[tuple[str, object]]:
     return [
         ("Image", row.image),
         ("Preset", row.preset or "-"),
+        ("Began from", row.started_from or "-"),
+        ("Made from the snapshot", row.source_snapshot_id or "-"),
         ("CPUs", f"{row.cpus} (has {applied.cpus})"),
         ("Memory", f"{mebibytes_text(row.memory_mb)} (has {mebibytes_text(applied.memory_mb)})"),
         ("Disk", f"{mebibytes_text(row.disk_size_mb)} (has {mebibytes_text(applied.disk_size_mb)})"),
@@ -166,6 +168,13 @@ def lifecycle_panels(request: HttpRequest, row: Workspace) -> Iterator[Panel]:
             ("Stopped by the owner", "yes" if row.user_requested_stop else "no"),
         ],
     )
+
+
+@panel(WORKSPACE, "Lifecycle", "workspaces.view_snapshot")
+def snapshots_panel(request: HttpRequest, row: Workspace) -> Panel:
+    """Return its snapshots, also those that are deleted and still on the host. Columns with secrets are not read."""
+    found = Snapshot.objects.filter(workspace=row).defer("env", "workloads").order_by("-id")
+    return table("Snapshots", found, SNAPSHOTS, more=list_url("workspaces.Snapshot", by_workspace=row.pk))
 
 
 @panel(WORKSPACE, "Operations", "workspaces.view_operation")

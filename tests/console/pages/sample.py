@@ -27,7 +27,7 @@ from sandboxes.models import SandboxEvent
 from staff.models import StaffEntry
 from tests.pages.rows import make_page, make_release
 from tests.sandboxes.rows import make_sandbox
-from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.rows import make_host, make_workspace, snapshot_row
 from vmbackend.models import Host
 from webhooks.models import Attempt, AuditEntry, Delivery, Event, Subscription
 from workspaces.models import (
@@ -65,6 +65,7 @@ def make_account(number: int, host: Host) -> Account:
     account, _ = account_create(name=f"{NAMES[number % len(NAMES)]} {number + 1}", plan="pro")
     namespace = account.namespaces.get()
     box = make_box(account, host, number)
+    snapshot_row(box, env={"KEY": PLANTED}, workloads=[{"name": PLANTED}], cmd=[PLANTED]).save()
     make_work(box, number)
     make_usage(box, number)
     make_money(namespace, box, number)

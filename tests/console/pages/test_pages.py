@@ -20,7 +20,7 @@ from tests.callers import Caller
 from tests.console.pages.sample import PLANTED, make_account, make_sample
 from tests.console.pages.test_dashboard import reader
 from tests.workspaces.rows import make_host, make_workspace
-from workspaces.models import Activity, Operation, StreamToken, Workspace
+from workspaces.models import Activity, Operation, Snapshot, StreamToken, Workspace
 
 pytestmark = pytest.mark.django_db
 WITH_TABS = {
@@ -68,6 +68,20 @@ def test_the_page_of_a_workspace_says_what_it_waits_for(staff: Client) -> None:
     assert text.count("mvm-badge mvm-good") >= 2
     for other in (row.account, row.namespace, row.host):
         assert page_of(other) in text
+
+
+def test_the_page_of_a_workspace_has_its_snapshots_without_their_secrets(staff: Client) -> None:
+    make_sample(1)
+    row = Workspace.objects.get(kind="workspace")
+    kept = Snapshot.objects.get()
+    text = staff.get(page_of(row)).content.decode()
+    assert page_of(kept) in text
+    assert kept.name in text
+    found = [
+        staff.get(url).content.decode() for url in (page_of(kept), reverse("admin:workspaces_snapshot_changelist"))
+    ]
+    assert not any(PLANTED in each for each in (text, *found))
+    assert page_of(kept) not in reader("view_workspace").get(page_of(row)).content.decode()
 
 
 def test_the_page_of_a_send_token_says_what_was_done_to_it(staff: Client) -> None:
