@@ -23,10 +23,10 @@ from workspaces.crud.services import workspace_delete
 from workspaces.host import engine, faults
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.reconcile.operations import expire_operations
-from workspaces.models import Activity, Operation, Workspace
-from workspaces.models.operation import OperationKind, OperationState
+from workspaces.models import Activity, Operation, Snapshot, Workspace
+from workspaces.models.operation import KEEPS_STATUS, OperationKind, OperationState
 from workspaces.operations import queue, waiting
-from workspaces.states import Status
+from workspaces.states import TRANSITIONAL, Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CASE = {case.name: case for case in CASES}
@@ -149,7 +149,9 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     Operation.objects.filter(pk=operation.pk).update(deadline_at=timezone.now() - timedelta(seconds=1))
     assert (expire_operations(), expire_operations()) == (1, 0)
     row = Workspace.objects.get(pk=made)
-    if case.kind != OperationKind.DELETE:
+    if case.kind in KEEPS_STATUS and row.status not in TRANSITIONAL:
+        assert Snapshot.objects.get(operation_id=operation.pk).error_code == "deadline_exceeded"
+    elif case.kind != OperationKind.DELETE:
         assert row.error_code == "deadline_exceeded"
         assert Status(row.status) in fault_cases.MACHINE_OF  # before the host was heard
     operation.refresh_from_db()
