@@ -22,7 +22,9 @@ from .test_sleep_contract import CLOCK_ERROR, read_clocks
 
 pytestmark = pytest.mark.vm
 
+# The address of the link comes a moment after the link.
 WHO = """
+until ip -6 -o address show eth0 | grep -q fe80; do sleep 0.1; done
 cat /proc/sys/kernel/random/boot_id /run/kit/generation /sys/class/net/eth0/address
 ip -4 -o address show eth0 | awk '{print $4}'
 ip -6 -o address show eth0 | awk '{print $4}'

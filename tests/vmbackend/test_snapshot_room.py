@@ -167,7 +167,7 @@ def test_a_job_that_fills_the_disk_leaves_the_machine_running_and_nothing_else(
     former = {path.name for path in files_of(small_host, address.machine_id).path.glob("data*")}
     with pytest.raises(CapacityExceeded):
         driver.snapshot(address.machine_id, "s1")
-    monkeypatch.setattr(driver._snapshots, "_require_room", lambda *_: None)
+    monkeypatch.setattr(driver._snapshots, "_require_room", lambda *_, **__: None)
     filler = files_of(small_host, address.machine_id).path.parent / "filler"
     with filler.open("wb") as file:
         file.write(bytes(100 << 20))
