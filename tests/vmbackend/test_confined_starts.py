@@ -126,6 +126,18 @@ def test_memory_that_cannot_be_described_is_never_restored(files: MachineDir, ch
     assert SavedMemory(files).exists is (checksum == "right")
 
 
+def test_memory_that_a_host_without_room_could_not_load_is_kept(files: MachineDir) -> None:
+    """Its process cannot start without an inode for its log; the next attempt may find one."""
+    SavedMemory(files).write_checksum()
+    connection = Mock()
+    connection.restoreFlags.side_effect = libvirt.libvirtError("process exited: No space left on device")
+    target = Mock(**{"isActive.return_value": False, "hasManagedSaveImage.return_value": False})
+    hooks = Mock(**{"confined_xml.return_value": None})
+    with pytest.raises(BackendUnavailable):
+        SavedStateManager(SimpleNamespace(is_test=False)).restore_memory(connection, target, files, hooks)
+    assert SavedMemory(files).exists
+
+
 def _managed(target: Mock, limit: Mock) -> Mock:
     """All calls of a wake from a managed image, in their order."""
     calls = Mock()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,12 +40,18 @@ _CONNECTION = {
     libvirt.VIR_ERR_RPC,
     libvirt.VIR_ERR_SYSTEM_ERROR,
 }
+_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
 
 
 def is_connection_error(error: Any) -> bool:
     """Return whether the connection failed, rather than the call."""
     return error.get_error_code() in _CONNECTION
+
+
+def is_shortage(error: Any) -> bool:
+    """Return whether the host lacked something that it may have again: disk space, inodes, memory, descriptors."""
+    return any(os.strerror(number) in str(error) for number in _SHORTAGES)
 
 
 @contextmanager

@@ -208,11 +208,15 @@ def _confined_xml(connection: Any, memory: SavedMemory, hooks: StartHooks) -> st
 
 
 def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) -> bool:
-    """Return False if the hypervisor failed to load it. Raise BackendUnavailable if the hypervisor was not reached."""
+    """Return False if the hypervisor failed to load it.
+
+    Raise BackendUnavailable if the hypervisor was not reached, or if the host is short of something: that says nothing
+    of the memory, which the next attempt loads.
+    """
     try:
         connection.restoreFlags(str(memory.path), xml, flags)
     except libvirt.libvirtError as error:
-        if domain.is_connection_error(error):
+        if domain.is_connection_error(error) or domain.is_shortage(error):
             with domain.translate_errors("wake"):
                 raise
         log.error("libvirt: wake: %s", error)
