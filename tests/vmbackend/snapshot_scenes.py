@@ -1,4 +1,4 @@
-"""What tests of snapshots see: the content of disks on the host, without a guest."""
+"""Read the content of disks on the host, without a guest, for tests of snapshots."""
 
 from __future__ import annotations
 

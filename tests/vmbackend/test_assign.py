@@ -66,7 +66,7 @@ def test_a_machine_that_was_nobodys_is_as_if_it_had_booted_for_its_owner(unassig
 
 
 def log_in(machine: harness.Machine) -> str:
-    """What a user's own command over the second SSH server sees of the environment."""
+    """Return the environment that a user's own command over the second SSH server has."""
 
     async def work() -> str:
         async with machine.connect_user(KEY) as connection:

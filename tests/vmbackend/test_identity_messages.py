@@ -1,4 +1,4 @@
-"""What a guest is told about its new identity, and which of its answers are taken."""
+"""Check the messages that tell a guest its new identity, and the answers that are accepted."""
 
 from __future__ import annotations
 

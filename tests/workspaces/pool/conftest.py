@@ -62,5 +62,5 @@ def pool(with_settings: None, vmhost: FakeHost) -> Pool:
 
 @pytest.fixture
 def tiny(api: Caller) -> dict[str, object]:
-    """What is sent for a workspace of the pool's shape."""
+    """Return the body that asks for a workspace of the pool's shape."""
     return {"image": IMAGE, "config": {"memory_mb": 512, "disk_size_mb": 512}}
