@@ -12,6 +12,11 @@ import pytest
 WHOLE = bool(os.environ.get("TEST_ALL"))
 
 
+def number_of(name: str, some: int, whole: int) -> int:
+    """How often a test repeats something: as the environment says, else a few times, or many of `make test-all`."""
+    return int(os.environ.get(name) or (whole if WHOLE else some))
+
+
 def campaign_after(count: int, values: Iterable[Any]) -> list[Any]:
     """Values for `parametrize`, of which those after the first `count` have the mark `campaign`."""
     listed = list(values)

@@ -11,6 +11,7 @@ from vmbackend.guest.session import GuestAddress
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.record import Layer, MachineDir
 from vmbackend.libvirt.store import StoredMemory
+from vmbackend.power import StartedFrom
 
 from .conftest import Harness
 
@@ -32,6 +33,15 @@ def run(harness: Harness, address: GuestAddress, script: str) -> str:
     result = harness.pool.call(address, lambda session: session.execute(script, timeout=120.0), 150)
     assert result.exit_code == 0, result
     return str(result.stdout.decode()).strip()
+
+
+def load_fork(harness: Harness, snapshot_id: str) -> GuestAddress:
+    """Another machine that goes on from the memory and the disk of a snapshot."""
+    spec = harness.spec(snapshot=snapshot_id)
+    identity = harness.driver.prepare(spec)
+    assert harness.driver.load(spec.id, snapshot_id) is StartedFrom.SNAPSHOT
+    harness.driver.wait_ready(spec.id, harness.boot_seconds)
+    return GuestAddress(spec.id, identity.ip, identity.control_port, identity.ssh_host_key)
 
 
 def flat_copy(folder: Path, layers: Sequence[Layer], target: Path) -> Path:
