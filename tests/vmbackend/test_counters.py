@@ -1,0 +1,70 @@
+"""Memory and disk of a fork are of one instant, to the step of a program that changes both as fast as it can.
+
+ROUNDS in the environment says how many forks are made.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.run_extent import number_of
+from vmbackend.guest.session import GuestAddress, GuestSession
+
+from .conftest import Harness
+from .snapshot_scenes import load_fork, run
+
+pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.timeout(7200)]
+ROUNDS = number_of("ROUNDS", 3, 100)
+SOURCE = Path(__file__).with_name("counter_main.c")
+BEGIN = "chmod 755 /counter; /counter /ring < /dev/null > /dev/shm/report 2>&1 & echo $!"
+REPORT = "until [ -s /dev/shm/report ]; do sleep 0.05; done; cat /dev/shm/report"
+
+
+def put_counter(harness: Harness, address: GuestAddress, folder: Path) -> None:
+    program = folder / "counter"
+    subprocess.run(["musl-gcc", "-static", "-O2", "-Wall", "-Werror", "-o", str(program), str(SOURCE)], check=True)
+
+    async def content() -> AsyncIterator[bytes]:
+        yield program.read_bytes()
+
+    async def write(session: GuestSession) -> None:
+        await session.write("/counter", content())
+
+    harness.pool.call(address, write, 150)
+
+
+def counted(harness: Harness, address: GuestAddress) -> int:
+    """The number in memory of a counter that has ended."""
+    memory, file, found = run(harness, address, REPORT).split(" ", 2)
+    assert found == "right", (memory, file, found)
+    assert memory == file
+    return int(memory)
+
+
+def test_a_counter_in_memory_and_one_in_a_file_agree_in_each_fork(harness: Harness, tmp_path: Path) -> None:
+    parent, last = harness.running_machine(), 0
+    put_counter(harness, parent, tmp_path)
+    pid, began = run(harness, parent, BEGIN), time.monotonic()
+    for number in range(ROUNDS):
+        time.sleep(random.uniform(0.1, 1))
+        harness.driver.snapshot(parent.machine_id, f"s{number}")
+        fork = load_fork(harness, f"s{number}")
+        now = counted(harness, fork)
+        assert now > last
+        last = now
+        harness.driver.delete(fork.machine_id)
+        harness.driver.remove_snapshot(f"s{number}")
+    seconds = time.monotonic() - began
+    run(harness, parent, f"kill {pid}")
+    assert counted(harness, parent) / seconds > 10, "it has counted fast"
+
+
+@pytest.fixture
+def harness(libvirt_harness: Harness) -> Harness:
+    return libvirt_harness
