@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from tests.workspaces.snapshots.conftest import Parent
 from tests.workspaces.workspace_states import bring, status_of
@@ -51,6 +53,16 @@ def test_one_that_does_not_run_is_kept(parent: Parent, status: Status, after: st
     made = parent.keep(after=after)
     assert made["memory"] is (status != Status.STOPPED)
     assert status_of(parent.id) == (Status.STOPPED if after == "stop" else status)
+
+
+def test_one_that_is_to_be_stopped_is_not_started_again(parent: Parent) -> None:
+    bring(parent.api, parent.vmhost, parent.id, Status.STOPPED)
+    due = timezone.now() + timedelta(hours=1)
+    for after, left in (("resume", due), ("stop", None)):
+        Workspace.objects.update(restart_due_at=due, user_requested_stop=False)
+        parent.keep(after=after)
+        row = Workspace.objects.get()
+        assert (row.status, row.restart_due_at, row.user_requested_stop) == (Status.STOPPED, left, after == "stop")
 
 
 def test_memory_may_be_left_out(parent: Parent) -> None:

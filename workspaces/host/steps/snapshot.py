@@ -13,6 +13,7 @@ from workspaces.host.outcomes import fail_with_status, lock_for_outcome, observe
 from workspaces.host.steps.power import stopped_fields
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
+from workspaces.power import cancel_restart
 from workspaces.snapshot_rows import fail_snapshot_of, notify_removal, snapshot_of, snapshot_ready
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import transition
@@ -54,6 +55,8 @@ def _follow(context: Context) -> None:
     elif row.status == Status.PAUSING:
         transition(row, Status.PAUSED, leaving=held, idle_due_at=None)
         record_activity(row, "paused", "It was paused with its snapshot.", actor=context.operation.actor)
+    elif context.operation.params.get("after") == AfterSnapshot.STOP:
+        cancel_restart(row)  # it was stopped before, and is to stay so
 
 
 SNAPSHOT_STEPS = (("keep_state", keep_state), ("complete", complete_snapshot))
