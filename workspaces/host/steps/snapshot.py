@@ -76,6 +76,8 @@ def snapshot_failed(context: Context, code: str, message: str) -> None:
         else:
             queue.finish_operation(operation, OperationState.FAILED, code=code, message=message)
             record_activity(row, f"{operation.kind}_failed", message)
+        if snapshot_of(operation) is None:  # deleted meanwhile, and its removal waited for this end
+            notify_removal(operation.queue)
         fail_snapshot_of(operation, code, message)
     machine_events.settle_machine_end(operation, context.driver)
 
