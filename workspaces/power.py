@@ -115,7 +115,7 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     restart.
     """
     workspace.refresh_from_db()
-    if _cancel_restart(workspace) or workspace.status == Status.STOPPED:
+    if cancel_restart(workspace) or workspace.status == Status.STOPPED:
         return None
     require_no_operation(workspace)
     require_status(workspace, STOPPABLE, "be stopped")
@@ -126,7 +126,7 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     return begin_operation(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
 
-def _cancel_restart(workspace: Workspace) -> bool:
+def cancel_restart(workspace: Workspace) -> bool:
     """Cancel a planned restart, as the workspace is to stay stopped. Return False if none is planned."""
     restart_pending = Q(status__in=[Status.STOPPED, Status.LOST], restart_due_at__isnull=False)
     return update_if(workspace, restart_pending, restart_due_at=None, user_requested_stop=True)

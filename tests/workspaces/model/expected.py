@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.workspaces.sweep.sweeping import AFTER_TTL
 from tests.workspaces.test_states import SERVICES, Outcome
+from workspaces.errors import SnapshotNotReady
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
 from workspaces.quota import Amount
 from workspaces.states import Status
@@ -30,7 +31,11 @@ AGAIN = (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
 
 @dataclass
 class Expected:
-    """`wanted` and `applied`: sizes. `due`: a restart waits. `came_down`: its host's going down stopped it last."""
+    """`wanted` and `applied`: sizes. `due`: a restart waits. `came_down`: its host's going down stopped it last.
+
+    `disk` and `memory`: what was written there; memory None: as it is found. `source`: the snapshot that its disk came
+    from; `is_source_gone`: its creation from it failed, and cannot be tried again.
+    """
 
     status: Status | None = RUNNING
     mode: Mode = Mode.TEMPORARY
@@ -44,10 +49,16 @@ class Expected:
     sleeps: bool = False
     wanted: Amount = field(default_factory=lambda: Amount(100, 128, 64))
     applied: Amount = field(default_factory=lambda: Amount(100, 128, 64))
+    disk: str = ""
+    memory: str | None = ""
+    source: str | None = None
+    is_source_gone: bool = False
 
     def outcome(self, service: str) -> Outcome:
         """What the table says of an operation."""
         assert self.status is not None
+        if self.is_source_gone and self.status == Status.FAILED and service == "start with force":
+            return SnapshotNotReady
         return SERVICES[service][1][self.status]
 
     def operation_ended(self, service: str) -> None:
@@ -59,7 +70,11 @@ class Expected:
             return
         was_running = self.status == RUNNING
         if through in MADE_AGAIN and not (through is Status.STARTING and was_running):
-            self.applied = self.wanted
+            self.applied, self.memory = self.wanted, ""
+        if through is Status.REINSTALLING:
+            self.disk = ""
+        if through in (Status.RESIZING, Status.QUEUED) or (through is Status.STARTING and was_running):
+            self.memory = None
         if service in ("start", "start with force", "restart") and through in (Status.STARTING, Status.RESTARTING):
             self.restarts = 0
         if service == "stop":
@@ -81,6 +96,7 @@ class Expected:
         """Its process went by itself."""
         if self.status not in UP:
             return
+        self.memory = ""
         if self.remove_on_exit and not lost:
             self.status = None
             return

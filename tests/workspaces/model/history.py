@@ -221,6 +221,7 @@ class History(Observed):
     def memory_is_spoilt(self, number: int) -> None:
         if found := self.pick(number, [Status.SLEEPING]):
             self.host.driver.corrupt_saved_memory(found[0])
+            found[1].memory = ""
 
     @where_any_is(*UP)
     @rule(number=which)

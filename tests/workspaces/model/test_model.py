@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from credits.ledger_check import Counts
+from credits.models import Rate
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.run_extent import WHOLE
+from tests.workspaces.model.copying import Copying
 from tests.workspaces.model.history import History
+from workspaces.charging.check import all_drifts
 from workspaces.host import faults
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MORE = int(os.environ.get("MODEL_EXAMPLES", "0"))
 
 
-@pytest.mark.campaign
-def test_random_histories_follow_the_state_table(
-    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def by_hand(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    """A host whose events the history delivers."""
     monkeypatch.setattr(faults, "fault_point", faults.fault_point)  # given back at the end
     vmhost.driver._report = lambda on_event: None  # type: ignore[method-assign]
     vmhost.restart()
-    histories = lambda: History(vmhost, api.account)  # noqa: E731
+    return vmhost
+
+
+def run_histories(histories: Callable[[], RuleBasedStateMachine], number: int) -> None:
     run_state_machine_as_test(
         histories if MORE else seed(1)(histories),
         settings=settings(
-            max_examples=MORE or (200 if WHOLE else 60),
+            max_examples=MORE or number,
             stateful_step_count=25,
             database=None,
             # A failure is reported at once; more examples also look for the shortest history that fails.
@@ -38,3 +47,18 @@ def test_random_histories_follow_the_state_table(
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.campaign
+def test_random_histories_follow_the_state_table(api: Caller, by_hand: FakeHost) -> None:
+    run_histories(lambda: History(by_hand, api.account), 200 if WHOLE else 60)
+
+
+@pytest.mark.campaign
+def test_random_histories_of_snapshots_follow_the_contract(api: Caller, stranger: Caller, by_hand: FakeHost) -> None:
+    Rate.objects.filter(unit="snapshot_gb_hour").delete()
+    Rate.objects.create(
+        unit="snapshot_gb_hour", effective_from=datetime(2001, 1, 1, tzinfo=UTC), credits=Decimal("0.5")
+    )
+    run_histories(lambda: Copying(by_hand, api, stranger), 100 if WHOLE else 30)
+    assert list(all_drifts(Counts())) == []

@@ -35,9 +35,9 @@ class Parent:
         """The contents of disk and memory."""
         return self.run("cat note", workspace), self.vmhost.driver.memory_of(workspace or self.id)
 
-    def keep(self, **body: Any) -> dict[str, Any]:
+    def keep(self, status: int = 201, **body: Any) -> dict[str, Any]:
         answer = self.api.post(f"/workspace/{self.id}/snapshot", body)
-        assert answer.status_code == 201, answer.json()
+        assert answer.status_code == status, answer.json()
         made: dict[str, Any] = answer.json()["snapshot"]
         return made
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from celery import current_app
+from django.utils import timezone
 
 from tests.workspaces.snapshots.conftest import Parent
 from tests.workspaces.workspace_states import bring, status_of
 from workspaces.models import Activity, Snapshot, Workspace
+from workspaces.snapshot_rows import REMOVE_TASK
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,6 +55,29 @@ def test_one_that_does_not_run_is_kept(parent: Parent, status: Status, after: st
     made = parent.keep(after=after)
     assert made["memory"] is (status != Status.STOPPED)
     assert status_of(parent.id) == (Status.STOPPED if after == "stop" else status)
+
+
+def test_one_that_is_to_be_stopped_is_not_started_again(parent: Parent) -> None:
+    bring(parent.api, parent.vmhost, parent.id, Status.STOPPED)
+    due = timezone.now() + timedelta(hours=1)
+    for after, left in (("resume", due), ("stop", None)):
+        Workspace.objects.update(restart_due_at=due, user_requested_stop=False)
+        parent.keep(after=after)
+        row = Workspace.objects.get()
+        assert (row.status, row.restart_due_at, row.user_requested_stop) == (Status.STOPPED, left, after == "stop")
+
+
+def test_one_that_is_deleted_before_it_is_made_leaves_nothing(parent: Parent) -> None:
+    parent.vmhost.hold_tasks()
+    made = parent.keep(status=202, wait_ready=False)
+    assert parent.api.delete(f"/snapshots/{made['id']}").status_code == 200
+    removals = [task for task in parent.vmhost.held_tasks or [] if task[0] == REMOVE_TASK]
+    for _, args, _ in removals:  # before the operation has ended
+        current_app.tasks[REMOVE_TASK](*args)
+    parent.vmhost.held_tasks = [task for task in parent.vmhost.held_tasks or [] if task not in removals]
+    parent.vmhost.release_tasks()
+    assert parent.stored() == set()
+    assert (Snapshot.objects.count(), status_of(parent.id)) == (0, Status.RUNNING)
 
 
 def test_memory_may_be_left_out(parent: Parent) -> None:

@@ -13,6 +13,7 @@ from workspaces.host.outcomes import fail_with_status, lock_for_outcome, observe
 from workspaces.host.steps.power import stopped_fields
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
+from workspaces.power import cancel_restart
 from workspaces.snapshot_rows import fail_snapshot_of, notify_removal, snapshot_of, snapshot_ready
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import transition
@@ -54,6 +55,8 @@ def _follow(context: Context) -> None:
     elif row.status == Status.PAUSING:
         transition(row, Status.PAUSED, leaving=held, idle_due_at=None)
         record_activity(row, "paused", "It was paused with its snapshot.", actor=context.operation.actor)
+    elif context.operation.params.get("after") == AfterSnapshot.STOP:
+        cancel_restart(row)  # it was stopped before, and is to stay so
 
 
 SNAPSHOT_STEPS = (("keep_state", keep_state), ("complete", complete_snapshot))
@@ -73,6 +76,8 @@ def snapshot_failed(context: Context, code: str, message: str) -> None:
         else:
             queue.finish_operation(operation, OperationState.FAILED, code=code, message=message)
             record_activity(row, f"{operation.kind}_failed", message)
+        if snapshot_of(operation) is None:  # deleted meanwhile, and its removal waited for this end
+            notify_removal(operation.queue)
         fail_snapshot_of(operation, code, message)
     machine_events.settle_machine_end(operation, context.driver)
 
