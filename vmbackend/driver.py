@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from vmbackend.capabilities import HostCapabilities
 from vmbackend.copies import Copied
 from vmbackend.policy import OPEN, Networking, NetworkPolicy
 from vmbackend.power import Powered
@@ -196,6 +197,7 @@ class Capacity:
     snapshots: bool = True  # whether this host supports saved memory
     boot_id: str = ""  # changes with each boot of the host
     templates: tuple[BootTemplate, ...] = ()  # that starts of machines may begin from
+    capabilities: HostCapabilities = field(default_factory=HostCapabilities)
 
 
 @dataclass(frozen=True, slots=True)
