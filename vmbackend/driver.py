@@ -248,6 +248,7 @@ class Driver(Networking, Powered, Copied, Metered, ABC):
         InvalidMachineState (it runs or sleeps). If the first `prepare` of a machine fails, nothing remains.
         """
 
+    @abstractmethod
     def assign(self, spec: MachineSpec) -> None:
         """Give a paused machine, which was prepared as `Boot.unassigned` and was ready, what `spec` says; let it run.
 
@@ -257,7 +258,6 @@ class Driver(Networking, Powered, Copied, Metered, ABC):
         Raise MachineNotFound, InvalidMachineState (not paused, or not such a machine), GuestUnreachable,
         BackendUnavailable: the machine is off then, and `prepare` and `start` make it as any other.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def delete(self, machine_id: str) -> None:
