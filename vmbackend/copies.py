@@ -11,6 +11,7 @@ States and terms are those of `vmbackend.driver`. Besides:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,9 +49,10 @@ class StoredSnapshot:
     made_at: float
 
 
-class Copied:
+class Copied(ABC):
     """The part of a driver that makes, loads and removes snapshots."""
 
+    @abstractmethod
     def snapshot(
         self,
         machine_id: str,
@@ -68,31 +70,31 @@ class Copied:
         failure the machine is as it was, and nothing of the snapshot is left; after a death during the call, `open`
         removes what is left.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def find_snapshot(self, snapshot_id: str) -> StoredSnapshot | None:
         """Return the snapshot; None if this host has none of that id. Raise BackendUnavailable."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove_snapshot(self, snapshot_id: str) -> None:
         """Remove a snapshot. Idempotent. Machines that share its blocks keep them. Raise BackendUnavailable."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compare_snapshot(self, snapshot_id: str) -> tuple[Difference, ...]:
         """Return all that keeps its memory from being loaded on this host as that is now; empty if nothing does.
 
         Empty also for a snapshot without memory. Raise SnapshotNotFound.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def take_disk(self, machine_id: str, snapshot_id: str) -> None:
         """Replace the disk of a machine that is off by the snapshot's, which the next `prepare` grows as usual.
 
         Atomic. Definition, address and host key stay. Idempotent. Raise MachineNotFound, SnapshotNotFound,
         InvalidMachineState (not off; or its disk is smaller than the snapshot's), CapacityExceeded, BackendUnavailable.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, machine_id: str, snapshot_id: str) -> StartedFrom | None:
         """Start a machine that is off, whose disk was taken from this snapshot, from its memory.
 
@@ -103,12 +105,11 @@ class Copied:
         CapacityExceeded (memory), InvalidMachineState, MachineNotFound, BackendUnavailable. The machine is off then,
         and no program of its user ran.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def flatten(self, machine_id: str, timeout: float) -> None:
         """Make the machine's disk one file that shares nothing, in any state but asleep. No effect if it is one.
 
         A running machine goes on meanwhile. Raise CapacityExceeded (before anything is written), DeadlineExceeded,
         InvalidMachineState, MachineNotFound, BackendUnavailable; the disk is as it was then.
         """
-        raise NotImplementedError

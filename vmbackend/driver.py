@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from vmbackend.capabilities import HostCapabilities
 from vmbackend.copies import Copied
 from vmbackend.policy import OPEN, Networking, NetworkPolicy
 from vmbackend.power import Powered
@@ -196,6 +197,7 @@ class Capacity:
     snapshots: bool = True  # whether this host supports saved memory
     boot_id: str = ""  # changes with each boot of the host
     templates: tuple[BootTemplate, ...] = ()  # that starts of machines may begin from
+    capabilities: HostCapabilities = field(default_factory=HostCapabilities)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,7 @@ class Driver(Networking, Powered, Copied, Metered, ABC):
         InvalidMachineState (it runs or sleeps). If the first `prepare` of a machine fails, nothing remains.
         """
 
+    @abstractmethod
     def assign(self, spec: MachineSpec) -> None:
         """Give a paused machine, which was prepared as `Boot.unassigned` and was ready, what `spec` says; let it run.
 
@@ -255,7 +258,6 @@ class Driver(Networking, Powered, Copied, Metered, ABC):
         Raise MachineNotFound, InvalidMachineState (not paused, or not such a machine), GuestUnreachable,
         BackendUnavailable: the machine is off then, and `prepare` and `start` make it as any other.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def delete(self, machine_id: str) -> None:

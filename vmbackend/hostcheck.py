@@ -66,6 +66,7 @@ def check_host(target: CheckTarget) -> Iterator[Finding]:
         except (OSError, subprocess.SubprocessError, BackendError, ImportError) as error:
             needed = check not in (_kernel, _kvm)  # emulation and Debian's kernel work, too
             yield Finding(check.__name__.strip("_"), False, f"the check failed: {error}", "make kit", needed)
+    yield from _capabilities()
     yield from _confinement(target)
 
 
@@ -202,6 +203,18 @@ def _kvm(target: CheckTarget) -> Finding:
         report = probe_kvm(find_kit(target.kit_dir).kernel, Path(folder))
     fix = "" if report.works else "enable (nested) virtualisation for this host; until then machines are emulated"
     return Finding("kvm", report.works, report.message, fix, needed=False)
+
+
+def _capabilities() -> Iterator[Finding]:
+    """Yield QEMU's version, and a line for each thing that newer releases can do. None is needed, or used yet."""
+    from vmbackend.capabilities import FLAGS
+    from vmbackend.libvirt.capabilities import ask_programs
+
+    found = ask_programs()
+    yield Finding("qemu", bool(found.qemu), found.qemu or "does not answer", "make setup")
+    for flag in FLAGS:
+        there = bool(getattr(found, flag.field))
+        yield Finding(f"newer: {flag.name}", there, flag.there if there else flag.lacking, needed=False)
 
 
 def _confinement(target: CheckTarget) -> Iterator[Finding]:

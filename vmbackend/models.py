@@ -33,6 +33,8 @@ class Host(models.Model):
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.
     templates = models.JSONField(default=list, blank=True)
+    # As `vmbackend.capabilities.HostCapabilities` has them.
+    capabilities = models.JSONField(default=dict, blank=True)
     # A list of `workspaces.host.pool.demand.PoolShare`, as objects.
     pool = models.JSONField(default=list, blank=True)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")

@@ -35,6 +35,7 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
         "disk_free_mb": capacity.disk_free_mb,
         "snapshots": capacity.snapshots,
         "templates": [asdict(template) for template in capacity.templates],
+        "capabilities": asdict(capacity.capabilities),
         "load": round(os.getloadavg()[0], 2),
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
         "last_seen_at": Now(),

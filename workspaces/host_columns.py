@@ -56,7 +56,7 @@ class HostColumns:
     )  # fmt: skip
     list_filter = ("accepts_new", "accelerated")
     search_fields = ("name",)
-    exclude = ("templates", "pool")
+    exclude = ("templates", "pool", "capabilities")
     readonly_fields = ("boot_templates", "warm_pool")
 
     @admin.display(description="State")

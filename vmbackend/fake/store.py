@@ -23,6 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from vmbackend.capabilities import HostCapabilities
 from vmbackend.driver import (
     Boot,
     Capacity,
@@ -140,7 +141,9 @@ class FakeStore:
     def capacity(self) -> Capacity:
         """Return the configured size; free resources follow from the machines."""
         raw = self._load(self.root / "capacity.json")
-        size = _DEFAULT_CAPACITY if raw is None else Capacity(**raw)
+        size = _DEFAULT_CAPACITY
+        if raw is not None:
+            size = replace(Capacity(**raw), capabilities=HostCapabilities(**raw.get("capabilities", {})))
         machines = self.domains().values()
         in_memory = [d for d in machines if d.state in (MachineState.RUNNING, MachineState.PAUSED)]
         asleep = [d for d in machines if d.state is MachineState.ASLEEP]

@@ -149,10 +149,13 @@ def _open(settings: LibvirtSettings) -> Any:
         return _embedded_connection
 
 
-def probe_capabilities(connection: Any, domain_type: str) -> None:
-    """Let libvirt probe QEMU now (takes seconds, once per root and QEMU version) instead of at the first start."""
+def probe_capabilities(connection: Any, domain_type: str) -> str:
+    """Let libvirt probe QEMU now (takes seconds, once per root and QEMU version) instead of at the first start.
+
+    Return what it found, as XML. Raise BackendUnavailable.
+    """
     try:
-        connection.getDomainCapabilities(None, "x86_64", "q35", domain_type)
+        return str(connection.getDomainCapabilities(None, "x86_64", "q35", domain_type))
     except libvirt.libvirtError as error:
         raise BackendUnavailable("The hypervisor does not support the QEMU machine type q35.") from error
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from vmbackend.capabilities import HostCapabilities
 from vmbackend.driver import (
     Capacity,
     Driver,
@@ -28,6 +29,7 @@ from vmbackend.errors import (
 from vmbackend.libvirt import agent, domain, sockets
 from vmbackend.libvirt.assignment import Assigner
 from vmbackend.libvirt.attachment import NetworkAttachment
+from vmbackend.libvirt.capabilities import ask_host
 from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
 from vmbackend.libvirt.copied import CopiedMachines
@@ -69,6 +71,7 @@ class LibvirtDriver(CopiedMachines, Driver):
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self._settings = settings
+        self._capabilities = HostCapabilities()
         self._events = Events(settings.boot_log_bytes)
         self._network = Network(settings)
         self._domains = domain.Domains(settings.instance)
@@ -130,7 +133,7 @@ class LibvirtDriver(CopiedMachines, Driver):
 
     def capacity(self) -> Capacity:
         found = capacity(self._settings, accelerated=self._provisioner.domain_type == "kvm")
-        return replace(found, templates=self._templates.describe())
+        return replace(found, templates=self._templates.describe(), capabilities=self._capabilities)
 
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
         self._watch.deleting.discard(spec.id)
@@ -302,7 +305,8 @@ class LibvirtDriver(CopiedMachines, Driver):
     def _connected(self, connection: Any) -> None:
         self._watch.register(connection)
         if not self._settings.is_test:
-            probe_capabilities(connection, self._provisioner.domain_type)
+            domain_type = self._provisioner.domain_type
+            self._capabilities = ask_host(connection, domain_type, probe_capabilities(connection, domain_type))
         end_unfinished_loads(connection, self._domains, self._inventory.machine_dirs())
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
         self._confiner.layers.settle_all(connection, self._domains, self._inventory.machine_dirs())

@@ -26,6 +26,7 @@ class Migration(migrations.Migration):
                 ('disk_free_mb', models.PositiveBigIntegerField(default=0)),
                 ('snapshots', models.BooleanField(default=True, help_text='Whether machines can sleep with their memory on disk.')),
                 ('templates', models.JSONField(blank=True, default=list)),
+                ('capabilities', models.JSONField(blank=True, default=dict)),
                 ('claim', models.CharField(blank=True, db_default='', default='', editable=False, max_length=80)),
                 ('pool', models.JSONField(blank=True, default=list)),
                 ('boot_id', models.CharField(blank=True, default='', help_text='Changes when the host is booted.', max_length=40)),

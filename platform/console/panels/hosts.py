@@ -13,6 +13,7 @@ from console.panels.columns import OPERATIONS, STAFF, WORKSPACES
 from staff.models import StaffEntry
 from staff.parts.columns import badge, change_url, link, list_url, mebibytes_text, time_text
 from staff.parts.pages import Bar, Panel, page, panel, table
+from vmbackend.capabilities import FLAGS, Flag
 from vmbackend.models import Host
 from workspaces.host_columns import host_badge
 from workspaces.models import Operation, Workspace
@@ -40,7 +41,25 @@ def overview_panels(request: HttpRequest, row: Host) -> Iterator[Panel]:
         ("Known since", time_text(row.created_at)),
     ]
     yield Panel("Host", facts)
+    yield Panel("Hypervisor", hypervisor_facts(row), note="Nothing uses what newer releases can do yet.")
     yield Panel("Room", bars=_bars(row), note="Memory is what running machines were promised, with overcommitment.")
+
+
+def hypervisor_facts(row: Host) -> list[tuple[str, str]]:
+    """Return versions and capabilities; one that the host has not reported is unknown."""
+    known = row.capabilities
+    versions = [(label, known.get(field) or "-") for label, field in _VERSIONS]
+    flags = [(flag.name, _flag_text(known.get(flag.field), flag)) for flag in FLAGS]
+    return [*versions, *flags]
+
+
+_VERSIONS = (("QEMU", "qemu"), ("libvirt", "libvirt"), ("Accelerator", "accelerator"))
+
+
+def _flag_text(value: bool | None, flag: Flag) -> str:
+    if value is None:
+        return "-"
+    return f"yes: {flag.there}" if value else f"no: {flag.lacking}"
 
 
 def _bars(row: Host) -> list[Bar]:
