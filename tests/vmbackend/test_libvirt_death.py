@@ -218,6 +218,27 @@ def test_a_driver_killed_before_libvirt_noted_the_process_leaves_a_machine_that_
     assert "now running []" in output
 
 
+def spoil_state(folder: Path) -> None:
+    """Write what libvirt 9.0 leaves if it is killed while a disk becomes another, and cannot read."""
+    (status,) = (folder / "r" / "run" / "qemu").glob("*.xml")
+    text = status.read_text()
+    target = "<target dev='vdb'"
+    assert target in text
+    status.write_text(text.replace(target, f"<mirror type='file' job=''><source file='/x'/></mirror>{target}"))
+
+
+def test_a_machine_that_libvirt_forgot_is_ended_and_can_be_started(step: Step, short: Path) -> None:
+    from .libvirt_factory import qemu_pids
+
+    step("begin", "0")
+    assert len(qemu_pids(short / "m")) == 1
+    spoil_state(short)
+    output = step("report-state", "0")
+    assert "found off []" in output
+    assert qemu_pids(short / "m") == []
+    assert "now running []" in step("continue", "0")
+
+
 def test_a_machine_that_does_not_answer_delays_no_other(step: Step, short: Path) -> None:
     from .libvirt_factory import qemu_pids
 

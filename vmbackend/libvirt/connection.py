@@ -19,7 +19,7 @@ from vmbackend.libvirt.account import ensure_account
 from vmbackend.libvirt.domain_folders import clean_folders
 from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
+from vmbackend.libvirt.unfinished_starts import end_forgotten_machines, remove_unfinished_starts
 from vmbackend.modes import restrict_mode, restrict_modes
 
 log = logging.getLogger(__name__)
@@ -144,8 +144,11 @@ def _open(settings: LibvirtSettings) -> Any:
         return libvirt.open(settings.uri)
     with _process_lock:
         if _embedded_connection is None and _embedded is not None:
+            root, reachable, _ = _embedded
             # Machines read the key of their secrets below the root.
-            _embedded_connection = libvirt.open(f"qemu:///embed?root={_embedded[1]}")
+            connection = libvirt.open(f"qemu:///embed?root={reachable}")
+            end_forgotten_machines(connection, root, {root, reachable})
+            _embedded_connection = connection
         return _embedded_connection
 
 
