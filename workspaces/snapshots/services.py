@@ -138,14 +138,19 @@ def _free_name(workspace: Workspace, wanted: str | None) -> str:
 
 
 def _expected_mb(workspace: Workspace, memory: bool) -> int:
-    """Return what a snapshot will take of the disk pool: memory, and what of the disk was used when last measured."""
+    """Return what a snapshot will take of the disk pool: memory, and what of the disk was used when last measured.
+
+    The whole disk counts if that is not known, as of a stopped workspace, and one MiB at least: what is asked as 0
+    passes every limit.
+    """
     try:
         sample = latest_samples([workspace.pk]).get(workspace.pk)
     except redis.RedisError as exc:
         logger.warning("the disk usage of %s cannot be read: %s", workspace.pk, exc)
         sample = None
-    used = (sample.disk_used_bytes or 0) if sample else 0
-    return (workspace.applied_memory_mb if memory else 0) + -(-used // MIB)
+    used = sample.disk_used_bytes if sample else None
+    disk_mb = workspace.applied_disk_size_mb if used is None else -(-used // MIB)
+    return max(1, (workspace.applied_memory_mb if memory else 0) + disk_mb)
 
 
 def _begin(workspace: Workspace, actor: str, after: AfterSnapshot) -> Operation:

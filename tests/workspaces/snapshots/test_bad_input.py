@@ -135,9 +135,19 @@ def test_the_plan_limits_their_number_and_the_pool_their_size(parent: Parent) ->
     parent.keep()
     body = refused(parent.api.post(f"/workspace/{parent.id}/snapshot"), 402, "SNAPSHOT_LIMIT_REACHED")
     assert (body["details"]["current"], body["details"]["max"]) == (1, 1)
-    Plan.objects.update(max_snapshots=5, pool_disk_size_mb=512 + 513 + 511)
+    Plan.objects.update(max_snapshots=5, pool_disk_size_mb=512 + 513 + 512)
     refused(parent.api.post(f"/workspace/{parent.id}/snapshot"), 402, "POOL_LIMIT_REACHED")
     assert parent.keep(memory=False)["status"] == "ready"
+
+
+def test_snapshots_of_a_stopped_workspace_do_not_overrun_the_pool(parent: Parent) -> None:
+    """Its disk was not measured for a while, so all of it counts until the snapshot is made."""
+    assert parent.api.post(f"/workspace/{parent.id}/stop").status_code == 200
+    Plan.objects.update(pool_disk_size_mb=512 + 511)
+    body = refused(parent.api.post(f"/workspace/{parent.id}/snapshot"), 402, "POOL_LIMIT_REACHED")
+    assert (body["details"]["current"], body["details"]["requested"]) == (512, 512)
+    Plan.objects.update(pool_disk_size_mb=512 + 512)
+    assert parent.keep()["status"] == "ready"
 
 
 def test_another_namespaces_and_accounts_do_not_exist(
