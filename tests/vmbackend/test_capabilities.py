@@ -1,4 +1,4 @@
-"""What a host's QEMU and libvirt can do, as they say themselves."""
+"""Capabilities of a host's QEMU and libvirt, as they say themselves."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def harness(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def who(harness: Harness, address: GuestAddress) -> dict[str, str]:
-    """What tells the machine from others. That it has its host key is seen by the connection."""
+    """Return all that tells the machine from others. The connection checks that it has its host key."""
     lines = [line.partition(" ") for line in run(harness, address, WHO).splitlines()]
     found = {kind: value for kind, _, value in lines}
     assert found.keys() == KINDS

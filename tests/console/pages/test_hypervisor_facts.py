@@ -1,4 +1,4 @@
-"""What the page of a host says of its hypervisor."""
+"""The hypervisor on the page of a host."""
 
 from __future__ import annotations
 

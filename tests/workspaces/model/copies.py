@@ -56,7 +56,7 @@ WRONG = [
 
 
 class Copies(Keeping):
-    """What owners do with snapshots, and what happens meanwhile."""
+    """The calls of owners about snapshots, and the events meanwhile."""
 
     @rule(number=which)
     def write(self, number: int) -> None:

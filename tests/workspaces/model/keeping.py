@@ -1,4 +1,4 @@
-"""What is true of snapshots after every step, and the calls with which histories make and use them."""
+"""Checks of snapshots after every step, and the calls with which histories make and use them."""
 
 from __future__ import annotations
 

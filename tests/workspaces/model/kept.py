@@ -1,5 +1,4 @@
-"""What a snapshot should be, and which requests about snapshots are refused: the contract, small enough to be seen
-through."""
+"""The contract of snapshots, small enough to be seen through: their state, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class KeptSnapshot:
     pool_mb: int = field(default=0, compare=False)
 
     def use_refused(self, memory: bool | None) -> Answer | None:
-        """What a restore or a create answers that names it, with `memory` as asked."""
+        """Return the answer to a restore or a create that names it, with `memory` as asked."""
         if not self.ready:
             return NOT_READY
         if memory and not self.memory:
@@ -50,7 +49,7 @@ class KeptSnapshot:
 
 
 def state_refused(expected: Expected, memory: bool | None) -> Answer | None:
-    """What a snapshot or a fork of a workspace at rest answers."""
+    """Return the answer to a snapshot or a fork of a workspace at rest."""
     if expected.status not in WITH_STATE:
         return WRONG_STATE
     return BAD_INPUT if memory and expected.status == STOPPED else None
@@ -65,7 +64,7 @@ def restore_refused(expected: Expected, key: str, kept: KeptSnapshot | None, mem
 
 
 def create_refused(kept: KeptSnapshot | None, memory: bool | None, sizes: dict[str, int]) -> Answer | None:
-    """What a create from a snapshot answers. `sizes`: `memory_mb` and `disk_size_mb`, as far as they are given."""
+    """Return the answer to a create from a snapshot. `sizes`: `memory_mb` and `disk_size_mb`, as far as given."""
     if kept is None:
         return NOT_FOUND
     if refused := kept.use_refused(memory):
