@@ -43,12 +43,16 @@ def kill_everything(instance: TestInstance) -> None:
         found = {supervisor, *instance.process_tree(), *server_processes(data)}
         return {pid for pid in found if is_running(pid)}
 
-    for sign in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in of_instance():
+    def send(sign: signal.Signals) -> set[int]:
+        for pid in (found := of_instance()):
             with suppress(ProcessLookupError):
                 os.kill(pid, sign)
-    # One that waits for the disk ends when the disk has answered.
-    wait_until(lambda: not of_instance(), 120)
+        return found
+
+    send(signal.SIGSTOP)
+    # Again and again: one that was about to begin had no environment to be known by. One that waits for the disk ends
+    # when the disk has answered.
+    wait_until(lambda: not send(signal.SIGKILL), 120)
 
 
 def write_until_cut_off(api: Api, prefix: str, answered: list[str], stop: threading.Event) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from vmbackend.errors import ImageNotFound
 from vmbackend.images.build import add_directory_image
-from vmbackend.images.layout import find_local
+from vmbackend.images.layout import blob_path, find_local
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import ImageConfig
 
@@ -17,6 +19,8 @@ from vmbackend.images.types import ImageConfig
 BUSYBOX = "localhost/tests-busybox:1"
 EMPTY = "localhost/tests-empty:1"
 FOREIGN = "localhost/tests-arm64:1"
+# In the environment of each.
+OWN = "FROM_IMAGE=yes"
 WEB_SOURCE = Path(__file__).with_name("web.c")
 # Busybox and `/bin/web`.
 WEB = f"localhost/tests-web:{hashlib.sha256(WEB_SOURCE.read_bytes()).hexdigest()[:16]}"
@@ -37,7 +41,7 @@ def add_images(store: Path, scratch: Path) -> None:
 
 def add_image(store: Path, name: str, root: Path, *, arch: str = "amd64") -> None:
     """A directory as an image; its environment shows that the image's own reaches the machine."""
-    add_directory_image(store, name, root, ImageConfig(env={"FROM_IMAGE": "yes"}), arch=arch)
+    add_directory_image(store, name, root, ImageConfig(env=dict([OWN.split("=")])), arch=arch)
 
 
 def busybox_root(root: Path) -> None:
@@ -58,9 +62,14 @@ def build_web(to: Path) -> None:
 
 
 def has_image(store: Path, name: str) -> bool:
-    """Whether the local store has it."""
+    """Whether the local store has it, made here: an instance run by hand may have built its own under that name."""
     try:
-        find_local(store, parse_reference(name))
+        manifest = read_blob(store, find_local(store, parse_reference(name)))
     except ImageNotFound:
         return False
-    return True
+    return OWN in read_blob(store, manifest["config"]["digest"])["config"].get("Env", [])
+
+
+def read_blob(store: Path, digest: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(blob_path(store, digest).read_text())
+    return document
