@@ -50,7 +50,7 @@ def counted(harness: Harness, address: GuestAddress) -> int:
 def test_a_counter_in_memory_and_one_in_a_file_agree_in_each_fork(harness: Harness, tmp_path: Path) -> None:
     parent, last = harness.running_machine(), 0
     put_counter(harness, parent, tmp_path)
-    pid, began = run(harness, parent, BEGIN), time.monotonic()
+    pid = run(harness, parent, BEGIN)
     for number in range(ROUNDS):
         time.sleep(random.uniform(0.1, 1))
         harness.driver.snapshot(parent.machine_id, f"s{number}")
@@ -60,9 +60,8 @@ def test_a_counter_in_memory_and_one_in_a_file_agree_in_each_fork(harness: Harne
         last = now
         harness.driver.delete(fork.machine_id)
         harness.driver.remove_snapshot(f"s{number}")
-    seconds = time.monotonic() - began
     run(harness, parent, f"kill {pid}")
-    assert counted(harness, parent) / seconds > 10, "it has counted fast"
+    assert counted(harness, parent) > last + ROUNDS
 
 
 @pytest.fixture
