@@ -66,7 +66,8 @@ class Copied(ABC):
 
         Running: it goes on while memory is written, and stands still for a moment at the end. Paused and asleep: it
         stays so (`PAUSED` of a sleeping one changes nothing). A complete snapshot of that id is returned as it is, once
-        `after` holds. Raise MachineNotFound, CapacityExceeded (before anything is written), BackendUnavailable. On
+        `after` holds. Raise MachineNotFound, CapacityExceeded (before anything is written), BackendUnavailable, and
+        GuestUnreachable if the guest does not keep its programs still while its memory is saved. On
         failure the machine is as it was, and nothing of the snapshot is left; after a death during the call, `open`
         removes what is left.
         """

@@ -1,6 +1,9 @@
 /* Counts in memory and in a file, the file first, until the memory of the machine was loaded as another one's, or SIGTERM.
  *
  *   counter FILE     then prints: the number in memory, the last one in the file, and what is wrong with the file, or `right`
+ *   counter          counts in memory alone, and then prints the number
+ *
+ * Once its next generation ends it, it says `begun` on its error output.
  *
  * The file is a ring of blocks that bypass the cache, so that it is the disk which is read. Before each number is written its
  * block is read: it has the number of one round before, unless the disk is of a later instant than the memory.
@@ -90,10 +93,17 @@ static void report(int fd)
 int main(int argc, char **argv)
 {
 	int fd = argc == 2 ? open(argv[1], O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600) : -1;
-	if (fd < 0)
+	if (argc == 2 && fd < 0)
 		fail("open");
 	signal(SIGTERM, end);
 	read_generation(generation);
+	fprintf(stderr, "begun\n");
+	if (argc == 1) {
+		while (!ended && !is_loaded())
+			memory++;
+		printf("%llu\n", (unsigned long long)memory);
+		return 0;
+	}
 	for (uint64_t number = 1; number <= BLOCKS; number++) {
 		write_number(fd, number);
 		memory = number;

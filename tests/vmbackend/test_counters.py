@@ -1,6 +1,6 @@
 """Memory and disk of a fork are of one instant, to the step of a program that changes both as fast as it can.
 
-ROUNDS in the environment says how many forks are made.
+No step is made in a copy before it has its own identity. ROUNDS in the environment says how many forks are made.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ from pathlib import Path
 import pytest
 
 from tests.run_extent import number_of
+from vmbackend.copies import AfterSnapshot
+from vmbackend.driver import MachineState
 from vmbackend.guest.session import GuestAddress, GuestSession
+from vmbackend.libvirt import convergence
 
 from .conftest import Harness
 from .snapshot_scenes import load_fork, run
 
-pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.vm
 ROUNDS = number_of("ROUNDS", 3, 100)
 SOURCE = Path(__file__).with_name("counter_main.c")
-BEGIN = "chmod 755 /counter; /counter /ring < /dev/null > /dev/shm/report 2>&1 & echo $!"
+BEGIN = """
+chmod 755 /counter
+/counter {file} < /dev/null > /dev/shm/report 2> /dev/shm/begun &
+until [ -s /dev/shm/begun ]; do sleep 0.05; done
+echo $!
+"""
 REPORT = "until [ -s /dev/shm/report ]; do sleep 0.05; done; cat /dev/shm/report"
 
 
@@ -47,10 +55,12 @@ def counted(harness: Harness, address: GuestAddress) -> int:
     return int(memory)
 
 
+@pytest.mark.campaign
+@pytest.mark.timeout(7200)
 def test_a_counter_in_memory_and_one_in_a_file_agree_in_each_fork(harness: Harness, tmp_path: Path) -> None:
     parent, last = harness.running_machine(), 0
     put_counter(harness, parent, tmp_path)
-    pid = run(harness, parent, BEGIN)
+    pid = run(harness, parent, BEGIN.format(file="/ring"))
     for number in range(ROUNDS):
         time.sleep(random.uniform(0.1, 1))
         harness.driver.snapshot(parent.machine_id, f"s{number}")
@@ -62,6 +72,61 @@ def test_a_counter_in_memory_and_one_in_a_file_agree_in_each_fork(harness: Harne
         harness.driver.remove_snapshot(f"s{number}")
     run(harness, parent, f"kill {pid}")
     assert counted(harness, parent) > last + ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("state", "after", "small_mb"),
+    [
+        (MachineState.RUNNING, AfterSnapshot.RESUME, 256),
+        (MachineState.RUNNING, AfterSnapshot.RESUME, 0),
+        (MachineState.RUNNING, AfterSnapshot.PAUSED, 256),
+        (MachineState.PAUSED, AfterSnapshot.RESUME, 256),
+        (MachineState.ASLEEP, AfterSnapshot.RESUME, 256),
+    ],
+)
+def test_no_program_runs_in_a_copy_before_it_is_one_of_its_own(
+    harness: Harness,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: MachineState,
+    after: AfterSnapshot,
+    small_mb: int,
+) -> None:
+    """Also in one of a machine that is too large to be frozen from the beginning of its snapshot."""
+    monkeypatch.setattr(convergence, "_SMALL_MB", small_mb)
+    parent, driver = harness.running_machine(), harness.driver
+    put_counter(harness, parent, tmp_path)
+    pid = run(harness, parent, BEGIN.format(file=""))
+    if state is MachineState.PAUSED:
+        driver.pause(parent.machine_id)
+    elif state is MachineState.ASLEEP:
+        driver.sleep(parent.machine_id)
+    driver.snapshot(parent.machine_id, "s1", after=after)
+    numbers = {run(harness, load_fork(harness, "s1"), REPORT) for _ in range(3)}
+    assert len(numbers) == 1
+    if driver.state(parent.machine_id) is not MachineState.RUNNING:
+        driver.start(parent.machine_id)
+        driver.resume(parent.machine_id)
+        driver.resync_guest(parent.machine_id)
+    run(harness, parent, f"kill {pid}")
+    assert int(run(harness, parent, REPORT)) > int(numbers.pop()), "the parent goes on"
+    driver.remove_snapshot("s1")
+
+
+def test_programs_that_were_frozen_too_late_stand_still_for_a_second_attempt(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, driver = harness.running_machine(), harness.driver
+    put_counter(harness, parent, tmp_path)
+    pid = run(harness, parent, BEGIN.format(file=""))
+    monkeypatch.setattr(convergence, "_SMALL_MB", 0)
+    monkeypatch.setattr(convergence, "_NEAR_BYTES", 0)  # never in time
+    driver.snapshot(parent.machine_id, "s1")
+    numbers = {run(harness, load_fork(harness, "s1"), REPORT) for _ in range(3)}
+    assert len(numbers) == 1
+    run(harness, parent, f"kill {pid}")
+    assert int(run(harness, parent, REPORT)) > int(numbers.pop()), "the parent goes on"
+    driver.remove_snapshot("s1")
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ from typing import Any
 import libvirt
 import pytest
 
+from vmbackend.copies import AfterSnapshot
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, CapacityExceeded, DeadlineExceeded
-from vmbackend.libvirt import flattening, snapshot_jobs, snapshots
+from vmbackend.errors import BackendUnavailable, CapacityExceeded, DeadlineExceeded, GuestUnreachable
+from vmbackend.libvirt import convergence, flattening, snapshot_jobs, snapshots
 from vmbackend.libvirt.store import FOLDER, Store
 
 from .conftest import Harness, Machine
@@ -26,6 +27,8 @@ from .test_sleep_contract import read_secret
 
 pytestmark = pytest.mark.vm
 
+# In the group that is not frozen, as root can.
+UNSTOPPED = "grep -q cgroup /proc/mounts; echo $$ > /sys/fs/cgroup/cgroup.procs; "
 # More memory than is written until its end in one pass.
 RESTLESS = """
 dd if=/dev/urandom of=/dev/shm/x bs=1M count=30 2>/dev/null
@@ -90,22 +93,40 @@ def test_a_disk_that_is_full_in_between_leaves_the_machine_running(
     require_untouched(machine, {layer.file for layer in layers})
 
 
-@pytest.mark.parametrize("name", ["_CONVERGE_SECONDS", "has_room"])
+@pytest.mark.parametrize("name", ["_LATEST_SECONDS", "_STILL_SECONDS", "has_room"])
 def test_a_machine_that_changes_its_memory_without_end_stands_still_for_the_rest(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path
 ) -> None:
     harness, address = machine.harness, machine.address
     secret = read_secret(harness, address)
-    pid = run(harness, address, "echo kept > /kept; sync; " + RESTLESS)
+    pid = run(harness, address, "echo kept > /kept; sync; " + UNSTOPPED + RESTLESS)
+    monkeypatch.setattr(convergence, "_SMALL_MB", 0)
     if name == "has_room":
         monkeypatch.setattr(driver_of(harness)._snapshots, "_has_room", lambda _record: False)
     else:
-        monkeypatch.setattr(snapshot_jobs, "_CONVERGE_SECONDS", 0.2)
+        monkeypatch.setattr(convergence, name, 0.2)
     harness.driver.snapshot(address.machine_id, "s1")
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
     run(harness, address, f"kill {pid}")
     assert read_secret(harness, address) == secret
     assert content_of_snapshot(harness, "s1", "kept", tmp_path) == "kept"
+
+
+@pytest.mark.parametrize("after", [AfterSnapshot.RESUME, AfterSnapshot.PAUSED])
+def test_a_machine_whose_guest_does_not_stop_its_programs_goes_on_without_a_snapshot(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, after: AfterSnapshot
+) -> None:
+    harness, address = machine.harness, machine.address
+
+    def refuse(_files: object) -> None:
+        raise GuestUnreachable("The machine does not stop its programs for the snapshot.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshots, "freeze_programs", refuse)
+        with pytest.raises(GuestUnreachable):
+            harness.driver.snapshot(address.machine_id, "s1", after=after)
+    require_untouched(machine, disk_files(machine))
+    harness.driver.snapshot(address.machine_id, "s1")
 
 
 def test_a_job_at_its_deadline_is_ended_and_the_machine_goes_on(

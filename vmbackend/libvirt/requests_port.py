@@ -46,6 +46,23 @@ def discard_answers(answers: int) -> None:
         return
 
 
+def send_request(requests: int, line: bytes, no_answer: str) -> None:
+    """Write a line. Raise GuestUnreachable, with the sentence `no_answer`, if the guest has not read former ones."""
+    if os.write(requests, line) != len(line):
+        raise GuestUnreachable(no_answer)
+
+
+def await_answer(answers: int, number: int, deadline: float, no_answer: str) -> list[bytes]:
+    """Return the words of the first line whose second word is the number of the request.
+
+    Raise GuestUnreachable, with the sentence `no_answer` if none came before the deadline (monotonic).
+    """
+    for words in read_answers(answers, deadline):
+        if words[1:2] == [b"%d" % number]:
+            return words
+    raise GuestUnreachable(no_answer)
+
+
 def read_answers(answers: int, deadline: float) -> Iterator[list[bytes]]:
     """Yield the words of each line, until the deadline (monotonic) or the limit of bytes. Raises GuestUnreachable."""
     received, rest = 0, b""

@@ -12,7 +12,7 @@ import time
 
 from vmbackend.errors import GuestUnreachable
 from vmbackend.libvirt.record import MachineDir
-from vmbackend.libvirt.requests_port import discard_answers, open_requests_port, read_answers
+from vmbackend.libvirt.requests_port import await_answer, discard_answers, open_requests_port, send_request
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +53,9 @@ def resync_clock_and_entropy(files: MachineDir) -> None:
 def _request(requests: int, answers: int, now: int, deadline: float) -> int:
     """Return the guest's clock when it answered, in ns since the epoch."""
     line = f"fresh {now} {os.urandom(_ENTROPY_BYTES).hex()}\n".encode()
-    if os.write(requests, line) != len(line):
-        raise GuestUnreachable(_NO_REPLY)
-    for words in read_answers(answers, deadline):
-        if words[1:2] != [b"%d" % now]:
-            continue
-        if words[0] == b"fresh" and len(words) == 3 and words[2].isdigit() and len(words[2]) < 20:
-            return int(words[2])
-        log.warning("%r", b" ".join(words)[:200])
-        raise GuestUnreachable("The machine could not resync its clock and entropy.")
-    raise GuestUnreachable(_NO_REPLY)
+    send_request(requests, line, _NO_REPLY)
+    words = await_answer(answers, now, deadline, _NO_REPLY)
+    if words[0] == b"fresh" and len(words) == 3 and words[2].isdigit() and len(words[2]) < 20:
+        return int(words[2])
+    log.warning("%r", b" ".join(words)[:200])
+    raise GuestUnreachable("The machine could not resync its clock and entropy.")

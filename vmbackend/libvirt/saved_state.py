@@ -12,14 +12,16 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import libvirt
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, SavedMemoryUnusable
+from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, GuestUnreachable, SavedMemoryUnusable
 from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt.held_programs import freeze_programs, thaw_programs
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
 from vmbackend.libvirt.settings import LibvirtSettings
@@ -52,11 +54,17 @@ class SavedStateManager:
         self._require_free_space(memory_mb)
         memory = SavedMemory(files)
         memory.drop()
+        # A copy that is made of this memory runs no program before its renewal. A guest that does not answer here does
+        # not answer there either.
+        with suppress(GuestUnreachable):
+            freeze_programs(files)
         try:
             with domain.translate_errors("put to sleep"):
                 target.saveFlags(str(memory.path), None, 0)
         except BackendError:
             self._clean_up_failed_save(target, memory)
+            with suppress(GuestUnreachable):
+                thaw_programs(files)
             raise
         memory.write_checksum()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,45 +14,41 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
+from vmbackend.errors import BackendError
 from vmbackend.libvirt import domain
+from vmbackend.libvirt.convergence import Convergence
 from vmbackend.libvirt.layers import DATA_DISK
 
 log = logging.getLogger(__name__)
 
 _FLAGS = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REUSE_EXT | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
-# How long the machine may stand still at the end, unless it changes memory faster than that is written.
-_DOWNTIME_MS = 20
-# After this time a machine that changes its memory without end is stopped until all is written.
-_CONVERGE_SECONDS = 30.0
 _JOB_SECONDS, _JOB_SECONDS_PER_MB = 120.0, 0.1
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotJob:
     """The files of a job: memory as libvirt sees it, or None; the disk's new file as the machine's process sees it.
 
-    `has_room`: whether all that is left to write fits if the machine stood still now.
+    `convergence`: of a running machine that runs meanwhile, and afterwards.
     """
 
     memory: Path | None
     overlay: Path
     memory_mb: int
-    has_room: Callable[[], bool]
+    convergence: Convergence | None = None
 
-    def run(self, target: Any, *, live: bool) -> None:
-        """Write the memory and go on in the new file. `live`: a running machine runs meanwhile, and afterwards.
+    def run(self, target: Any) -> None:
+        """Write the memory and go on in the new file.
 
-        Raise BackendUnavailable, MachineNotFound, InvalidMachineState.
+        Raise BackendUnavailable, MachineNotFound, InvalidMachineState, and GuestUnreachable of the convergence.
         """
         if self.memory is None:
             flags = _FLAGS | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
         else:
-            flags = _FLAGS | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_LIVE if live else 0)
+            flags = _FLAGS | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_LIVE if self.convergence else 0)
         deadline = time.monotonic() + _JOB_SECONDS + _JOB_SECONDS_PER_MB * self.memory_mb
-        with self._watched(target, deadline, live=live), domain.translate_errors("make a snapshot of"):
-            if live and self.memory is not None:
-                target.migrateSetMaxDowntime(_DOWNTIME_MS)
+        with self._watched(target, deadline), domain.translate_errors("make a snapshot of"):
             target.snapshotCreateXML(self._description(), flags)
 
     def _description(self) -> str:
@@ -67,25 +63,31 @@ class SnapshotJob:
         return ET.tostring(snapshot, encoding="unicode")
 
     @contextmanager
-    def _watched(self, target: Any, deadline: float, *, live: bool) -> Iterator[None]:
+    def _watched(self, target: Any, deadline: float) -> Iterator[None]:
         ended = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(target, ended, deadline, live), name="snapshot-watch")
+        watch = threading.Thread(target=self._watch, args=(target, ended, deadline), name="snapshot-watch")
+        with domain.translate_errors("prepare a snapshot of"):
+            if self.convergence:
+                self.convergence.begin()
         watch.start()
         try:
             yield
+        except BackendError as error:
+            if self.convergence and self.convergence.failure:
+                raise self.convergence.failure from error
+            raise
         finally:
             ended.set()
             watch.join()
-
-    def _watch(self, target: Any, ended: threading.Event, deadline: float, live: bool) -> None:
-        """Stop the CPUs if the job would not end otherwise, and end it at its deadline."""
-        runs, converge_at = live, time.monotonic() + _CONVERGE_SECONDS
-        while not ended.wait(_POLL_SECONDS):
-            now = time.monotonic()
             with suppress(libvirt.libvirtError):
-                if runs and (now >= converge_at or not self.has_room()):
-                    runs = False
-                    target.suspend()
-                if now >= deadline:
+                if self.convergence:
+                    self.convergence.end()
+
+    def _watch(self, target: Any, ended: threading.Event, deadline: float) -> None:
+        while not ended.wait(_POLL_SECONDS):
+            with suppress(libvirt.libvirtError):
+                if time.monotonic() >= deadline:
                     log.error("a snapshot of %s is given up: it takes too long", target.name())
                     target.abortJob()
+                elif self.convergence:
+                    self.convergence.look()

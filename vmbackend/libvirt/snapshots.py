@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import libvirt
 
 from vmbackend.copies import AfterSnapshot, StoredSnapshot
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, CapacityExceeded
+from vmbackend.errors import BackendUnavailable, CapacityExceeded, GuestUnreachable
 from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.convergence import Convergence
 from vmbackend.libvirt.flattening import Flattener
+from vmbackend.libvirt.held_programs import freeze_programs, thaw_programs
 from vmbackend.libvirt.layers import LAYERS_MAX, add_overlay, freeze_file, has_process, link_layers
 from vmbackend.libvirt.needs import snapshot_needs
 from vmbackend.libvirt.record import Layer, MachineDir, Record
@@ -67,33 +69,77 @@ class Snapshots:
     def make(self, target: Any, files: MachineDir, record: Record, asked: SnapshotRequest) -> StoredSnapshot:
         """Make a snapshot; the machine is paused then unless it is to go on. The caller ends its process if asked.
 
-        Raise CapacityExceeded, BackendUnavailable, MachineNotFound, InvalidMachineState.
+        Raise CapacityExceeded, BackendUnavailable, MachineNotFound, InvalidMachineState, GuestUnreachable (its programs
+        could not be kept still while its memory was saved).
         """
         state = self._saved_state.state(target, files)
         has_memory = asked.memory and state is not MachineState.OFF
         self._require_room(record, has_memory=has_memory)
-        connection = self._libvirt.connection
-        if len(record.chain.layers) >= LAYERS_MAX:
-            record = self._flattener.flatten(connection, target, files, record, _FLATTEN_SECONDS)
+        record = self._require_layer(target, files, record)
         try:
-            with self._goes_on(target, state, asked.after), self._store.store.writing() as aside:
+            with (
+                self._goes_on(target, files, state, asked, has_memory=has_memory),
+                self._store.store.writing() as aside,
+            ):
                 memory = aside / "memory" if has_memory else None
                 # First, as it may read the image's file. A disk alone needs nothing of its host.
                 needs = self._needs(target, record) if state is not MachineState.OFF else {}
-                layers = record.chain.layers
-                if state in (MachineState.RUNNING, MachineState.PAUSED):
-                    live = state is MachineState.RUNNING and asked.after is AfterSnapshot.RESUME
-                    self._change_process(target, files, record, memory, live=live)
-                else:
-                    self._change_files(target, files, record, memory)
+                layers = self._take(target, files, record, memory, runs=_runs_on(state, asked))
                 linked = link_layers(layers, files.path, aside, _name_in_entry)
                 return describe(self._store.store.publish(aside, PREFIX + asked.id, needs, linked, record.disk_mb))
         except OSError as error:
             log.exception("machine %s: snapshot", files.id)
             raise BackendUnavailable("The host could not write the snapshot.") from error
 
+    def _require_layer(self, target: Any, files: MachineDir, record: Record) -> Record:
+        """Return the machine's record, whose chain has room for one layer more."""
+        if len(record.chain.layers) < LAYERS_MAX:
+            return record
+        return self._flattener.flatten(self._libvirt.connection, target, files, record, _FLATTEN_SECONDS)
+
+    def _take(
+        self, target: Any, files: MachineDir, record: Record, memory: Path | None, *, runs: bool
+    ) -> tuple[Layer, ...]:
+        """Let the machine go on in a new disk file; return the layers before it, which are of the memory's instant."""
+        if not has_process(target):
+            self._change_files(target, files, record, memory)
+        elif memory is not None and runs:
+            return self._save_running(target, files, record, memory)
+        else:
+            self._change_process(target, files, record, memory)
+        return record.chain.layers
+
+    def _save_running(self, target: Any, files: MachineDir, record: Record, memory: Path) -> tuple[Layer, ...]:
+        """Do the same for a machine that runs meanwhile; its programs stand still for the end.
+
+        If that came too late, as on a host that is too busy, it is done again with all of the machine standing still.
+        """
+        convergence = Convergence(
+            target, record.memory_mb, lambda: freeze_programs(files), lambda: self._has_room(record)
+        )
+        self._change_process(target, files, record, memory, convergence)
+        _resume_if_alive(target)  # it may have been stopped right when the job had ended
+        if convergence.was_frozen:
+            thaw_programs(files)
+            return record.chain.layers
+        log.warning("machine %s: its programs were frozen too late for a snapshot, which is made again", files.id)
+        memory.unlink(missing_ok=True)
+        record = self._require_layer(target, files, files.read_record() or record)
+        freeze_programs(files)
+        with domain.translate_errors("pause"):
+            target.suspend()
+        self._change_process(target, files, record, memory)
+        domain.resume_domain(target)
+        thaw_programs(files)
+        return record.chain.layers
+
     def _change_process(
-        self, target: Any, files: MachineDir, record: Record, memory: Path | None, *, live: bool
+        self,
+        target: Any,
+        files: MachineDir,
+        record: Record,
+        memory: Path | None,
+        convergence: Convergence | None = None,
     ) -> None:
         """Save the memory of a process, if there is a file for it, and let it go on in a new disk file."""
         former = files.path / record.chain.top.file
@@ -103,10 +149,9 @@ class Snapshots:
             self._access.give_disk(overlay, record.ip)
             # First: until its process uses it, the new file shows what the former one does.
             files.write_record(_with_layers(record, chain.layers))
-            job = SnapshotJob(memory, self._access.path_for(overlay), record.memory_mb, lambda: self._has_room(record))
-            job.run(target, live=live)
+            SnapshotJob(memory, self._access.path_for(overlay), record.memory_mb, convergence).run(target)
             freeze_file(former)
-            if memory is not None and not live:
+            if memory is not None and convergence is None:
                 _pause_again(target)
         finally:
             self._layers.settle(self._libvirt.connection, target, files)
@@ -125,21 +170,21 @@ class Snapshots:
             raise
 
     @contextmanager
-    def _goes_on(self, target: Any, state: MachineState, after: AfterSnapshot) -> Iterator[None]:
-        """Stop the CPUs of a running machine that is not to run from the instant on; let them go on after a failure."""
-        if state is not MachineState.RUNNING:
-            yield
-            return
-        if after is not AfterSnapshot.RESUME:
-            with domain.translate_errors("pause"):
-                target.suspend()
+    def _goes_on(
+        self, target: Any, files: MachineDir, state: MachineState, asked: SnapshotRequest, *, has_memory: bool
+    ) -> Iterator[None]:
+        """Stop programs and CPUs of a machine that is not to run from the instant on; undo it after a failure."""
         try:
+            if state is MachineState.PAUSED and has_memory:
+                _freeze_paused(target, files)
+            elif state is MachineState.RUNNING and asked.after is not AfterSnapshot.RESUME:
+                _stop(target, files, has_memory=has_memory)
             yield
         except BaseException:
-            _resume_if_alive(target)
+            if state is MachineState.RUNNING:
+                _resume_if_alive(target)
+                _thaw_if_frozen(files)
             raise
-        if after is AfterSnapshot.RESUME:
-            _resume_if_alive(target)  # the watch has stopped it right when the job had ended
 
     def _needs(self, target: Any, record: Record) -> dict[str, Any]:
         with domain.translate_errors("describe"):
@@ -174,8 +219,28 @@ def _link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target, follow_symlinks=False)
 
 
+def _runs_on(state: MachineState, asked: SnapshotRequest) -> bool:
+    return state is MachineState.RUNNING and asked.after is AfterSnapshot.RESUME
+
+
+def _stop(target: Any, files: MachineDir, *, has_memory: bool) -> None:
+    if has_memory:
+        freeze_programs(files)
+    with domain.translate_errors("pause"):
+        target.suspend()
+
+
+def _freeze_paused(target: Any, files: MachineDir) -> None:
+    """Let the CPUs of a paused machine run until its programs are frozen."""
+    try:
+        freeze_programs(files, lambda: domain.resume_domain(target))
+    finally:
+        with domain.translate_errors("pause"):
+            target.suspend()
+
+
 def _pause_again(target: Any) -> None:
-    """Let the CPUs of a paused machine run for a moment: QEMU saves no memory a second time before they have."""
+    """Let the CPUs of a paused machine run for a moment, without programs: QEMU saves no memory twice before that."""
     with domain.translate_errors("pause"):
         target.resume()
         target.suspend()
@@ -184,3 +249,8 @@ def _pause_again(target: Any) -> None:
 def _resume_if_alive(target: Any) -> None:
     if has_process(target):
         domain.resume_domain(target)
+
+
+def _thaw_if_frozen(files: MachineDir) -> None:
+    with suppress(GuestUnreachable):
+        thaw_programs(files)

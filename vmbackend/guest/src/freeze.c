@@ -1,5 +1,8 @@
 /* Freezing of everything that is the user's: the groups of the kit's commands, terminals and services, and those that programs
- * made beside them. The kit's own processes are in the root group, which cannot be frozen. */
+ * made beside them. The kit's own processes are in the root group, which cannot be frozen.
+ *
+ * Programs stay frozen in memory that is saved: a copy of it thaws them once it has its own identity. The host asks for a
+ * freeze and a thaw of the machine itself, too; if it dies in between, they go on by themselves. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -11,11 +14,13 @@
 #include <unistd.h>
 
 #define FREEZE_MS 5000
+#define HELD_MS 30000 /* longer than the host needs for the end of saved memory */
 #define MAX_GROUPS 256
 #define NAME_SIZE 256
 
 static char frozen[MAX_GROUPS][NAME_SIZE];
 static size_t frozen_count;
+static long long held_until; /* 0: not held for the host */
 
 static bool read_events(int root, const char *group, char *text, size_t size)
 {
@@ -82,11 +87,11 @@ static bool await_frozen(int root, const char *group, long long until)
 	return true;
 }
 
+/* Those that are frozen already stay so; new groups are added. */
 bool freeze_programs(void)
 {
 	int root = cgroup_root();
 	long long until = now_ms() + FREEZE_MS;
-	frozen_count = 0;
 	bool done = root >= 0 && begin_all(root);
 	for (size_t i = 0; done && i < frozen_count; i++)
 		done = await_frozen(root, frozen[i], until);
@@ -97,4 +102,34 @@ void thaw_programs(void)
 {
 	for (size_t i = 0; i < frozen_count; i++)
 		set_frozen(cgroup_root(), frozen[i], "0");
+	frozen_count = 0;
+	held_until = 0;
+}
+
+bool hold_programs(void)
+{
+	bool held = freeze_programs();
+	int failure = errno;
+	if (held)
+		held_until = now_ms() + HELD_MS;
+	else
+		thaw_programs();
+	errno = failure;
+	return held;
+}
+
+bool release_programs(void)
+{
+	bool held = held_until;
+	thaw_programs();
+	errno = ETIMEDOUT;
+	return held;
+}
+
+int programs_release_late(void)
+{
+	long long now = now_ms();
+	if (held_until && now >= held_until)
+		thaw_programs();
+	return held_until ? (int)(held_until - now) : -1;
 }

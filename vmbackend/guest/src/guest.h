@@ -145,6 +145,9 @@ bool cgroup_has(int cgroup, pid_t pid);
 /* freeze.c */
 bool freeze_programs(void); /* all of the user's; false with errno */
 void thaw_programs(void);
+bool hold_programs(void);    /* freezes them until they are released, or for a time; false with errno: they run */
+bool release_programs(void); /* false: they were not held any more */
+int programs_release_late(void); /* milliseconds until the next call, or -1 */
 
 /* ask.c: `guest run --ask`; one in each process */
 #define ASK_PROGRAMS 6 /* that are answered at a time */

@@ -1,8 +1,11 @@
 /* Requests of the host to a running machine on a dedicated port: messages (message.c), and lines, one each way.
  *
  *     fresh NANOSECONDS HEX   ->   fresh NANOSECONDS NOW | failed NANOSECONDS REASON
+ *     freeze NUMBER           ->   frozen NUMBER | failed NUMBER REASON
+ *     thaw NUMBER             ->   thawed NUMBER | failed NUMBER REASON
  *
- * Step the clock to that time (since the epoch) and reseed the random pool; NOW is the clock when the answer is written.
+ * `fresh` steps the clock to that time (since the epoch) and reseeds the random pool; NOW is the clock when the answer is
+ * written. Frozen programs go on then, too. `thaw` fails if they ran since `freeze`: they run in either case.
  * The stage handles it in its own process: after a restore, starting a process takes a machine many times as long, and
  * the host admits traffic only after this reply.
  */
@@ -46,21 +49,38 @@ static bool resync(long long nanoseconds, const char *hex)
 	return !clock_settime(CLOCK_REALTIME, &time) && reseed_random(hex);
 }
 
-/* Non-blocking: a reply that the host does not read is dropped; the host retries. */
-static void handle_request(int fd, const char *line)
+static void freshen(int fd, long long asked, const char *hex)
 {
-	static char hex[HEX_SIZE];
-	long long asked;
 	struct timespec now;
-	if (sscanf(line, "fresh %lld %1199[0-9a-f]", &asked, hex) != 2)
-		return;
 	if (!resync(asked, hex)) {
 		dprintf(fd, "failed %lld %s\n", asked, strerror(errno));
 		return;
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	dprintf(fd, "fresh %lld %lld\n", asked, now.tv_sec * SECOND + now.tv_nsec);
+	thaw_programs();
 	warm_up();
+}
+
+static void answer(int fd, long long asked, bool done, const char *word)
+{
+	if (done)
+		dprintf(fd, "%s %lld\n", word, asked);
+	else
+		dprintf(fd, "failed %lld %s\n", asked, strerror(errno));
+}
+
+/* Non-blocking: a reply that the host does not read is dropped; the host retries. */
+static void handle_request(int fd, const char *line)
+{
+	static char hex[HEX_SIZE];
+	long long asked;
+	if (sscanf(line, "fresh %lld %1199[0-9a-f]", &asked, hex) == 2)
+		freshen(fd, asked, hex);
+	else if (sscanf(line, "freeze %lld", &asked) == 1)
+		answer(fd, asked, hold_programs(), "frozen");
+	else if (sscanf(line, "thaw %lld", &asked) == 1)
+		answer(fd, asked, release_programs(), "thawed");
 }
 
 static bool handle_message(int fd)

@@ -161,6 +161,7 @@ static void serve(struct pollfd *sources, int count)
 	struct start start = {.until = now_ms() + SERVICES_WAIT_MS};
 	for (;;) {
 		int wait = shorter_wait(poll_requests(&sources[REQUESTS], &start), servers_maintain());
+		wait = shorter_wait(wait, programs_release_late());
 		bool starting = is_starting(&start);
 		if (starting)
 			wait = start.answered ? START_POLL_MS : READY_POLL_MS;

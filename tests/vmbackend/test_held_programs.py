@@ -1,0 +1,85 @@
+"""Freezing of a guest's programs for its snapshot: with a simulated guest, and on machines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vmbackend.errors import GuestUnreachable
+from vmbackend.libvirt import held_programs
+from vmbackend.libvirt.held_programs import freeze_programs, thaw_programs
+from vmbackend.libvirt.record import MachineDir
+
+from .conftest import Harness
+from .snapshot_scenes import files_of, run
+from .test_resync import guest
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> MachineDir:
+    made = MachineDir(tmp_path, "m1")
+    made.create()
+    return made
+
+
+def test_each_request_has_a_number_that_its_answer_repeats(files: MachineDir) -> None:
+    def answer(number: int, line: bytes) -> bytes:
+        word = b"frozen" if line.startswith(b"freeze") else b"thawed"
+        return b"failed 1 another one\n\n%s\n%s %d\n" % (word, word, number)
+
+    with guest(files, answer) as received:
+        freeze_programs(files)
+        thaw_programs(files)
+    assert [line.split()[0] for line in received] == [b"freeze", b"thaw"]
+    assert int(received[0].split()[1]) < int(received[1].split()[1])
+
+
+@pytest.mark.parametrize(
+    "answer", [b"failed %d Timer expired\n", b"thawed %d\n", b"frozen 12%d\n", b"frozen\n", b"\xff%d\n", b"."]
+)
+@pytest.mark.timeout(30)
+def test_another_answer_is_none(files: MachineDir, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    monkeypatch.setattr(held_programs, "_SECONDS", 0.2)
+
+    def reply(number: int, _line: bytes) -> bytes:
+        return answer % number if b"%d" in answer else answer
+
+    with guest(files, reply), pytest.raises(GuestUnreachable, match="does not stop its programs"):
+        freeze_programs(files)
+
+
+def test_the_machine_is_let_run_after_the_request_was_sent(files: MachineDir) -> None:
+    seen: list[int] = []
+    with guest(files, lambda number, _line: b"frozen %d\n" % number) as received:
+        freeze_programs(files, lambda: seen.append(len(received)))
+    assert seen, "it was let run"
+
+
+def test_a_machine_without_a_process_is_unreachable_at_once(files: MachineDir) -> None:
+    with pytest.raises(GuestUnreachable):
+        freeze_programs(files)
+
+
+def test_requests_that_no_guest_reads_do_not_fill_the_host(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU has the pipes open while its guest stands."""
+    monkeypatch.setattr(held_programs, "_SECONDS", 0.0)
+    ends = [os.open(f"{files.requests_pipe}.{way}", os.O_RDWR) for way in ("in", "out")]
+    for _ in range(5000):
+        with pytest.raises(GuestUnreachable):
+            freeze_programs(files)
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.vm
+@pytest.mark.campaign
+def test_programs_go_on_by_themselves_if_the_host_died_meanwhile(libvirt_harness: Harness) -> None:
+    """A command waits with them, as its processes are in the same group."""
+    machine = libvirt_harness.running_machine()
+    files = files_of(libvirt_harness, machine.machine_id)
+    freeze_programs(files)
+    assert run(libvirt_harness, machine, "echo goes on") == "goes on"
+    with pytest.raises(GuestUnreachable, match="could not be kept still"):
+        thaw_programs(files)
