@@ -64,7 +64,7 @@ class Copied(ABC):
         """Keep the machine's disk and, unless it is off, its memory; both are of one instant. `memory` False: the disk
         alone, as a loss of power would leave it.
 
-        Running: it goes on while memory is written, and stands still for a moment at the end. Paused and asleep: it
+        Running: it stands still while memory is written, or where that is safe only at its end. Paused and asleep: it
         stays so (`PAUSED` of a sleeping one changes nothing). A complete snapshot of that id is returned as it is, once
         `after` holds. Raise MachineNotFound, CapacityExceeded (before anything is written), BackendUnavailable, and
         GuestUnreachable if the guest does not keep its programs still while its memory is saved. On

@@ -100,6 +100,7 @@ def test_a_machine_that_changes_its_memory_without_end_stands_still_for_the_rest
     harness, address = machine.harness, machine.address
     secret = read_secret(harness, address)
     pid = run(harness, address, "echo kept > /kept; sync; " + UNSTOPPED + RESTLESS)
+    monkeypatch.setattr(snapshots, "_tracks_changes", lambda _target: True)
     monkeypatch.setattr(convergence, "_SMALL_MB", 0)
     if name == "has_room":
         monkeypatch.setattr(driver_of(harness)._snapshots, "_has_room", lambda _record: False)
