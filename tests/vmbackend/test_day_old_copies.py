@@ -59,8 +59,8 @@ def test_copies_of_a_guest_of_yesterday_have_todays_time_and_run_no_jobs_of_the_
     parent = harness.running_machine()
     run(harness, parent, SET_BACK)
     run(harness, parent, CRON)
-    before, clock, after = read_clocks(harness, parent)
-    assert before - CLOCK_ERROR < clock + DAY < after + CLOCK_ERROR + 1, "it was set back to a whole second"
+    _, clock, after = read_clocks(harness, parent)
+    assert clock < after - DAY + 1
     harness.driver.snapshot(parent.machine_id, "s1")
     fork = load_fork(harness, "s1")
     require_right_clock(harness, fork)
