@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from vmbackend.guest.session import GuestAddress
+from tests.compiled import compile_program
+from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.record import Layer, MachineDir
 from vmbackend.libvirt.store import StoredMemory
@@ -37,6 +38,26 @@ def run(harness: Harness, address: GuestAddress, script: str) -> str:
     result = harness.pool.call(address, lambda session: session.execute(script, timeout=120.0), 150)
     assert result.exit_code == 0, result
     return str(result.stdout.decode()).strip()
+
+
+def put(harness: Harness, address: GuestAddress, path: str, content: bytes) -> None:
+    """Write a file in a guest."""
+
+    async def blocks() -> AsyncIterator[bytes]:
+        yield content
+
+    async def write(session: GuestSession) -> None:
+        await session.write(path, blocks())
+
+    harness.pool.call(address, write, 150)
+
+
+def put_program(harness: Harness, address: GuestAddress, source: Path, path: str, aside: Path) -> None:
+    """Compile a C program of the tests, and put it into a guest."""
+    program = aside / "program"
+    compile_program(program, ("-static", "-O2", "-Wall", "-Werror"), [source])
+    put(harness, address, path, program.read_bytes())
+    run(harness, address, f"chmod 755 {path}")
 
 
 def load_fork(harness: Harness, snapshot_id: str) -> GuestAddress:
