@@ -53,7 +53,7 @@ class SavedStateManager:
         memory = SavedMemory(files)
         memory.drop()
         try:
-            with domain.translate_errors("put to sleep"):
+            with domain.translate_errors_of(target, "put to sleep"):
                 target.saveFlags(str(memory.path), None, 0)
         except BackendError:
             self._clean_up_failed_save(target, memory)

@@ -50,7 +50,7 @@ class SnapshotJob:
         else:
             flags = _FLAGS | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_LIVE if live else 0)
         deadline = time.monotonic() + _JOB_SECONDS + _JOB_SECONDS_PER_MB * self.memory_mb
-        with self._watched(target, deadline, live=live), domain.translate_errors("make a snapshot of"):
+        with self._watched(target, deadline, live=live), domain.translate_errors_of(target, "make a snapshot of"):
             if live and self.memory is not None:
                 target.migrateSetMaxDowntime(_DOWNTIME_MS)
             target.snapshotCreateXML(self._description(), flags)
