@@ -44,7 +44,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class KeptSnapshot:
+class Stored:
     """A snapshot, and what it must contain; `memory` None: none was kept."""
 
     id: str
@@ -61,7 +61,7 @@ class History:
         self.harness, self.driver, self._aside = harness, harness.driver, aside
         self._random = random.Random(seed)
         self.machines: list[Made] = []
-        self.snapshots: list[KeptSnapshot] = []
+        self.snapshots: list[Stored] = []
         self.done: list[str] = []
         self._written = 0
         self._steps: dict[Callable[[], None], int] = {
@@ -100,7 +100,7 @@ class History:
 
     def remove_all(self) -> None:
         """Remove everything in any order; each is looked at as the last thing, after what was removed before it."""
-        found: list[Made | KeptSnapshot] = [*self.machines, *self.snapshots]
+        found: list[Made | Stored] = [*self.machines, *self.snapshots]
         self._random.shuffle(found)
         for each in found:
             if isinstance(each, Made):
@@ -125,22 +125,20 @@ class History:
         run(self.harness, made.address, f"echo {text} > /{name}; echo {text} > /dev/shm/{name}; sync")
         made.disk[name] = made.memory[name] = text
 
-    def keep(self, made: Made, *, memory: bool, stop: bool = False) -> KeptSnapshot:
+    def keep(self, made: Made, *, memory: bool, stop: bool = False) -> Stored:
         name = f"s{len(self.done)}"
         self.done.append(f"snapshot {name} of {made.id}, memory: {memory}, stop: {stop}")
         after = AfterSnapshot.STOP if stop else AfterSnapshot.RESUME
         found = self.driver.snapshot(made.id, name, memory=memory, after=after)
         has_memory = memory and made.state is not MachineState.OFF
         assert found.memory is has_memory
-        kept = KeptSnapshot(
-            name, made.disk_mb, made.memory_mb, dict(made.disk), dict(made.memory) if has_memory else None
-        )
+        kept = Stored(name, made.disk_mb, made.memory_mb, dict(made.disk), dict(made.memory) if has_memory else None)
         self.snapshots.append(kept)
         if stop:
             made.end()
         return kept
 
-    def fork(self, kept: KeptSnapshot) -> None:
+    def fork(self, kept: Stored) -> None:
         """Make another machine, from its memory or from its disk alone, which may be larger then."""
         loads = kept.memory is not None and self._random.random() < 0.6
         memory_mb = kept.memory_mb if loads else self._random.choice(MEMORY_MB)
@@ -158,7 +156,7 @@ class History:
         self.driver.delete(made.id)
         self.machines.remove(made)
 
-    def remove(self, kept: KeptSnapshot) -> None:
+    def remove(self, kept: Stored) -> None:
         self.done.append(f"remove {kept.id}")
         self.driver.remove_snapshot(kept.id)
         self.snapshots.remove(kept)
@@ -177,7 +175,7 @@ class History:
                 texts[kind][name] = text
         assert texts == {"disk": made.disk, "memory": made.memory}, made.id
 
-    def check_snapshot(self, kept: KeptSnapshot) -> None:
+    def check_snapshot(self, kept: Stored) -> None:
         entry = entry_of(self.harness, kept.id)
         assert contents_of_layers(entry.path, entry.layers, NAMES, self._aside) == kept.disk, kept.id
         assert entry.has_memory is (kept.memory is not None)
@@ -201,7 +199,7 @@ class History:
             found = {"manifest.json", *(layer.file for layer in entry.layers), *["memory"] * entry.has_memory}
             assert {path.name for path in entry.path.iterdir()} == found
 
-    def _go_on(self, made: Made, kept: KeptSnapshot, *, loads: bool) -> None:
+    def _go_on(self, made: Made, kept: Stored, *, loads: bool) -> None:
         if loads:
             assert self.driver.load(made.id, kept.id) is StartedFrom.SNAPSHOT
         else:
