@@ -64,11 +64,11 @@ class Copied(ABC):
         """Keep the machine's disk and, unless it is off, its memory; both are of one instant. `memory` False: the disk
         alone, as a loss of power would leave it.
 
-        Running: it goes on while memory is written, and stands still for a moment at the end. Paused and asleep: it
-        stays so (`PAUSED` of a sleeping one changes nothing). A complete snapshot of that id is returned as it is, once
-        `after` holds. Raise MachineNotFound, CapacityExceeded (before anything is written), BackendUnavailable. On
-        failure the machine is as it was, and nothing of the snapshot is left; after a death during the call, `open`
-        removes what is left.
+        Running: it goes on while memory is written, and stands still for a moment at the end; with emulated CPUs until
+        all is written. Paused and asleep: it stays so (`PAUSED` of a sleeping one changes nothing). A complete snapshot
+        of that id is returned as it is, once `after` holds. Raise MachineNotFound, CapacityExceeded (before anything is
+        written), BackendUnavailable. On failure the machine is as it was, and nothing of the snapshot is left; after a
+        death during the call, `open` removes what is left.
         """
 
     @abstractmethod
