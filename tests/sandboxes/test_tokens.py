@@ -85,6 +85,14 @@ def test_another_sandboxs_token_is_forbidden(api: Caller, stranger: Caller, stop
     assert_refused(stopped.call(id="nonsense"), 403)
 
 
+def test_the_token_of_a_fork_opens_nothing_of_its_parent_and_the_reverse(api: Caller, holder: Holder) -> None:
+    fork = api.post(f"/sandbox/{holder.id}/fork").json()["forks"][0]["sandbox"]
+    copy = Holder(fork["id"], fork["token"])
+    assert (holder.call().status_code, copy.call().status_code) == (200, 200)
+    assert_refused(holder.call(token=copy.token), 403)
+    assert_refused(copy.call(token=holder.token), 403)
+
+
 def test_a_token_is_replaced_at_once(api: Caller, stopped: Holder) -> None:
     answer = api.post(f"/sandbox/{stopped.id}/regenerate-token")
     body = answer.json()

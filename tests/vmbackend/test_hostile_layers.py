@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import struct
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from vmbackend.copies import AfterSnapshot
 from vmbackend.errors import BackendError, BackendUnavailable
+from vmbackend.guest.session import GuestAddress
 from vmbackend.libvirt.flattening import convert_layers
 from vmbackend.libvirt.layers import LAYERS_MAX, add_overlay, freeze_file
 from vmbackend.libvirt.record import Chain, MachineDir
+from vmbackend.power import StartedFrom
 
 from .conftest import Harness
-from .snapshot_scenes import entry_of, files_of, run
+from .snapshot_scenes import entry_of, files_of, load_fork, put, run
 
 MIB = 1 << 20
 SECRET = b"a secret of the host " * 1000
@@ -137,3 +143,89 @@ def test_a_machine_that_wrote_its_own_header_reads_no_other_file(libvirt_harness
     assert SECRET[:20] not in files_of(harness, spec.id).top_disk().read_bytes()
     with pytest.raises(BackendError):
         harness.driver.take_disk(spec.id, "s2")
+
+
+@contextmanager
+def watched(path: Path) -> Iterator[Callable[[], bool]]:
+    """Yield what says whether any process of the host has opened the file since it was asked last."""
+    libc, opening = ctypes.CDLL(None), 0x20
+    descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    assert libc.inotify_add_watch(descriptor, bytes(path), opening) >= 0
+
+    def was_opened() -> bool:
+        try:
+            return bool(os.read(descriptor, 65536))
+        except BlockingIOError:
+            return False
+
+    try:
+        yield was_opened
+    finally:
+        os.close(descriptor)
+
+
+def header_with(backing: Path, aside: Path) -> bytes:
+    """The first bytes of an image above this file, as many as ext4 leaves free at the beginning of a disk."""
+    image = aside / "image"
+    options = ["-o", "compat=0.10", "-b", str(backing), "-F", "raw", str(image), "64M"]
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *options], check=True)
+    content = image.read_bytes()[:1024]
+    assert str(backing).encode() in content
+    return content
+
+
+WRITE_HEADER = "dd if=/header of=/dev/vdb bs=1024 count=1 conv=notrunc,fsync 2> /dev/null; echo kept > /kept; sync"
+LOOK = "cat /kept; dd if=/dev/vdb bs=3 count=1 2> /dev/null"
+
+
+@pytest.mark.vm
+def test_a_guest_that_writes_a_header_into_its_disk_has_no_file_read(libvirt_harness: Harness, tmp_path: Path) -> None:
+    """Its disk stays what it was to snapshots, forks, restores, sleeps, growth and flattening: bytes."""
+    harness, driver = libvirt_harness, libvirt_harness.driver
+    secret = harness.settings.machines_dir.parent / "secret"  # type: ignore[attr-defined]
+    with secret.open("wb") as file:
+        file.truncate(64 * MIB)
+        file.write(SECRET)
+    parent = harness.running_machine()
+    put(harness, parent, "/header", header_with(secret, tmp_path))
+    run(harness, parent, WRITE_HEADER)
+    top = files_of(harness, parent.machine_id).top_disk()
+    probed = subprocess.run(["qemu-img", "info", "-U", str(top)], capture_output=True, check=True).stdout
+    assert f"backing file: {secret}".encode() in probed, "the header is one that a tool would follow"
+
+    def look(address: GuestAddress) -> None:
+        assert run(harness, address, LOOK) == "kept\nQFI"
+        layers = files_of(harness, address.machine_id).path.glob("data*")
+        assert not any(SECRET[:20] in layer.read_bytes() for layer in layers)
+
+    with watched(secret) as was_opened:
+        assert secret.read_bytes().startswith(SECRET)
+        assert was_opened(), "the watch works"
+        driver.snapshot(parent.machine_id, "s1")
+        driver.snapshot(parent.machine_id, "s2", memory=False)
+        look(parent)
+        fork = load_fork(harness, "s1")
+        look(fork)
+        driver.flatten(fork.machine_id, 60.0)
+        look(fork)
+        driver.snapshot(fork.machine_id, "s3")
+        look(load_fork(harness, "s3"))
+        look(harness.running_machine(snapshot="s2", disk_mb=96))
+        driver.destroy(parent.machine_id)
+        driver.take_disk(parent.machine_id, "s1")
+        assert driver.load(parent.machine_id, "s1") is StartedFrom.SNAPSHOT
+        driver.wait_ready(parent.machine_id, harness.boot_seconds)
+        look(parent)
+        driver.sleep(parent.machine_id)
+        driver.snapshot(parent.machine_id, "s4")
+        driver.start(parent.machine_id)
+        driver.wait_ready(parent.machine_id, harness.boot_seconds)
+        look(parent)
+        assert driver.shutdown(parent.machine_id, harness.boot_seconds)
+        driver.snapshot(parent.machine_id, "s5")
+        driver.prepare(harness.spec(id=parent.machine_id, ip=parent.ip, disk_mb=128))
+        driver.start(parent.machine_id)
+        driver.wait_ready(parent.machine_id, harness.boot_seconds)
+        look(parent)
+        harness.reopen_driver()
+        assert not was_opened()

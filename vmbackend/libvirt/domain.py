@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import libvirt
 
@@ -73,6 +74,32 @@ def translate_errors(what: str) -> Iterator[None]:
         # The binding raises this for a message that contains a guest's bytes which are not UTF-8.
         log.exception("libvirt: %s", what)
         raise BackendUnavailable(f"The hypervisor could not {what} the machine.") from error
+
+
+@contextmanager
+def translate_errors_of(target: Any, what: str) -> Iterator[None]:
+    """Do what `translate_errors` does, for work in which libvirt reads its own description of a machine that runs.
+
+    That has the size of the balloon of memory as root of the guest says it, and libvirt reads no impossible one. Only
+    another process of the machine ends that, so trying again does not help: raise InvalidMachineState.
+    """
+    try:
+        with translate_errors(what):
+            yield
+    except BackendUnavailable as error:
+        if _has_impossible_balloon(target):
+            raise InvalidMachineState(
+                f"The machine says an impossible size of its memory, so the hypervisor cannot {what} it: restart it."
+            ) from error
+        raise
+
+
+def _has_impossible_balloon(target: Any) -> bool:
+    try:
+        described = ET.fromstring(target.XMLDesc(0))  # noqa: S314 - libvirt's own output
+    except (libvirt.libvirtError, ET.ParseError):
+        return False
+    return int(described.findtext("currentMemory", "0")) > int(described.findtext("memory", "0"))
 
 
 def uuid_for(instance: str, machine_id: str) -> str:

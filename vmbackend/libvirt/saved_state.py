@@ -59,7 +59,7 @@ class SavedStateManager:
         with suppress(GuestUnreachable):
             freeze_programs(files)
         try:
-            with domain.translate_errors("put to sleep"):
+            with domain.translate_errors_of(target, "put to sleep"):
                 target.saveFlags(str(memory.path), None, 0)
         except BackendError:
             self._clean_up_failed_save(target, memory)

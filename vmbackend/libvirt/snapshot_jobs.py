@@ -48,7 +48,7 @@ class SnapshotJob:
         else:
             flags = _FLAGS | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_LIVE if self.convergence else 0)
         deadline = time.monotonic() + _JOB_SECONDS + _JOB_SECONDS_PER_MB * self.memory_mb
-        with self._watched(target, deadline), domain.translate_errors("make a snapshot of"):
+        with self._watched(target, deadline), domain.translate_errors_of(target, "make a snapshot of"):
             target.snapshotCreateXML(self._description(), flags)
 
     def _description(self) -> str:

@@ -37,6 +37,8 @@ from vmbackend.libvirt.snapshot_store import PREFIX, SnapshotStore, describe
 log = logging.getLogger(__name__)
 
 _FLATTEN_SECONDS = 3600.0
+# The accelerator under which no write of a running guest to its memory is missed while that is saved. With emulated
+# CPUs (QEMU 7.2) some are, on a busy host: copies had kernels with pages of an earlier instant.
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
@@ -138,7 +140,10 @@ class Snapshots:
         memory: Path | None,
         convergence: Convergence | None = None,
     ) -> None:
-        """Save the memory of a process, if there is a file for it, and let it go on in a new disk file."""
+        """Save the memory of a process, if there is a file for it, and let it go on in a new disk file.
+
+        `live`: its CPUs run while its memory is written. `goes_on`: they run afterwards.
+        """
         former = files.path / record.chain.top.file
         try:
             chain = add_overlay(files, record.chain, record.disk_mb)

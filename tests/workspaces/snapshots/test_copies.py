@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncssh
 import pytest
 
 from tests.workspaces.snapshots.conftest import Parent
+from tests.workspaces.test_ssh import in_guest
 from tests.workspaces.workspace_states import bring, status_of
 from vmbackend.copies import Difference
 from workspaces.models import Activity, Workspace
@@ -122,3 +124,27 @@ def test_memory_that_does_not_fit_the_host_is_refused(parent: Parent) -> None:
     assert "QEMU" in shown["unusable_reason"]
     assert parent.api.post(f"/workspace/{parent.id}/restore", {"memory": False}).status_code == 200
     assert parent.state() == ("first", "")
+
+
+def test_copies_take_over_no_key_no_public_port_and_no_metadata(parent: Parent) -> None:
+    """Of a fork and of a new workspace; the parent keeps what it has."""
+    path = f"/workspace/{parent.id}"
+    key = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
+    assert parent.api.post(f"{path}/ssh/key", {"public_key": key}).status_code == 200
+    assert parent.api.post(f"{path}/ssh/enable").status_code == 200
+    assert parent.api.post(f"{path}/public-access", {"port": 8080}).status_code == 201
+    Workspace.objects.filter(pk=parent.id).update(metadata={"a": 1})
+    parent.keep(name="one")
+    copies = [parent.create(snapshot="one")["id"]]
+    copies.append(parent.api.post(f"{path}/fork").json()["forks"][0]["workspace"]["id"])
+
+    def opened(workspace: str) -> tuple[bool, int, int, bool]:
+        ssh = parent.api.get(f"/workspace/{workspace}/ssh").json()["ssh"]
+        ports = parent.api.get(f"/workspace/{workspace}/public-access").json()["ports"]
+        row = Workspace.objects.get(pk=workspace)
+        return bool(ssh["ssh_enabled"]), len(ssh["keys"]), len(ports), bool(row.metadata)
+
+    assert opened(parent.id) == (True, 1, 1, True)
+    assert [opened(copy) for copy in copies] == [(False, 0, 0, False)] * 2
+    assert in_guest(parent.id) == [key]
+    assert [in_guest(copy) for copy in copies] == [None, None]
