@@ -48,15 +48,18 @@ class Copies:
         self.client = client
         config = {"memory_mb": memory, "disk_size_mb": DISK_MB}
         self._body = {"image": image, "config": config}
+        self._left: list[str] = []  # what was made and is not deleted
 
     def create(self, **source: str) -> str:
         """Create a workspace, from a snapshot if `source` names one; return its id."""
         body = {"name": "bench", "mode": "permanent", **(source or self._body)}
-        return str(self._post("/workspace", body)["workspace"]["id"])
+        self._left.append(self._post("/workspace", body)["workspace"]["id"])
+        return self._left[-1]
 
     def fork(self, parent: str) -> str:
         entry = self._post(f"/workspace/{parent}/fork", {"mode": "permanent"})["forks"][0]
-        return str(entry["workspace"]["id"])
+        self._left.append(entry["workspace"]["id"])
+        return self._left[-1]
 
     def snapshot(self, parent: str) -> str:
         return str(self._post(f"/workspace/{parent}/snapshot", {})["snapshot"]["id"])
@@ -78,6 +81,11 @@ class Copies:
     def delete(self, workspace_ids: Sequence[str]) -> None:
         for workspace_id in workspace_ids:
             self.client.delete(f"/workspace/{workspace_id}").raise_for_status()
+            self._left.remove(workspace_id)
+
+    def delete_all(self) -> None:
+        """Delete what a run that failed has left."""
+        self.delete(list(self._left))
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = self.client.post(path, json=body)
@@ -170,10 +178,13 @@ def measure_instance(options: argparse.Namespace, parts: Sequence[str], folder: 
                 measure_renewals(driven, raw_machine, options.rounds)
     with instance.client() as client, open_sleep_command(here, here.settings()) as sleep_command:
         copies = Copies(client, instance.image, options.memory)
-        if "fork" in parts:
-            measure_fork(copies, raw_machine, options.rounds)
-        if "eight" in parts:
-            measure_eight(copies, sleep_command, options.rounds)
+        try:
+            if "fork" in parts:
+                measure_fork(copies, raw_machine, options.rounds)
+            if "eight" in parts:
+                measure_eight(copies, sleep_command, options.rounds)
+        finally:
+            copies.delete_all()
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""Many snapshots, with the fake driver: their list beside that of as many workspaces, and what the processes of a host
-hold with them.
+"""Many snapshots: their list beside that of as many workspaces, and what the processes of a host hold with them. Rows
+are real; machines and the store's entries are the fake driver's.
 
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.snapshot_rows list [--rounds 15] [--rows 10000]
     PYTHONPATH=.:platform .venv/bin/python -m benchmarks.snapshot_rows held [--rounds 3] [--rows 1000]
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LIST_RATIO = 1.2
 LIMITS = (20, 100)  # the default and the largest
-REQUESTS = 20  # of each list in a round
+REQUESTS = 20  # of each list in a round, in turns
 PAGE = 20
 PROCESSES = ("vmhost", "api")
 SETTLE_SECONDS = 20.0  # some reconciles
@@ -78,8 +78,9 @@ def _compare_lists(headers: dict[str, str], limit: int, rounds: int) -> None:
     queries = [_count_queries(path, headers) for path in paths]
     ours, baseline = list[float](), list[float]()
     for _ in range(rounds):
-        for path, times in zip(paths, (ours, baseline), strict=True):
-            times.append(statistics.median(_seconds(path, headers) for _ in range(REQUESTS)) * 1000)
+        pairs = [[_seconds(path, headers) for path in paths] for _ in range(REQUESTS)]
+        for times, seconds in zip((ours, baseline), zip(*pairs, strict=True), strict=True):
+            times.append(statistics.median(seconds) * 1000)
     ratio = show(f"snapshots, {limit} of a page", ours, baseline, unit="ms", bar="of the list of workspaces")
     show_must(ratio, LIST_RATIO)
     print(f"  must / seen: queries the same / {queries[0]} and {queries[1]}", flush=True)
