@@ -172,10 +172,11 @@ image: setup ## build the default image
 doctor: setup ## check what the host needs, with the command that fixes each finding
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, deploys of pages (these need `make up`), pages, API, sweep, charging, billing, webhooks, pages, certificates, notifications
+bench: setup-bench ## measure beside baselines: boot, wake, power, forks, files, edge, deploys of pages (these need `make up`), pages, API, sweep, charging, billing, webhooks, pages, certificates, notifications
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.forks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.files
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.edge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
@@ -190,5 +191,5 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.tls
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.python_client
 
-bench-quick: setup-bench ## ten ratios beside their bars in about five minutes (needs `make up` and a quiet machine)
+bench-quick: setup-bench ## eleven ratios beside their bars in about six minutes (needs `make up` and a quiet machine)
 	@PYTHONPATH=.:platform $(PYTHON) -m benchmarks.quick $(ARGS)

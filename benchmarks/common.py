@@ -63,6 +63,13 @@ def show(name: str, ours: Sequence[float], baseline: Sequence[float], *, unit: s
     return ratio
 
 
+def show_must(seen: float, must: float, *, unit: str = "") -> None:
+    """Print a bar beside what was seen."""
+    print(
+        f"  must / seen: at most {must:g}{unit} / {seen:.2f}{unit}: {'met' if seen <= must else 'MISSED'}", flush=True
+    )
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The value below which that share of the values lies."""
     ordered = sorted(values)

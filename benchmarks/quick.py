@@ -1,4 +1,4 @@
-"""Ten ratios beside their bars in about five minutes, each by a short run of the benchmark that measures it at length.
+"""Eleven ratios beside their bars in about six minutes, each by a short run of the benchmark that has it at length.
 
     STATE=./var .venv/bin/python -m benchmarks.quick [NAME ...]
 
@@ -46,6 +46,7 @@ API = "api --seconds 2 --rows 20000"
 MEASURES = (
     Measure("create", "boot --count 3", 0, 1.25, False),
     Measure("wake", "wake --count 3", 0, 1.3, False),
+    Measure("fork", "forks --rounds 2 --only fork", 0, 0.65, False),
     Measure("GET of a workspace", API, 1, 0.5, True),
     Measure("list", API, 2, 0.75, True),
     Measure("edge", "edge --rounds 2 --seconds 4", 0, 0.6, True),

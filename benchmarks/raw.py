@@ -79,7 +79,7 @@ class RawGuest:
 def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
     """A running machine; removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="mvmr-", dir="/tmp"))
-    driver = LibvirtDriver(_settings(folder))
+    driver = LibvirtDriver(raw_settings(folder))
     driver.open(lambda event: None)
     try:
         images = driver._settings.images
@@ -102,7 +102,7 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _settings(folder: Path) -> LibvirtSettings:
+def raw_settings(folder: Path) -> LibvirtSettings:
     """Of an instance of its own with the running one's kit, images and acceleration."""
     settings = load_instance().settings()
     images = settings.images_dir

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 from django.db.models import Count, Min, QuerySet, Sum
@@ -13,17 +14,23 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from common.gauges import seconds_since
 from common.times import EPOCH
 from vmbackend.models import Host
-from workspaces.models import MeterRecord, Operation, Workspace
+from workspaces.models import MeterRecord, Operation, Snapshot, WarmMachine, Workspace
 from workspaces.models.charging import ChargePosition
 from workspaces.models.operation import LIVE
+from workspaces.models.snapshot import LIVING
+from workspaces.models.warm_machine import WarmState
 from workspaces.placement import promised_memory, uncommitted_memory
 from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 
 def gauges() -> Iterator[Metric]:
     yield from _workspaces()
+    yield from _snapshots()
     yield from _operations()
-    yield from _hosts()
+    hosts = promised_memory(Host.objects.order_by("name"))
+    yield from _hosts(hosts)
+    yield from _templates([host for host, _ in hosts])
+    yield from _warm_pools([host for host, _ in hosts])
     yield _charge_lag()
 
 
@@ -57,6 +64,17 @@ def _pool(name: str, what: str, used: Counter[str]) -> Metric:
     return metric
 
 
+def _snapshots() -> Iterator[Metric]:
+    counts = GaugeMetricFamily("mvm_snapshots", "Snapshots that are not deleted, by status.", labels=["status"])
+    occupied = GaugeMetricFamily("mvm_snapshot_bytes", "What they occupy on their hosts.", labels=["status"])
+    found = Snapshot.objects.filter(LIVING).order_by().values("status")
+    for row in found.annotate(count=Count("*"), size=Sum("size_bytes")):
+        counts.add_metric([row["status"]], row["count"])
+        occupied.add_metric([row["status"]], row["size"])
+    yield counts
+    yield occupied
+
+
 def _operations() -> Iterator[Metric]:
     live = GaugeMetricFamily("mvm_operations_live", "Operations that have not ended.", labels=["queue", "state"])
     oldest = GaugeMetricFamily(
@@ -70,14 +88,15 @@ def _operations() -> Iterator[Metric]:
     yield oldest
 
 
-def _hosts() -> Iterator[Metric]:
+def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
+    """Yield the metrics of hosts. `hosts`: each with the memory that it has promised, in MiB."""
     up = GaugeMetricFamily("mvm_host_up", "Whether its vmhost reports and its hypervisor answers.", labels=["host"])
     accepts = GaugeMetricFamily("mvm_host_accepts_new", "Whether new machines may be placed there.", labels=["host"])
     heartbeat = GaugeMetricFamily("mvm_host_heartbeat_seconds", "Seconds since its last report.", labels=["host"])
     memory = GaugeMetricFamily("mvm_host_memory_bytes", "Its memory.", labels=["host"])
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
-    for host, promised in promised_memory(Host.objects.order_by("name")):
+    for host, promised in hosts:
         name = [host.name]
         up.add_metric(name, host.is_alive)
         accepts.add_metric(name, host.accepts_new)
@@ -86,6 +105,46 @@ def _hosts() -> Iterator[Metric]:
         room.add_metric(name, uncommitted_memory(host, promised) * (1 << 20))
         disk.add_metric(name, host.disk_free_mb << 20)
     yield from (up, accepts, heartbeat, memory, room, disk)
+
+
+def _templates(hosts: list[Host]) -> Iterator[Metric]:
+    """Yield the metrics of boot templates, as the hosts reported them last: no query."""
+    count = GaugeMetricFamily("mvm_host_templates", "Its boot templates.", labels=["host"])
+    size = GaugeMetricFamily("mvm_host_template_bytes", "What they occupy.", labels=["host"])
+    loads = GaugeMetricFamily(
+        "mvm_host_template_loads", "Loads of them since its vmhost began, by outcome.", labels=["host", "outcome"]
+    )
+    for host in hosts:
+        count.add_metric([host.name], len(host.templates))
+        size.add_metric([host.name], _sum(host.templates, "size_bytes"))
+        failed = _sum(host.templates, "failures")
+        loads.add_metric([host.name, "succeeded"], _sum(host.templates, "loads") - failed)
+        loads.add_metric([host.name, "failed"], failed)
+    yield from (count, size, loads)
+
+
+def _warm_pools(hosts: list[Host]) -> Iterator[Metric]:
+    """Yield the metrics of warm pools: what the hosts reported last, and the machines that have rows. One query."""
+    wanted = GaugeMetricFamily("mvm_host_pool_wanted", "Machines that its warm pool should have.", labels=["host"])
+    creates = GaugeMetricFamily(
+        "mvm_host_pool_creates", "Creates of ten minutes that got one, and that did not.", labels=["host", "outcome"]
+    )
+    for host in hosts:
+        wanted.add_metric([host.name], _sum(host.pool, "wanted"))
+        for outcome in ("claimed", "missed"):
+            creates.add_metric([host.name, outcome], _sum(host.pool, outcome))
+    machines = GaugeMetricFamily(
+        "mvm_host_pool_machines", "Machines that its warm pool has, by state.", labels=["host", "state"]
+    )
+    rows = WarmMachine.objects.order_by().values_list("host_id", "state").annotate(count=Count("*"))
+    found = {(host_name, state): count for host_name, state, count in rows}
+    for host, state in product(hosts, WarmState.values):
+        machines.add_metric([host.name, state], found.get((host.name, state), 0))
+    yield from (wanted, creates, machines)
+
+
+def _sum(reported: list[dict[str, Any]], name: str) -> int:
+    return sum(each[name] for each in reported)
 
 
 def _charge_lag() -> Metric:

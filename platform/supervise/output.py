@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
@@ -32,7 +33,9 @@ _lock = threading.Lock()
 
 
 def print_line(prefix: str, text: str) -> None:
-    """Print one line with an aligned prefix; lines of different threads never mix."""
+    """Print one line with an aligned prefix; lines of different threads never mix. Raise BrokenPipeError if nobody
+    reads them any more: following logs ends with its reader.
+    """
     mark = f"{prefix:<{_WIDTH}} |"
     if sys.stdout.isatty():
         mark = f"\033[{_COLOURS.get(prefix, 0)}m{mark}\033[0m"
@@ -40,13 +43,15 @@ def print_line(prefix: str, text: str) -> None:
 
 
 def print_message(text: str) -> None:
-    """Print one line of the command's own."""
-    print_line("platform", text)
+    """Print one line of the command's own. Without a reader it is dropped: `make up | head` starts everything."""
+    with suppress(BrokenPipeError):
+        print_line("platform", text)
 
 
 def print_block(text: str) -> None:
-    """Print several lines at once, with nothing in between."""
-    _write(text if text.endswith("\n") else text + "\n")
+    """Print several lines at once, with nothing in between. Without a reader they are dropped."""
+    with suppress(BrokenPipeError):
+        _write(text if text.endswith("\n") else text + "\n")
 
 
 @contextmanager
@@ -69,6 +74,6 @@ def _write(text: str) -> None:
             sys.stdout.write(text)
             sys.stdout.flush()
         except BrokenPipeError:
-            # `make logs | head` has ended; what runs in the background does not depend on us.
-            sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123
+            # Also for what is still in the buffer, and for child processes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise

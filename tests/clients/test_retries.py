@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import httpx
@@ -50,6 +51,17 @@ def test_creation_is_repeated_with_the_same_key() -> None:
         assert client.workspaces.create(name="one")["id"] == "ws_1"
     assert len(seen) == 3
     assert len({request.headers["Idempotency-Key"] for request in seen}) == 1
+
+
+def test_snapshots_and_forks_are_repeated_with_the_key_that_is_given() -> None:
+    seen: list[httpx.Request] = []
+    kept = httpx.Response(201, json={"success": True, "snapshot": {"id": "snap_1"}})
+    forked = httpx.Response(201, json={"success": True, "forks": []})
+    with client_of([httpx.ReadError("lost"), kept, httpx.ReadError("lost"), forked], seen) as client:
+        client.snapshots.create("one", name="kept", idempotency_key="mine")
+        client.sandboxes.fork("sbx_1", count=2, idempotency_key="mine")
+    assert {request.headers["Idempotency-Key"] for request in seen} == {"mine"}
+    assert [json.loads(request.content) for request in seen] == [{"name": "kept"}] * 2 + [{"count": 2}] * 2
 
 
 def test_a_command_whose_answer_was_lost_is_not_run_again() -> None:

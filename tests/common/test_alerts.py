@@ -23,7 +23,7 @@ from common import counters
 from credits.models import LedgerCheck
 from tests.callers import Caller
 from tests.common.test_metrics import samples
-from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.rows import make_host, make_workspace, snapshot_row
 from workspaces import counted
 from workspaces.models import Operation
 
@@ -102,6 +102,7 @@ def series(api: Caller) -> list[Series]:
     """All that `/metrics` has where there is one of everything."""
     host, now = make_host(), timezone.now()
     row = make_workspace(api.account, host=host)
+    snapshot_row(row).save()
     Operation.objects.create(workspace=row, kind="start", queue=host.queue, deadline_at=now)
     LedgerCheck.objects.create(differences=0, finished_at=now)
     _certificate(api.account)

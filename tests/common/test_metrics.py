@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import namedtuple
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -22,13 +23,16 @@ from config.metrics_token import metrics_token
 from credits.models import Balance, Entry, EntryKind, LedgerCheck, Service
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.rows import make_host, make_workspace, snapshot_row
 from tests.world import assert_error
+from vmbackend.driver import BootTemplate
 from vmbackend.errors import InvalidMachineState
 from vmbackend.models import Host
 from workspaces import counted
-from workspaces.models import Operation
+from workspaces.host.pool.demand import PoolShare
+from workspaces.models import Operation, Snapshot, WarmMachine
 from workspaces.models.operation import OperationKind
+from workspaces.models.warm_machine import WarmState
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +109,41 @@ def test_workspaces_and_hosts_are_shown_as_the_rows_have_them(api: Caller) -> No
     assert value(found, "mvm_host_heartbeat_seconds", host="two") >= 3600
     assert value(found, "mvm_host_disk_free_bytes", host="one") == 100 << 20
     assert value(found, "mvm_redis_up") == 1
+
+
+def test_templates_and_the_warm_pool_are_shown_as_the_host_reports_them() -> None:
+    host = make_host("one")
+    make_host("two")
+    small = BootTemplate(cpus=1, memory_mb=512, size_bytes=70, made_at=0, loads=9, failures=2)
+    large = BootTemplate(cpus=2, memory_mb=4096, size_bytes=90, made_at=0, loads=1)
+    shares = [PoolShare(f"image:{number}", 1000, 512, 512, 3, 1, 5, number) for number in range(3)]
+    host.templates, host.pool = [asdict(small), asdict(large)], [asdict(each) for each in shares]
+    host.save()
+    shape = {"image": "image:1", "cpu_millis": 1000, "memory_mb": 512, "disk_size_mb": 512}
+    for number, state in enumerate(("making", "ready", "ready"), 2):
+        WarmMachine.objects.create(host=host, ip=f"10.0.0.{number}", state=state, claim="a", **shape)
+    found = samples()
+    assert value(found, "mvm_host_templates", host="one") == 2
+    assert value(found, "mvm_host_template_bytes", host="one") == 160
+    assert value(found, "mvm_host_template_loads", host="one", outcome="succeeded") == 8
+    assert value(found, "mvm_host_template_loads", host="one", outcome="failed") == 2
+    assert value(found, "mvm_host_pool_wanted", host="one") == 9
+    assert value(found, "mvm_host_pool_creates", host="one", outcome="claimed") == 15
+    assert value(found, "mvm_host_pool_creates", host="one", outcome="missed") == 3
+    machines = {state: value(found, "mvm_host_pool_machines", host="one", state=state) for state in WarmState.values}
+    assert machines == {"making": 1, "ready": 2, "retiring": 0}
+    assert found[("mvm_host_pool_machines", frozenset({("host", "two"), ("state", "ready")}))] == 0
+
+
+def test_snapshots_are_shown_by_status_until_they_are_deleted(api: Caller) -> None:
+    row = make_workspace(api.account, host=make_host())
+    made = [snapshot_row(row, size_bytes=100), snapshot_row(row, size_bytes=20)]
+    made += [snapshot_row(row, status="creating", size_bytes=0), snapshot_row(row, deleted_at=timezone.now())]
+    Snapshot.objects.bulk_create(made)
+    found = samples()
+    assert value(found, "mvm_snapshots", status="ready") == 2
+    assert value(found, "mvm_snapshots", status="creating") == 1
+    assert value(found, "mvm_snapshot_bytes", status="ready") == 120
 
 
 def test_an_operation_that_waits_is_shown_with_its_age(api: Caller) -> None:

@@ -7,12 +7,16 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vmbackend.libvirt.identity import give_identity, identity_values, rename_values, shape_of
 from vmbackend.libvirt.save_file import encode_beginning, read_save_file, replaced_description
-from vmbackend.libvirt.store import FOLDER, Store
+from vmbackend.libvirt.store import FOLDER, Store, StoredMemory
+from vmbackend.libvirt.templates import Templates
+
+from .mock_factory import make_settings
 
 STREAM = os.urandom(3 << 20)
 
@@ -183,3 +187,31 @@ def test_a_removed_entry_stays_readable_for_a_load_that_has_it_open(store: Store
     with made.memory.open("rb") as file:
         store.remove("boot_1")
         assert file.read() == STREAM
+
+
+@pytest.fixture
+def template(store: Store) -> StoredMemory:
+    """A template that was made before."""
+    return store.add("boot_1", {"cpus": 1, "memory_mb": 192}, write)
+
+
+@pytest.mark.parametrize(
+    ("loads", "left"),
+    [
+        ("a- a- a- a-", True),
+        ("a- b- a- b-", True),
+        ("a- b- c+ a- b-", True),
+        ("a- b- c-", False),
+        ("a- a- b- c-", False),
+        ("c+ a- b- c-", False),
+    ],
+)
+def test_a_template_goes_after_failures_of_three_machines_in_a_row(
+    template: StoredMemory, store: Store, tmp_path: Path, loads: str, left: bool
+) -> None:
+    """A machine that no template can be loaded for is started again and again: it takes it from no other one."""
+    unused: Any = None  # for making one
+    templates = Templates(make_settings(tmp_path, machines_dir=tmp_path), unused, unused)
+    for machine_id, result in loads.split():
+        templates.record_load(template, machine_id, failed=result == "-")
+    assert (store.find("boot_1") is not None) is left

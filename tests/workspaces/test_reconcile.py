@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -12,9 +13,11 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
 from tests.workspaces.rows import make_host, make_workspace
-from vmbackend.driver import MachineState
+from vmbackend.driver import Inventory, MachineState
 from vmbackend.errors import BackendUnavailable
 from workspaces.host.process import reconcile_rows_and_machines
+from workspaces.host.reconcile import machines
+from workspaces.host.runtime import HostRuntime
 from workspaces.models import Activity, Workspace
 from workspaces.states import CREATING, TRANSITIONAL, Provisioning, Status
 
@@ -251,3 +254,23 @@ def test_a_workspace_that_is_deleted_meanwhile_does_not_end_the_pass(
     reconcile_rows_and_machines(vmhost.runtime)
     assert dict(Workspace.objects.values_list("pk", "status")) == dict.fromkeys(left, Status.LOST)
     assert len(left) == 2
+
+
+def test_the_rows_of_a_host_are_not_held_all_at_once(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host()
+    for number in range(2, 12):
+        make_workspace(api.account, host=host, ip=f"10.200.1.{number}", status=Status.RUNNING)
+    reconcile, alive, most = machines._reconcile_row, weakref.WeakSet[Workspace](), []
+
+    def counted(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> bool:
+        alive.add(row)
+        most.append(len(alive))
+        return reconcile(runtime, row, inventory)
+
+    monkeypatch.setattr(machines, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(machines, "_reconcile_row", counted)
+    reconcile_rows_and_machines(vmhost.runtime)
+    assert Workspace.objects.filter(status=Status.LOST).count() == len(most) == 10
+    assert max(most) <= 4  # two parts, as one is read

@@ -97,9 +97,9 @@ class Power:
                 load_template(self._libvirt.connection, template, target, files, hooks)
         except TemplateUnusable as error:
             log.warning("machine %s starts cold: template %s: %s", files.id, template.name, error)
-            self._templates.record_load(template, failed=True)
+            self._templates.record_load(template, files.id, failed=True)
             return False
-        self._templates.record_load(template, failed=False)
+        self._templates.record_load(template, files.id, failed=False)
         return True
 
     def load(self, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:

@@ -31,8 +31,8 @@ from vmbackend.libvirt.template_making import TemplateMaker
 log = logging.getLogger(__name__)
 
 _PREFIX = "boot_"
-# A template that failed as often in a row is not used any more; another one is made after a while.
-_FAILURES_MAX = 3
+# A template whose loads failed for so many machines in a row is not used any more; another one is made after a while.
+_MACHINES_MAX = 3
 _AGAIN_SECONDS = 3600.0
 # How often the host's load is looked at. After the longest wait a template is made all the same.
 _LOOK_SECONDS = 3.0
@@ -50,7 +50,7 @@ class Templates:
         self._store = Store(settings.machines_dir)
         self._maker = TemplateMaker(settings, access)
         self._wanted: dict[str, str] = {}  # name -> the definition of a machine of this shape
-        self._failures: dict[str, int] = {}  # in a row
+        self._failed: dict[str, set[str]] = {}  # name -> the machines whose loads failed since one went well
         self._counts: dict[str, tuple[int, int]] = {}  # name -> loads, failures
         self._not_before: dict[str, float] = {}
         self._changed = threading.Condition()
@@ -93,20 +93,32 @@ class Templates:
                 self._changed.notify_all()
         return entry
 
-    def record_load(self, entry: StoredMemory, *, failed: bool) -> None:
-        """Count a load; a template that fails again and again is removed."""
+    def record_load(self, entry: StoredMemory, machine_id: str, *, failed: bool) -> None:
+        """Count a load; a template that fails for one machine after another is removed."""
         with self._changed:
-            self._failures[entry.name] = self._failures.get(entry.name, 0) + 1 if failed else 0
             loads, failures = self._counts.get(entry.name, (0, 0))
             self._counts[entry.name] = (loads + 1, failures + failed)
-            retired = self._failures[entry.name] >= _FAILURES_MAX
+            retired = self._note_result(entry.name, machine_id, failed=failed)
             if retired:
-                self._failures[entry.name] = 0
                 self._not_before[entry.name] = time.monotonic() + _AGAIN_SECONDS
         if retired:
-            log.error("template %s is retired: its last %d loads failed", entry.name, _FAILURES_MAX)
+            log.error("template %s is retired: it could not be loaded for %d machines", entry.name, _MACHINES_MAX)
             self._store.remove(entry.name)
         self._store.note_use(entry.name)
+
+    def _note_result(self, name: str, machine_id: str, *, failed: bool) -> bool:
+        """Note a load; return whether the last ones failed for too many machines. One broken machine counts once,
+        however often it is started: the template serves the others.
+        """
+        if not failed:
+            self._failed.pop(name, None)
+            return False
+        machines = self._failed.setdefault(name, set())
+        machines.add(machine_id)
+        if len(machines) < _MACHINES_MAX:
+            return False
+        del self._failed[name]
+        return True
 
     def describe(self) -> tuple[BootTemplate, ...]:
         """Return the templates that there are, the one that was used last first."""

@@ -39,12 +39,19 @@ class NameField(StrictChar):
         return super().to_internal_value(data)
 
 
-class WaitFields(s.Serializer[Any]):
+class OptionalFields(s.Serializer[Any]):
+    """Fields that may all be left out; null is the same as that."""
+
+    def to_internal_value(self, data: dict[str, Any]) -> Any:
+        return super().to_internal_value({name: value for name, value in data.items() if value is not None})
+
+
+class WaitFields(OptionalFields):
     """Fields that control the response only."""
 
-    wait_ready = StrictBoolean(default=True)
-    ready_timeout_seconds = StrictFloat(min_value=1, max_value=600, default=600)
-    idempotency_key = StrictChar(required=False, max_length=255)
+    wait_ready = StrictBoolean(default=True, allow_null=True)
+    ready_timeout_seconds = StrictFloat(min_value=1, max_value=600, default=600, allow_null=True)
+    idempotency_key = StrictChar(required=False, allow_null=True, max_length=255)
 
 
 class SnapshotRequest(WaitFields):
@@ -54,6 +61,7 @@ class SnapshotRequest(WaitFields):
     after = s.ChoiceField(
         [after.value for after in AfterSnapshot],
         default=AfterSnapshot.RESUME.value,
+        allow_null=True,
         help_text="The state of the workspace from the instant of the snapshot on; `resume`: as it was.",
     )
     memory = StrictBoolean(
@@ -83,7 +91,7 @@ def snapshot_changes(data: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-class RestoreRequest(s.Serializer[Any]):
+class RestoreRequest(OptionalFields):
     """The snapshot to go back to. Every field may be left out."""
 
     snapshot = StrictChar(
@@ -100,18 +108,20 @@ class RestoreRequest(s.Serializer[Any]):
 class ForkRequest(WaitFields):
     """The number and the settings of the copies. Every field may be left out."""
 
-    count = StrictInteger(min_value=1, max_value=MAX_COUNT, default=1)
+    count = StrictInteger(min_value=1, max_value=MAX_COUNT, default=1, allow_null=True)
     name = StrictChar(
         required=False, allow_null=True, max_length=255, help_text="With a number where several. Default: the parent's."
     )
-    env = EnvField(default=dict, help_text="Added to the parent's, for programs that are started afterwards.")
+    env = EnvField(
+        default=dict, allow_null=True, help_text="Added to the parent's, for programs that are started afterwards."
+    )
     memory = StrictBoolean(
         required=False, allow_null=True, help_text="Default: unless the parent is stopped; false: the copies boot."
     )
-    mode = s.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
+    mode = s.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value, allow_null=True)
     ttl = Duration(required=False, allow_null=True)
-    ttl_action = s.ChoiceField(TtlAction.choices, default=TtlAction.STOP.value)
-    metadata = JSONObject(required=False)
+    ttl_action = s.ChoiceField(TtlAction.choices, default=TtlAction.STOP.value, allow_null=True)
+    metadata = JSONObject(required=False, allow_null=True)
 
     def validate_metadata(self, value: dict[str, Any]) -> dict[str, Any]:
         metadata.require_shallow(value)

@@ -112,6 +112,7 @@ class _Writer:
         arguments += [f'part="{self.result}"'] if self.result not in ("-", "none") else []
         arguments += ["timeout=LONG"] if "long" in self.method.flags else []
         arguments += ["again=True"] if "again" in self.method.flags else []
+        arguments += ["keyed=True"] if "keyed" in self.method.flags else []
         arguments += [f"bearer={self.method.bearer}"] if self.method.bearer else []
         called = f"await self._{'delete' if is_removal else 'call'}({', '.join(arguments)})"
         return called if self.result == "none" else f"answer: {self._returned()} = {called}"

@@ -175,10 +175,36 @@ def test_tokens_of_forked_sandboxes_are_kept(server: Script, ws: Ws) -> None:
     assert server.seen[0][1] == "/sandbox/sbx_1/fork"
 
 
-@pytest.mark.parametrize("words", [["snapshot", "create"], ["fork"], ["restore", "-y"]])
-def test_an_answer_that_is_lost_is_not_asked_for_twice(server: Script, ws: Ws, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        (["snapshot", "create", "box"], {"snapshot": snapshot()}),
+        (["fork", "box"], {"forks": [{"workspace": workspace()}]}),
+        (["fork", "sbx_1"], {"forks": []}),
+    ],
+)
+def test_an_order_whose_answer_is_lost_is_sent_again_with_its_key(
+    server: Script, ws: Ws, words: list[str], body: dict[str, Any]
+) -> None:
+    """So the service makes no second copy; another command is another order."""
+    server.steps = [lost, answer(200, {"success": True, **body})] * 2
+    ws.output(*words)
+    ws.output(*words)
+    keys = [headers["idempotency-key"] for _, _, headers in server.seen]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+
+
+def test_an_order_that_is_sent_again_may_have_failed_meanwhile(server: Script, ws: Ws) -> None:
+    error = {"code": "VM_UNAVAILABLE", "message": "There is no room."}
+    server.steps = [lost, one(status="failed", error=error)]
+    text = ws.fails(1, "snapshot", "create", "box")
+    assert "There is no room." in text
+    assert f"ws snapshot rm {ID}" in text
+
+
+def test_a_restore_whose_answer_is_lost_is_not_asked_for_twice(server: Script, ws: Ws) -> None:
     server.steps = [lost, answer(200, {})]
-    ws.fails(7, *words, "box")
+    ws.fails(7, "restore", "-y", "box")
     assert len(server.seen) == 1
 
 

@@ -15,6 +15,7 @@ from tests.workspaces.snapshots.conftest import Parent
 from tests.workspaces.workspace_states import bring
 from vmbackend.errors import CapacityExceeded, CopyUnproven
 from workspaces.models import Snapshot, Workspace
+from workspaces.snapshots.serializers import ForkRequest, RestoreRequest, SnapshotRequest
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,6 +46,21 @@ def test_wrong_fields_are_named(parent: Parent) -> None:
             refused(parent.api.post(f"{path}/{route}", {field: value}), 400, "validation_error", field)
     refused(parent.api.post(f"{path}/restore", {"memory": True}), 400, "validation_error", "memory")
     assert (Workspace.objects.count(), Snapshot.objects.count()) == (1, 1)
+
+
+@pytest.mark.parametrize("route", ["snapshot", "restore", "fork"])
+def test_null_is_the_same_as_leaving_a_field_out(parent: Parent, route: str) -> None:
+    request = {"snapshot": SnapshotRequest, "restore": RestoreRequest, "fork": ForkRequest}[route]
+    parent.keep(name="kept")
+    nothing = request(data={})
+    assert nothing.is_valid()
+    for sent in (dict.fromkeys(nothing.fields), *({name: None} for name in nothing.fields)):
+        null = request(data=sent)
+        assert null.is_valid(), null.errors
+        assert null.validated_data == nothing.validated_data
+    answer = parent.api.post(f"/workspace/{parent.id}/{route}", dict.fromkeys(nothing.fields))
+    assert answer.status_code == (200 if route == "restore" else 201), answer.json()
+    assert parent.api.get(f"/workspace/{parent.id}").json()["workspace"]["status"] == "running"
 
 
 def test_a_create_gives_nothing_that_is_the_snapshots(parent: Parent) -> None:

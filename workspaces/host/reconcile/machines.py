@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from common import counters
+from common.batches import batched
 from vmbackend.driver import Inventory, MachineEnd, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
@@ -36,6 +37,8 @@ WANT_NOTHING = frozenset({Status.FAILED, Status.DESTROYED})
 # Seconds in which reports of an end must be processed, from the time at which the machine had no process.
 REPORT_SECONDS = 5.0
 REPORT_POLL_SECONDS = 0.05
+# All of a host's rows at once would stay in the process's memory.
+ROWS_AT_ONCE = 100
 
 
 def reconcile_machines(runtime: HostRuntime) -> int:
@@ -50,18 +53,13 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     busy = set(
         Operation.objects.filter(queue=runtime.queue_name, state__in=LIVE).values_list("workspace_id", flat=True)
     )
-    rows = {
-        row.pk: row
-        for row in Workspace.objects.filter(host_id=runtime.name)
-        .select_related("account", "host")
-        .defer("env", "workloads")
-        .iterator(500)
-    }
+    keys = list(Workspace.objects.filter(host_id=runtime.name).values_list("pk", flat=True))
     repaired = 0
-    for key, row in rows.items():
-        if key not in busy:
+    for part in batched([key for key in keys if key not in busy], ROWS_AT_ONCE):
+        rows = Workspace.objects.filter(pk__in=part, host_id=runtime.name).defer("env", "workloads")
+        for row in rows.select_related("account", "host"):
             repaired += _reconcile_row(runtime, row, inventory)
-    orphans = _remove_orphans(runtime, inventory, set(rows) | busy | warm)
+    orphans = _remove_orphans(runtime, inventory, set(keys) | busy | warm)
     counters.record_additions(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
     return repaired + orphans
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from uuid import uuid4
 
 from microvm.aio.transport import AsyncTransport
 from microvm.errors import NotFound
@@ -28,11 +29,18 @@ class AsyncGroup:
         part: str = "",
         timeout: float | None = None,
         again: bool = False,
+        keyed: bool = False,
         bearer: str = "",
     ) -> Any:
-        """The answer, or a field of it. `again`: a second request has no second effect."""
+        """The answer, or a field of it. `again`: a second request has no second effect; `keyed`: nor has it, as each
+        carries the body's idempotency key, or one that is made here.
+        """
         transport = self._transport.with_bearer(bearer) if bearer else self._transport
-        sending = Sending(method, path, query=query or {}, body=body, timeout=timeout, is_idempotent=again)
+        headers = {}
+        if keyed:
+            body = dict(body or {})
+            headers["Idempotency-Key"] = body.pop("idempotency_key", None) or str(uuid4())
+        sending = Sending(method, path, query or {}, body, headers, timeout, is_idempotent=again)
         answer = await transport.call(sending)
         return _field(answer, part) if part else answer
 

@@ -92,6 +92,9 @@ def create_snapshot(
         show("Keeping the state", 0)
         with order_that_may_be_taken(session, "ws snapshot list", "ws snapshot rm"):
             made = session.client.snapshots.create(found, **body)
+    if made["status"] == "failed":  # only an order that was sent again is answered like this
+        message = made["error"]["message"] if made["error"] else "It could not be made."
+        raise CommandError(message, f"`ws snapshot rm {made['id']}` removes it.")
     if made["status"] != "ready":
         message = f"{made['name']} is not complete after {timeout:g} seconds; it is still being made."
         raise CommandError(message, f"`ws snapshot show {made['id']}` has its state.", ExitCode.TIMEOUT)

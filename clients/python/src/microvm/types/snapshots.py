@@ -13,11 +13,11 @@ from microvm.types.workspaces import Failure, Resources, Workspace
 class SnapshotRequest(TypedDict):
     """Body, or a part of it, of `snapshots.create`."""
 
-    wait_ready: NotRequired[bool]
-    ready_timeout_seconds: NotRequired[float]
-    idempotency_key: NotRequired[str]
+    wait_ready: NotRequired[bool | None]
+    ready_timeout_seconds: NotRequired[float | None]
+    idempotency_key: NotRequired[str | None]
     name: NotRequired[str | None]
-    after: NotRequired[Literal["resume", "paused", "stop"]]
+    after: NotRequired[Literal["resume", "paused", "stop"] | None]
     memory: NotRequired[bool | None]
     ttl: NotRequired[str | float | None]
 
@@ -71,17 +71,17 @@ class RestoreRequest(TypedDict):
 class ForkRequest(TypedDict):
     """Body, or a part of it, of `snapshots.fork`."""
 
-    wait_ready: NotRequired[bool]
-    ready_timeout_seconds: NotRequired[float]
-    idempotency_key: NotRequired[str]
-    count: NotRequired[int]
+    wait_ready: NotRequired[bool | None]
+    ready_timeout_seconds: NotRequired[float | None]
+    idempotency_key: NotRequired[str | None]
+    count: NotRequired[int | None]
     name: NotRequired[str | None]
-    env: NotRequired[list[dict[str, Any] | str]]
+    env: NotRequired[list[dict[str, Any] | str] | None]
     memory: NotRequired[bool | None]
-    mode: NotRequired[Literal["permanent", "temporary"]]
+    mode: NotRequired[Literal["permanent", "temporary"] | None]
     ttl: NotRequired[str | float | None]
-    ttl_action: NotRequired[Literal["stop", "pause", "remove"]]
-    metadata: NotRequired[dict[str, Any]]
+    ttl_action: NotRequired[Literal["stop", "pause", "remove"] | None]
+    metadata: NotRequired[dict[str, Any] | None]
 
 
 class ForksResponse(TypedDict):

@@ -67,7 +67,7 @@ class AsyncSandboxRoutes(AsyncGroup):
     async def snapshot(self, sandbox: str, **body: Unpack[SnapshotRequest]) -> Snapshot:
         """Keep disk and memory of the sandbox, as of a workspace."""
         answer: Snapshot = await self._call(
-            "POST", f"/sandbox/{quoted(sandbox)}/snapshot", body=body, part="snapshot", timeout=LONG
+            "POST", f"/sandbox/{quoted(sandbox)}/snapshot", body=body, part="snapshot", timeout=LONG, keyed=True
         )
         return answer
 
@@ -81,6 +81,6 @@ class AsyncSandboxRoutes(AsyncGroup):
     async def fork(self, sandbox: str, **body: Unpack[ForkRequest]) -> builtins.list[SandboxForkEntry]:
         """Make copies of the sandbox, as of a workspace. Each has an address and a token, which is shown only here."""
         answer: builtins.list[SandboxForkEntry] = await self._call(
-            "POST", f"/sandbox/{quoted(sandbox)}/fork", body=body, part="forks", timeout=LONG
+            "POST", f"/sandbox/{quoted(sandbox)}/fork", body=body, part="forks", timeout=LONG, keyed=True
         )
         return answer

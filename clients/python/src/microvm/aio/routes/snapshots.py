@@ -30,7 +30,7 @@ class AsyncSnapshotRoutes(AsyncGroup):
         `ready_timeout_seconds`; 202 if the wait ends first.
         """
         answer: Snapshot = await self._call(
-            "POST", f"/workspace/{quoted(workspace)}/snapshot", body=body, part="snapshot", timeout=LONG
+            "POST", f"/workspace/{quoted(workspace)}/snapshot", body=body, part="snapshot", timeout=LONG, keyed=True
         )
         return answer
 
@@ -50,7 +50,7 @@ class AsyncSnapshotRoutes(AsyncGroup):
     async def fork(self, workspace: str, **body: Unpack[ForkRequest]) -> builtins.list[ForkEntry]:
         """Make copies of the workspace as it is now, and wait for them, at most `ready_timeout_seconds`."""
         answer: builtins.list[ForkEntry] = await self._call(
-            "POST", f"/workspace/{quoted(workspace)}/fork", body=body, part="forks", timeout=LONG
+            "POST", f"/workspace/{quoted(workspace)}/fork", body=body, part="forks", timeout=LONG, keyed=True
         )
         return answer
 
