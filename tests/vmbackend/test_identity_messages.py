@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import libvirt
 import pytest
 
 from vmbackend.errors import GuestUnreachable
 from vmbackend.guest.load_message import template_message
-from vmbackend.libvirt.message_exchange import _require_answer
+from vmbackend.libvirt.message_exchange import _require_answer, exchange_message
+from vmbackend.libvirt.record import MachineDir
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND
@@ -89,3 +93,46 @@ def test_no_answer_ends_by_the_deadline(pipe: tuple[int, int], sent: bytes | Non
         _require_answer(pipe[0], MESSAGE, NOW, 0.2)
     if sent is not None:
         os.close(pipe[1])
+
+
+class HungDomain:
+    """A paused domain whose process answers nothing until it is ended."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+
+    def name(self) -> str:
+        return "hung"
+
+    def state(self) -> list[int]:
+        return [libvirt.VIR_DOMAIN_PAUSED, 0]
+
+    def resume(self) -> None:
+        assert self._ended.wait(30), "nobody has ended the process"
+        raise libvirt.libvirtError("domain is not running")
+
+    def isActive(self) -> bool:
+        return not self._ended.is_set()
+
+    def destroy(self) -> None:
+        self._ended.set()
+
+    def hasManagedSaveImage(self) -> bool:
+        return False
+
+
+def test_a_process_that_does_not_answer_is_ended(tmp_path: Path) -> None:
+    files, hung = MachineDir(tmp_path, "m1"), HungDomain()
+    files.path.mkdir()
+    ends = []
+    for way in ("in", "out"):
+        path = files.requests_pipe.with_suffix(f".{way}")
+        os.mkfifo(path)
+        ends.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+    try:
+        with pytest.raises(GuestUnreachable):
+            exchange_message(hung, files, MESSAGE, 0.1)
+    finally:
+        for end in ends:
+            os.close(end)
+    assert not hung.isActive()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from vmbackend.errors import GuestUnreachable
+from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest.load_message import LoadMessage
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.record import MachineDir
@@ -30,8 +32,9 @@ _NO_ANSWER = "The machine does not answer to its new identity."
 def exchange_message(target: Any, files: MachineDir, message: LoadMessage, seconds: float) -> None:
     """Let the CPUs of a paused machine go on with the message before them, and wait for the answer.
 
-    Raise GuestUnreachable unless the guest confirms each item, this generation and the right time within `seconds`;
-    BackendUnavailable. Its CPUs may run then. A slow answer leaves `files.late_clock`.
+    Raise GuestUnreachable unless the guest confirms each item, this generation and the right time within `seconds`, or
+    if its process does not let them go on within as long: that one is ended. Raise BackendUnavailable. Its CPUs may run
+    then. A slow answer leaves `files.late_clock`.
     """
     with open_requests_port(files, _NO_ANSWER) as (requests, answers):
         with suppress(OSError):
@@ -41,9 +44,39 @@ def exchange_message(target: Any, files: MachineDir, message: LoadMessage, secon
         encoded = message.encode(sent)
         if os.write(requests, encoded) != len(encoded):
             raise GuestUnreachable("The machine's configuration does not fit into its port.")
-        domain.resume_domain(target)
+        with _ended_after(target, seconds):
+            domain.resume_domain(target)
         if _require_answer(answers, message, sent, seconds):
             files.late_clock.touch(0o600)
+
+
+@contextmanager
+def _ended_after(target: Any, seconds: float) -> Iterator[None]:
+    """End the process if the block takes longer: libvirt waits without limit for one that does not answer.
+
+    Raise GuestUnreachable then.
+    """
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        log.error("%s does not answer to libvirt, and is ended", target.name())
+        with suppress(BackendError):
+            domain.destroy_domain(target)
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        yield
+    except BackendError as error:
+        if ended.is_set():
+            raise GuestUnreachable(_NO_ANSWER) from error
+        raise
+    finally:
+        timer.cancel()
+        timer.join()
+    if ended.is_set():
+        raise GuestUnreachable(_NO_ANSWER)
 
 
 def _require_answer(answers: int, message: LoadMessage, sent: int, seconds: float) -> bool:
