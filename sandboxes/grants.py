@@ -18,16 +18,13 @@ from django.db import DatabaseError
 
 from common.sse.watched_grants import watched_grant
 from sandboxes.tokens import SocketHolder, live_staff_tokens
+from workspaces.data_plane.endings import DELETED, INACTIVE, REPLACED, SUSPENDED
 from workspaces.grants import batches
 from workspaces.models import Workspace
 from workspaces.states import Status
 
 logger = logging.getLogger(__name__)
 
-REPLACED = "the token was replaced"
-DELETED = "the machine was deleted"
-INACTIVE = "the account is not active"
-SUSPENDED = "the namespace is suspended"
 STAFF_ENDED = "the access to this terminal has expired"
 _COLUMNS = (
     "pk", "sandbox__token_hash", "status", "account__is_active", "namespace__suspended_by_hand",

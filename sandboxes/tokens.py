@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from common.compiled_query import CompiledQuery
+from common.compiled_query import CompiledQuery, in_table_order, loaded_row
 from common.errors import Forbidden, Unauthorized
 from common.secrets_at_rest import keyed_hash, new_secret
-from common.wrong_secrets import count_wrong_secret
 from namespaces.models import Namespace
-from namespaces.selectors import require_open
 from sandboxes.ids import sandbox_id_of
 from sandboxes.models import FormerToken, Sandbox, StaffToken
+from workspaces.data_plane.holders import (
+    COLUMNS,
+    NAMESPACE_COLUMNS,
+    TokenUnknown,
+    bearer_token,
+    wrong_tokens_counted,
+)
 from workspaces.models import Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
@@ -32,13 +35,6 @@ PREFIX = "sbt_"
 # The prefix of tokens of staff, which are for terminals alone. The terminal page knows this prefix, too
 # (connection.js).
 STAFF_PREFIX = "sbs_"
-# Columns of the workspace that the sandbox level needs. Above all not the encrypted ones.
-COLUMNS = (
-    "account_id", "namespace_id", "status", "ready", "ip", "control_port", "ssh_host_key", "applied_disk_size_mb",
-)  # fmt: skip
-NAMESPACE_COLUMNS = (
-    "account_id", "slug", "status", "suspended_by_hand", "suspended_by_quota", "quota_stops_workspaces", "deleted_at",
-)  # fmt: skip
 # For tokens of staff.
 STAFF_PERMISSION = "staff.open_terminal"
 UNKNOWN = "The sandbox token is missing or unknown."
@@ -46,10 +42,6 @@ ENDED = "This sandbox token was replaced by another one."
 OF_ANOTHER = "This token is that of another sandbox."
 UNKNOWN_STAFF = "The token is missing or unknown, or has expired."
 ACCOUNT_INACTIVE = "The account is not active."
-
-
-class TokenUnknown(Unauthorized):
-    """A token was sent that no sandbox has or has had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +77,6 @@ class SocketHolder:
     token_hash: str
     is_staff: bool = False
     wakes: bool = True
-
-
-def bearer_token(request: HttpRequest) -> str:
-    """Return the token of the `Authorization` header; empty without one. Nothing else counts: no cookie, no query."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-@contextmanager
-def wrong_tokens_counted(request: HttpRequest) -> Iterator[None]:
-    """Within the context a wrong token counts for the address that sent it. Raise TooManyFailures in its place.
-
-    One that was replaced does not count: it is no guess, and its program may go on with it for a while.
-    """
-    try:
-        yield
-    except TokenUnknown:
-        count_wrong_secret(request)
-        raise
 
 
 def sender_of_sandbox_body(request: HttpRequest) -> str | None:
@@ -177,16 +150,6 @@ def require_holder(sandbox_id: str, token: str) -> TokenHolder:
     return TokenHolder(found)
 
 
-def require_not_suspended(holder: TokenHolder | SocketHolder) -> None:
-    """Raise NamespaceSuspended, QuotaExceeded if nothing may run in the sandbox's namespace.
-
-    A namespace whose quota only blocks new starts lets a running sandbox go on, and its holder use it.
-    """
-    namespace = holder.workspace.namespace
-    if namespace.suspended_by_hand or namespace.quota_stops_workspaces:
-        require_open(namespace)
-
-
 def _hashes(token: str) -> list[str]:
     """Return the hashes under the present key of the installation and those that it replaced."""
     return [keyed_hash(token, key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
@@ -209,27 +172,15 @@ def _by_hash(hashes: list[str]) -> Sandbox | None:
     if row is None:
         return None
     ends = len(_SANDBOX), len(_SANDBOX) + len(_WORKSPACE)
-    found = _loaded(Sandbox, _SANDBOX, row[: ends[0]])
-    found.workspace = _loaded(Workspace, _WORKSPACE, row[ends[0] : ends[1]])
-    found.workspace.namespace = _loaded(Namespace, _NAMESPACE, row[ends[1] :])
+    found = loaded_row(Sandbox, _SANDBOX, row[: ends[0]])
+    found.workspace = loaded_row(Workspace, _WORKSPACE, row[ends[0] : ends[1]])
+    found.workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[ends[1] :])
     return found
 
 
-_M = TypeVar("_M", bound=Model)
-
-
-def _loaded(model: type[_M], names: Sequence[str], values: Sequence[Any]) -> _M:
-    return model.from_db(DEFAULT_DB_ALIAS, names, values)
-
-
-def _in_table_order(model: type[Model], *names: str) -> tuple[str, ...]:
-    """Return the columns as `Model.from_db` expects them."""
-    return tuple(field.attname for field in model._meta.concrete_fields if field.attname in names)
-
-
-_SANDBOX = _in_table_order(Sandbox, "id", "token_hash", "workspace_id")
-_WORKSPACE = _in_table_order(Workspace, "id", *COLUMNS)
-_NAMESPACE = _in_table_order(Namespace, "id", *NAMESPACE_COLUMNS)
+_SANDBOX = in_table_order(Sandbox, "id", "token_hash", "workspace_id")
+_WORKSPACE = in_table_order(Workspace, "id", *COLUMNS)
+_NAMESPACE = in_table_order(Namespace, "id", *NAMESPACE_COLUMNS)
 _QUERY = CompiledQuery(_rows)
 _LOADED = (
     "workspace__kind",

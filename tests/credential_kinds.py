@@ -6,11 +6,12 @@ from assist.services import api_key_create
 from tests.notifications.rows import send_token
 from tests.routes import VALUES
 from tests.sandboxes.rows import make_sandbox
+from tests.workspaces.rows import make_workspace, runtime_token
 from tests.world import World
 from workspaces.states import Status
 
 # Named as the OpenAPI document names them.
-KINDS = ["none", "clientId", "accessToken", "apiKey", "sandboxToken", "sendToken", "uploadToken"]
+KINDS = ["none", "clientId", "accessToken", "apiKey", "sandboxToken", "runtimeToken", "sendToken", "uploadToken"]
 
 
 def headers_by_kind(world: World) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -23,6 +24,7 @@ def headers_by_kind(world: World) -> tuple[dict[str, dict[str, str]], dict[str, 
         "accessToken": world.token(),
         "apiKey": api_key_create(account=account, name="other", namespace=None, actor="test").key,
         "sandboxToken": sandbox_token,
+        "runtimeToken": runtime_token(make_workspace(account, status=Status.STOPPED)),
         "sendToken": send_token(world.workspace)[1],
         "uploadToken": world.owner.post("/cdn/token", {}).json()["token"],
     }

@@ -20,6 +20,7 @@ from tests.openapi import document
 from tests.routes import DOCUMENTED
 from tests.test_routes import routes_below
 from tests.world import World
+from workspaces.runtime.openapi import is_alias
 
 # What is for the platform's own processes, for browsers, or for monitoring.
 INTERNAL = {
@@ -49,7 +50,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def test_every_route_is_in_the_document_or_internal() -> None:
     described = {(method, path) for method, path, _ in operations()}
     for pattern, path in routes_below(get_resolver()):
-        if path in INTERNAL or path.startswith(("admin/", "internal/")):
+        if path in INTERNAL or path.startswith(("admin/", "internal/")) or is_alias(f"/{path}"):
             continue
         methods = {method.upper() for method in pattern.callback.actions} - {"HEAD"}
         found = {(method, f"/{path}") for method in methods} - UNSHOWN_METHODS

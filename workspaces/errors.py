@@ -165,6 +165,11 @@ class RelaunchFailed(DomainError):
     message = "The file system was reset, but the workspace was not started; call start to finish."
 
 
+class RuntimeDisabled(Conflict):
+    code = "runtime_disabled"
+    message = "The runtime of this workspace is off: enable it first."
+
+
 class SshKeyLimit(Conflict):
     code = "ssh_key_limit_exceeded"
     message = "The workspace has as many SSH keys as it can have."

@@ -43,6 +43,10 @@ GROUPS = [
     ),
     ApiGroup("Workloads", "Programs of a running workspace, changed while it runs.", rf"{_W}/workloads(/.*)?"),
     ApiGroup("Commands", "Commands in a running workspace.", rf"{_W}/exec(/.*)?"),
+    ApiGroup(
+        "Runtime access", "The address and the tokens of the inside of a workspace.", rf"{_W}/runtime-api-access(/.*)?"
+    ),
+    ApiGroup("Runtime", "Everything inside a running workspace, with the token of its runtime.", r"/r/.*"),
     ApiGroup("SSH", "Access by SSH.", rf"{_W}/ssh(/.*)?"),
     ApiGroup(
         "Network",

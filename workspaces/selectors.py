@@ -30,7 +30,7 @@ HIDDEN = frozenset(
         "remove_on_exit", "restart_policy", "max_restarts", "restart_count", "last_exit_code", "last_exit_reason",
         "keep_logs", "control_port", "kind", "last_restart_at", "restart_history", "restart_due_at",
         "ssh_keys", "ssh_stale", "stale_workloads", "network_stale", "suspend_after", "stop_after",
-        "idle_due_at", "memory_expires_at",
+        "idle_due_at", "memory_expires_at", "runtime_enabled", "runtime_epoch",
         "applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb",
     }
 )  # fmt: skip

@@ -19,6 +19,7 @@ from workspaces.network.views import NetworkViewSet, PublicAccessViewSet
 from workspaces.power_views import PowerViewSet
 from workspaces.reinstall import ReinstallViewSet
 from workspaces.resources.views import ResourcesViewSet
+from workspaces.runtime.access_views import RuntimeAccessViewSet
 from workspaces.snapshots.views import SnapshotViewSet, WorkspaceSnapshotsViewSet
 from workspaces.ssh_views import SshViewSet
 from workspaces.streams.views import StreamsViewSet
@@ -36,7 +37,20 @@ class Identifier:
         return value
 
 
+class NamedWorkspace:
+    """A workspace's id in the address of its runtime: as a label of a host name it has a hyphen, in any case."""
+
+    regex = r"[Ww][Ss][_-][A-Za-z0-9]{1,32}"
+
+    def to_python(self, value: str) -> str:
+        return value.lower().replace("-", "_")
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
 register_converter(Identifier, "ws")
+register_converter(NamedWorkspace, "named_ws")
 
 workspace = WorkspaceViewSet.as_view
 power = PowerViewSet.as_view
@@ -45,6 +59,7 @@ metadata = MetadataViewSet.as_view
 metrics = MetricsViewSet.as_view
 resources = ResourcesViewSet.as_view
 ssh = SshViewSet.as_view
+runtime = RuntimeAccessViewSet.as_view
 usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
@@ -56,6 +71,8 @@ urlpatterns = [
     path("namespaces/<slug:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
     # First, because each request to a public port that is not in the route cache asks here.
     path("internal/edge/", include("workspaces.edge_auth.urls")),
+    path("r/", include("workspaces.runtime.urls")),
+    path("r/<named_ws:named_id>/", include("workspaces.runtime.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),
     path("workspace/quota", workspace({"get": "quota"})),
     path("workspace/estimate", workspace({"get": "estimate"})),
@@ -103,6 +120,11 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/usage/credits/chart", usage({"get": "chart"})),
     path("workspace/<ws:workspace_id>/usage/tracking/start", usage({"post": "start_tracking"})),
     path("workspace/<ws:workspace_id>/usage/tracking/stop", usage({"post": "stop_tracking"})),
+    path("workspace/<ws:workspace_id>/runtime-api-access", runtime({"get": "retrieve"})),
+    path("workspace/<ws:workspace_id>/runtime-api-access/enable", runtime({"post": "enable"})),
+    path("workspace/<ws:workspace_id>/runtime-api-access/disable", runtime({"post": "disable"})),
+    path("workspace/<ws:workspace_id>/runtime-api-access/token", runtime({"get": "token", "post": "rotate"})),
+    path("workspace/<ws:workspace_id>/runtime-api-access/token/raw", runtime({"get": "raw_token"})),
     path("workspace/<ws:workspace_id>/ssh", ssh({"get": "retrieve"})),
     path("workspace/<ws:workspace_id>/ssh/enable", ssh({"post": "enable"})),
     path("workspace/<ws:workspace_id>/ssh/disable", ssh({"post": "disable"})),

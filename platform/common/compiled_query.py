@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 # What stands for a value while the statement is compiled. No value of a query contains it.
 _MARK = "compiled query, value "
 
+_M = TypeVar("_M", bound=Model)
 MakeRows = Callable[[Sequence[str]], "QuerySet[Any, tuple[Any, ...]]"]
 
 
@@ -82,3 +83,16 @@ def _place_of(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(_MARK):
         return _Place(int(value.removeprefix(_MARK)))
     return value
+
+
+def loaded_row(model: type[_M], names: Sequence[str], values: Sequence[Any]) -> _M:
+    """Return the row as `only` would load it: other columns are read when they are asked for.
+
+    `names` are in the order of `in_table_order`.
+    """
+    return model.from_db(DEFAULT_DB_ALIAS, names, values)
+
+
+def in_table_order(model: type[Model], *names: str) -> tuple[str, ...]:
+    """Return the columns as `Model.from_db` expects them."""
+    return tuple(field.attname for field in model._meta.concrete_fields if field.attname in names)

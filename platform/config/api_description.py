@@ -19,6 +19,7 @@ _CREDENTIALS = {
     "accessToken": "an access token",
     "apiKey": "an API key",
     "sandboxToken": "the token of the sandbox in the path",
+    "runtimeToken": "a token of the workspace's runtime",
     "sendToken": "a send token",
     "uploadToken": "an upload token",
 }

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
-from edge.addresses import PublicAddress, SandboxAddress
+from config.env import variable
+from edge.addresses import PublicAddress, RuntimeAddress, SandboxAddress
 from vmbackend.power import GUEST_END_SECONDS
 
 SOCKET_PATH_MAX = 107
@@ -56,11 +57,24 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
 
 
 @register()
-def sandbox_names_are_served(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check the names of sandboxes by host: the edge serves them below the domain of the public ports."""
-    suffix = SandboxAddress.of(settings.ENV.sandbox_url).suffix
-    public = PublicAddress.of(settings.ENV.public_url)
-    if suffix in ("", public.suffix):
-        return []
-    message = "The host names of PLATFORM_SANDBOX_URL do not lie below PLATFORM_PUBLIC_URL's domain."
-    return [Error(message, hint=f"Its names end with {public.suffix} here.", id="platform.E009")]
+def machine_names_are_served(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check the names of sandboxes and of workspaces by host: the edge serves them below the domain of the public
+    ports. A name for all workspaces is one of its own.
+    """
+    env = settings.ENV
+    public, runtime = PublicAddress.of(env.public_url), RuntimeAddress.of(env.runtime_url)
+    found: list[CheckMessage] = []
+    if SandboxAddress.of(env.sandbox_url).suffix not in ("", public.suffix):
+        found.append(_not_below("sandbox_url", public, "platform.E009"))
+    if runtime.by_label and f".{runtime.host}" != public.suffix:
+        found.append(_not_below("runtime_url", public, "platform.E010"))
+    elif runtime.host and f".{runtime.host}".endswith(public.suffix) and not runtime.by_label:
+        message = "The host name of PLATFORM_RUNTIME_URL lies below PLATFORM_PUBLIC_URL's domain."
+        hint = "Every name there is a workspace's; give the runtime a name beside it, or one for each workspace."
+        found.append(Error(message, hint=hint, id="platform.E011"))
+    return found
+
+
+def _not_below(setting: str, public: PublicAddress, id: str) -> Error:
+    message = f"The host names of {variable(setting)} do not lie below PLATFORM_PUBLIC_URL's domain."
+    return Error(message, hint=f"Its names end with {public.suffix} here.", id=id)

@@ -27,7 +27,7 @@ from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
 from config.env_traces import TracesSettings
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
-from edge.addresses import CdnAddress, PublicAddress, SandboxAddress, page_addresses
+from edge.addresses import CdnAddress, PublicAddress, RuntimeAddress, SandboxAddress, page_addresses
 from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"
@@ -46,18 +46,8 @@ _EXBIBYTE_MB = 1 << 40
 _EMPTY_IS_UNSET = frozenset(
     {
         *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
-        *(
-            "bind",
-            "base_url",
-            "public_url",
-            "sandbox_url",
-            "pages_url",
-            "cdn_url",
-            "database_url",
-            "redis_url",
-            "libvirt_uri",
-            "host_name",
-        ),
+        *("bind", "base_url", "public_url", "sandbox_url", "runtime_url", "pages_url", "cdn_url", "database_url"),
+        *("redis_url", "libvirt_uri", "host_name"),
         *("default_image", "edge_host", "fcm_credentials"),
     }
 )
@@ -107,6 +97,7 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
         "`http://{hash}.localhost:PORT`", lambda data: f"http://{{hash}}.localhost:{data['port']}"
     )
     sandbox_url: str = _derived("`BASE_URL/s/{id}`", lambda data: f"{data['base_url'].rstrip('/')}/s/{{id}}")
+    runtime_url: str = _derived("`BASE_URL/r`", lambda data: f"{data['base_url'].rstrip('/')}/r")
     pages_url: CommaSeparated = _derived(
         "`http://{slug}.pages.localhost:PORT`", lambda data: (f"http://{{slug}}.pages.localhost:{data['port']}",)
     )
@@ -309,10 +300,13 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
             raise ValueError("A billing cycle must be at least as long as PLATFORM_METERING_SECONDS.")
         return value
 
-    @field_validator("public_url", "sandbox_url")
+    @field_validator("public_url", "sandbox_url", "runtime_url")
     @classmethod
-    def _machine_address(cls, value: str, info: ValidationInfo) -> str:
-        (PublicAddress if info.field_name == "public_url" else SandboxAddress).of(value)
+    def _address_of_machines(cls, value: str, info: ValidationInfo) -> str:
+        parsers: dict[str | None, Callable[[str], object]] = {
+            "public_url": PublicAddress.of, "sandbox_url": SandboxAddress.of, "runtime_url": RuntimeAddress.of,
+        }  # fmt: skip
+        parsers[info.field_name](value)
         return value
 
     @field_validator("pages_url")

@@ -54,7 +54,7 @@ INSTALLED_APPS = [
     *APPS,
 ]
 MIDDLEWARE = [
-    "sandboxes.cors.SandboxCorsMiddleware",
+    "workspaces.data_plane.cors.LevelCorsMiddleware",
     "common.middleware.ApiMiddleware",
     *(["common.trace_middleware.TraceMiddleware"] if ENV.traces_endpoint else []),
     "config.middleware.SecurityHeadersMiddleware",
@@ -138,6 +138,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
+    "PREPROCESSING_HOOKS": ["workspaces.runtime.openapi.leave_out_aliases"],
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "common.openapi.drop_inherited_texts",

@@ -12,7 +12,7 @@ from django.conf import settings
 from publicsuffixlist import PublicSuffixList
 
 from domains.models import NAME_LENGTH, PROOF_HOST, WWW
-from edge.addresses import cdn_address, page_addresses, public_address, sandbox_address
+from edge.addresses import cdn_address, page_addresses, public_address, runtime_address, sandbox_address
 
 # No top-level domain has digits, and a name that ends in a number is an IPv4 address for browsers.
 _TOP = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]+")
@@ -79,6 +79,7 @@ def _own_names() -> list[str]:
         urlsplit(settings.BASE_URL).hostname,
         env.edge_host,
         cdn_address(env.cdn_url).host,
+        runtime_address(env.runtime_url).host,
         *settings.ALLOWED_HOSTS,
         *page_addresses(env.pages_url),
     ]

@@ -111,6 +111,43 @@ def sandbox_address(template: str) -> SandboxAddress:
     return SandboxAddress.of(template)
 
 
+# Below the path of the base URL, as that of sandboxes.
+RUNTIME_PATH = "/r/"
+RUNTIME_BY_PATH = re.compile(r"[^\s{}]+/r(/\{id\})?")
+RUNTIME_BY_HOST = re.compile(r"https?://(\{id\}\.)?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*(:\d{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeAddress:
+    """A parsed address of the data plane of workspaces. `host`: by host, its name, less the label of a workspace and
+    the dot behind it; else empty. `by_label`: whether each workspace has a label of its own there.
+    """
+
+    template: str
+    host: str
+    by_label: bool
+
+    @classmethod
+    def of(cls, template: str) -> Self:
+        """Parse an address. Raise ValueError with a message for the operator."""
+        if RUNTIME_BY_PATH.fullmatch(template):
+            return cls(template, "", by_label=False)
+        if not RUNTIME_BY_HOST.fullmatch(template):
+            raise ValueError("Give an address such as https://vm.example.org/r or https://runtime.example.org.")
+        host = urlsplit(template.replace(f"{ID}.", "")).hostname or ""
+        return cls(template, host, by_label=ID in template)
+
+    def url(self, workspace_id: str) -> str:
+        """Return the address for one workspace, without a slash at its end."""
+        return self.template.replace(ID, workspace_id.replace("_", "-") if self.host else workspace_id)
+
+
+@lru_cache(maxsize=4)
+def runtime_address(template: str) -> RuntimeAddress:
+    """Return what `RuntimeAddress.of` returns."""
+    return RuntimeAddress.of(template)
+
+
 SLUG = "{slug}"
 PAGE_TEMPLATE = re.compile(r"https?://\{slug\}(\.[a-z0-9-]{1,63})+(:\d{1,5})?")
 

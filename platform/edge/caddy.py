@@ -21,6 +21,7 @@ from edge.custom_sites import custom_plain_site, custom_snippets
 from edge.page_sites import page_sites, page_snippets
 from edge.pages import page
 from edge.route_cache import route_cache_folder
+from edge.runtime_site import runtime_site
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
 CLOSED = "The workspace runs, but nothing answers on this port."
@@ -73,6 +74,7 @@ class EdgeSettings(Protocol):
     pages_url: tuple[str, ...]
     pages_certificate: str
     pages_key: str
+    runtime_url: str
     cdn_url: str
     cdn_certificate: str
     cdn_key: str
@@ -132,7 +134,8 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         closed_page=page("Nothing answers on this port", CLOSED),
     )
     plain = custom_plain_site(settings, api_by_http=not _https(settings))
-    return made + page_sites(settings) + cdn_site(settings, run_dir) + plain + certificate_sites(settings, run_dir)
+    sites = page_sites(settings) + cdn_site(settings, run_dir) + runtime_site(settings)
+    return made + sites + plain + certificate_sites(settings, run_dir)
 
 
 def _foreign(settings: EdgeSettings) -> str:

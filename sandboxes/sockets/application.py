@@ -29,20 +29,19 @@ from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 from common.stream_clients import SOCKETS, client_open
 from common.wrong_secrets import refusal_waits
-from sandboxes.cors import HEADERS
 from sandboxes.grants import watched_token
-from sandboxes.level.base import ASLEEP, wake_sandbox
 from sandboxes.sockets.sandbox import OpenSandboxes, SandboxTerminals
 from sandboxes.sockets.socket import TerminalSocket
 from sandboxes.tokens import (
     STAFF_PREFIX,
     SocketHolder,
-    require_not_suspended,
     require_socket_holder,
-    wrong_tokens_counted,
 )
 from vmbackend.guest.session import GuestAddress
 from workspaces import call_counter
+from workspaces.data_plane.cors import HEADERS
+from workspaces.data_plane.guest import ASLEEP, wake_machine
+from workspaces.data_plane.holders import require_running_allowed, wrong_tokens_counted
 from workspaces.guests import address_of
 
 Message = MutableMapping[str, Any]
@@ -112,7 +111,7 @@ async def _admitted(scope: Scope, token: str, place: AsyncExitStack) -> tuple[So
     set_logged_workspace(workspace.pk)
     await place.enter_async_context(_sandboxes().places.socket_place(workspace.pk, settings.ENV.sandbox_sockets_max))
     if holder.wakes and workspace.status in ASLEEP:
-        await wake_sandbox(workspace.pk)
+        await wake_machine(workspace.pk)
         fields = ["status", "ip", "control_port", "ssh_host_key"]
         await in_pool_thread(lambda: workspace.refresh_from_db(fields=fields))
     return holder, await in_pool_thread(address_of, workspace)
@@ -122,7 +121,7 @@ def _holder(scope: Scope, address_id: str, token: str) -> SocketHolder:
     request = ASGIRequest({**scope, "method": "GET"}, BytesIO())
     with wrong_tokens_counted(request):
         holder = require_socket_holder(address_id, token)
-    require_not_suspended(holder)
+    require_running_allowed(holder.workspace.namespace)
     if not holder.is_staff:
         call_counter.count_call(holder.workspace.pk)
     return holder

@@ -22,6 +22,7 @@ from tests.callers import Caller
 from tests.notifications.rows import send_token
 from tests.sandboxes.rows import make_sandbox, sandbox_of
 from tests.threads import wait_until
+from tests.workspaces.rows import runtime_token
 from tests.world import World
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
@@ -125,6 +126,7 @@ def new_stage(env: dict[str, str]) -> Stage:
     idle, idle_token = make_sandbox(account, status=Status.STOPPED, slug=f"stage-{number}-idle")
     secrets = {
         "sandboxToken": token,
+        "runtimeToken": runtime_token(Workspace.objects.get(pk=running)),
         "apiKey": api_key_create(account=account, name="stage", namespace=None, actor="test").key,
         "sendToken": send_token(Workspace.objects.get(pk=running))[1],
         "uploadToken": owner.post("/cdn/token", {}).json()["token"],

@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from common.edge_header import EdgeFacts, edge_facts
+from edge.addresses import SANDBOX_PATH
 from edge.caddy import caddyfile
-from sandboxes import cors
 from tests.commands.machines import World, open_shared_world
+from workspaces.data_plane import cors
 
 ID = "sbx_2345abcd2345abcd"
 HOST = "sbx-2345abcd2345abcd.localhost"
@@ -123,8 +124,9 @@ def test_a_preflight_is_answered_while_streams_is_away(world: World, by: str) ->
     with world.without("streams"):
         answer = world.send("OPTIONS", path, host=host, headers=asked)
     assert (answer.status_code, cors_headers(answer)) == (204, HEADERS_OF_ALL)
-    for name in ("Access-Control-Allow-Methods", "Access-Control-Allow-Headers"):
-        assert answer.headers[name] == cors.PREFLIGHT[name]
+    methods, headers = cors.ALLOWED[SANDBOX_PATH]
+    assert answer.headers["Access-Control-Allow-Methods"] == methods
+    assert answer.headers["Access-Control-Allow-Headers"] == headers
 
 
 def test_a_body_that_is_cut_off_at_a_sandbox_is_an_error_that_a_page_can_read(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from config.checks import sandbox_names_are_served
+from config.checks import machine_names_are_served
 from config.env import load_settings
 from edge.addresses import SandboxAddress
 
@@ -45,9 +45,9 @@ def test_by_default_it_is_a_path_below_the_base_url(monkeypatch: pytest.MonkeyPa
 
 
 def test_names_that_the_edge_does_not_serve_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sandbox_names_are_served(None) == []
+    assert machine_names_are_served(None) == []
     monkeypatch.setattr(settings.ENV, "public_url", "https://{hash}.apps.example.org")
     monkeypatch.setattr(settings.ENV, "sandbox_url", "https://{id}.sandboxes.example.org")
-    assert [found.id for found in sandbox_names_are_served(None)] == ["platform.E009"]
+    assert [found.id for found in machine_names_are_served(None)] == ["platform.E009"]
     monkeypatch.setattr(settings.ENV, "sandbox_url", "https://{id}.apps.example.org")
-    assert sandbox_names_are_served(None) == []
+    assert machine_names_are_served(None) == []

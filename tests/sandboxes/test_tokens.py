@@ -109,7 +109,7 @@ def test_a_token_is_replaced_at_once(api: Caller, stopped: Holder) -> None:
 
 def test_a_token_that_was_replaced_is_no_guess(api: Caller, stopped: Holder, monkeypatch: Any) -> None:
     counted: list[object] = []
-    monkeypatch.setattr("sandboxes.tokens.count_wrong_secret", counted.append)
+    monkeypatch.setattr("workspaces.data_plane.holders.count_wrong_secret", counted.append)
     api.post(f"/sandbox/{stopped.id}/regenerate-token")
     assert_refused(stopped.call(), 403)
     assert counted == []

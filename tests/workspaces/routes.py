@@ -8,6 +8,7 @@ from accounts.scopes import Scope
 from tests.callers import Caller
 from tests.route import ACCOUNT, BILLING, NAMESPACE, Route
 from tests.workspaces.rows import make_workspace, snapshot_row
+from workspaces.runtime.urls import LEVEL
 from workspaces.states import Status
 
 W = "workspace/{workspace_id}"
@@ -75,6 +76,12 @@ ROUTES = [
     Route("DELETE", f"{W}/domain"),
     Route("POST", f"{W}/domain/check", reads=True),
     Route("POST", f"{W}/domain/ssl/renew"),
+    Route("GET", f"{W}/runtime-api-access"),
+    Route("POST", f"{W}/runtime-api-access/enable"),
+    Route("POST", f"{W}/runtime-api-access/disable"),
+    Route("GET", f"{W}/runtime-api-access/token"),
+    Route("POST", f"{W}/runtime-api-access/token"),
+    Route("GET", f"{W}/runtime-api-access/token/raw"),
     Route("GET", f"{W}/ssh"),
     Route("POST", f"{W}/ssh/enable"),
     Route("POST", f"{W}/ssh/disable"),
@@ -110,6 +117,19 @@ ROUTES = [
 ]
 # The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
 NOT_WALKED = {"internal/edge/port", "internal/edge/wake"}
+# The runtime, whose credential is its token (tests/workspaces/runtime/test_tokens.py).
+NOT_WALKED |= {
+    f"r/{place}{pattern.pattern}"
+    for place in (
+        "",
+        "runtimes/default/",
+        "runtimes/local/",
+        "{named_id}/",
+        "{named_id}/runtimes/default/",
+        "{named_id}/runtimes/local/",
+    )
+    for pattern in LEVEL
+}
 DOCUMENTED = """
 GET /namespaces/:id/usage-units
 POST /workspace

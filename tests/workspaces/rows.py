@@ -14,6 +14,8 @@ from vmbackend.models import Host
 from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import LIVE
 from workspaces.models.snapshot import SnapshotStatus
+from workspaces.runtime import access
+from workspaces.runtime.tokens import make_gateway_token
 from workspaces.states import Provisioning, ProvisioningPhase, Status
 
 _numbers = count(1)
@@ -54,6 +56,11 @@ def make_workspace(account: Account, *, namespace: Any = None, **fields: Any) ->
     namespace = namespace or account.namespaces.get(is_default=True)
     workspaces_counted(account, Workspace.objects.filter(account=account).count() + 1)
     return Workspace.objects.create(account=account, namespace=namespace, **made)
+
+
+def runtime_token(workspace: Workspace) -> str:
+    """A token of the workspace's runtime, which is switched on."""
+    return make_gateway_token(access.runtime_enable(workspace=workspace, actor="test"))[0]
 
 
 def snapshot_row(workspace: Workspace, **fields: Any) -> Snapshot:

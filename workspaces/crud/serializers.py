@@ -242,6 +242,7 @@ class SshState(ResponseSerializer):
 class ApiAccess(ResponseSerializer):
     terminal = serializers.BooleanField(source="ready")
     preview = serializers.BooleanField(source="public_access")
+    runtime = serializers.BooleanField(source="runtime_enabled")
 
 
 class DetailsExtras(ResponseSerializer):

@@ -288,6 +288,8 @@ class Migration(migrations.Migration):
                 ('ingress', models.JSONField(blank=True, default=list)),
                 ('network_stale', models.BooleanField(default=False)),
                 ('published_ports', models.PositiveSmallIntegerField(default=0)),
+                ('runtime_enabled', models.BooleanField(default=False)),
+                ('runtime_epoch', models.PositiveIntegerField(default=0)),
                 ('ssh_enabled', models.BooleanField(default=False)),
                 ('ssh_keys', models.JSONField(blank=True, default=list)),
                 ('ssh_stale', models.BooleanField(default=False)),

@@ -146,6 +146,10 @@ class Workspace(models.Model):
     network_stale = models.BooleanField(default=False)
     # The number of rows of PublicPort.
     published_ports = models.PositiveSmallIntegerField(default=0)
+    # The data plane (`workspaces/runtime`): its tokens name the epoch that they were made in.
+    runtime_enabled = models.BooleanField(default=False)
+    runtime_epoch = models.PositiveIntegerField(default=0)
+
     ssh_enabled = models.BooleanField(default=False)
     ssh_keys = models.JSONField(default=list, blank=True)
     # Whether the guest has not applied the two above yet.

@@ -49,7 +49,7 @@ static bool resync(long long nanoseconds, const char *hex)
 	return !clock_settime(CLOCK_REALTIME, &time) && reseed_random(hex);
 }
 
-static void freshen(int fd, long long asked, const char *hex)
+static void answer_fresh(int fd, long long asked, const char *hex)
 {
 	struct timespec now;
 	if (!resync(asked, hex)) {
@@ -76,7 +76,7 @@ static void handle_request(int fd, const char *line)
 	static char hex[HEX_SIZE];
 	long long asked;
 	if (sscanf(line, "fresh %lld %1199[0-9a-f]", &asked, hex) == 2)
-		freshen(fd, asked, hex);
+		answer_fresh(fd, asked, hex);
 	else if (sscanf(line, "freeze %lld", &asked) == 1)
 		answer(fd, asked, hold_programs(), "frozen");
 	else if (sscanf(line, "thaw %lld", &asked) == 1)

@@ -26,6 +26,7 @@ from microvm.aio.routes.pages import AsyncPageRoutes
 from microvm.aio.routes.ports import AsyncPortRoutes
 from microvm.aio.routes.quota import AsyncQuotaRoutes
 from microvm.aio.routes.resources import AsyncResourceRoutes
+from microvm.aio.routes.runtime_access import AsyncRuntimeAccessRoutes
 from microvm.aio.routes.snapshots import AsyncSnapshotRoutes
 from microvm.aio.routes.ssh import AsyncSshRoutes
 from microvm.aio.routes.tokens import AsyncTokenRoutes
@@ -83,6 +84,7 @@ class AsyncMicrovm:
         self.images = AsyncImageRoutes(transport)
         self.network = AsyncNetworkRoutes(transport)
         self.ports = AsyncPortRoutes(transport)
+        self.runtime_access = AsyncRuntimeAccessRoutes(transport)
         self.ssh = AsyncSshRoutes(transport)
         self.workloads = AsyncWorkloads(transport)
         self.domains = AsyncDomainRoutes(transport)

@@ -1,0 +1,1 @@
+"""The runtime of workspaces (wire contract, section 4b)."""

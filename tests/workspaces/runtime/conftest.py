@@ -1,0 +1,46 @@
+"""One running workspace with its runtime on, and calls with its token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from workspaces.models import Workspace
+
+
+@dataclass
+class Holder:
+    """Who has a token of a workspace's runtime."""
+
+    id: str
+    token: str
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace.objects.get(pk=self.id)
+
+    def send(self, method: str, path: str, *, token: str | None = None, **request: Any) -> Any:
+        """A request below `/r`."""
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}", **request.pop("headers", {})}
+        return Client().generic(method, f"/r{path}", headers=headers, **request)
+
+    def get(self, path: str, **request: Any) -> Any:
+        return self.send("GET", path, **request)
+
+
+def switched_on(api: Caller, workspace_id: str) -> Holder:
+    made = api.post(f"/workspace/{workspace_id}/runtime-api-access/enable")
+    assert made.status_code == 200, made.content
+    return Holder(workspace_id, made.json()["token"])
+
+
+@pytest.fixture
+def holder(api: Caller, vmhost: FakeHost) -> Holder:
+    made = api.post("/workspace", {"image": "localhost/tiny:1"})
+    assert made.status_code == 201, made.content
+    return switched_on(api, made.json()["workspace"]["id"])
