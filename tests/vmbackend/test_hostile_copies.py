@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import CopyUnproven
+from vmbackend.errors import CopyUnproven, GuestUnreachable
 from vmbackend.guest.session import GuestAddress
-from vmbackend.libvirt import copy_loading
+from vmbackend.libvirt import copy_loading, held_programs, snapshots
 from vmbackend.power import StartedFrom
 
 from .conftest import Harness
@@ -39,6 +39,17 @@ def hostile_machine(harness: Harness, mode: str, aside: Path) -> GuestAddress:
     return address
 
 
+def keep(harness: Harness, address: GuestAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a snapshot as of a guest that lies about its programs, too; one that only does not stop them gets none."""
+    with monkeypatch.context() as patched:
+        patched.setattr(held_programs, "_SECONDS", 1.0)
+        with pytest.raises(GuestUnreachable):
+            harness.driver.snapshot(address.machine_id, "s1")
+        for name in ("freeze_programs", "thaw_programs"):
+            patched.setattr(snapshots, name, lambda _files: None)
+        harness.driver.snapshot(address.machine_id, "s1")
+
+
 @pytest.mark.parametrize("mode", ["silent", "flood", "deny"])
 def test_a_copy_whose_root_does_not_let_it_renew_itself_is_ended_before_it_has_a_network(
     harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -47,7 +58,7 @@ def test_a_copy_whose_root_does_not_let_it_renew_itself_is_ended_before_it_has_a
     monkeypatch.setattr(copy_loading, "_ANSWER_SECONDS", 5.0)
     connected: list[str] = []
     hostile, honest = hostile_machine(harness, mode, tmp_path), harness.running_machine()
-    harness.driver.snapshot(hostile.machine_id, "s1")
+    keep(harness, hostile, monkeypatch)
     spec = harness.spec(snapshot="s1")
     harness.driver.prepare(spec)
     with monkeypatch.context() as patched:
@@ -62,10 +73,12 @@ def test_a_copy_whose_root_does_not_let_it_renew_itself_is_ended_before_it_has_a
     assert run(harness, honest, "echo works") == "works"
 
 
-def test_a_copy_that_pretends_to_be_renewed_reaches_nobody_as_its_parent(harness: Harness, tmp_path: Path) -> None:
+def test_a_copy_that_pretends_to_be_renewed_reaches_nobody_as_its_parent(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has its parent's address, and no packet with it passes; nor has it got its own."""
     parent = hostile_machine(harness, "pretend", tmp_path)
-    harness.driver.snapshot(parent.machine_id, "s1")
+    keep(harness, parent, monkeypatch)
     spec = harness.spec(snapshot="s1")
     identity = harness.driver.prepare(spec)
     assert harness.driver.load(spec.id, "s1") is StartedFrom.SNAPSHOT

@@ -37,8 +37,6 @@ from vmbackend.libvirt.snapshot_store import PREFIX, SnapshotStore, describe
 log = logging.getLogger(__name__)
 
 _FLATTEN_SECONDS = 3600.0
-# The accelerator under which no write of a running guest to its memory is missed while that is saved. With emulated
-# CPUs (QEMU 7.2) some are, on a busy host: copies had kernels with pages of an earlier instant.
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
