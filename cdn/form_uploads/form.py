@@ -1,4 +1,4 @@
-"""File of a multipart body, found while the body is received."""
+"""File of a multipart body, found while the body is received. The form is parsed to its end: it has one file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cdn.fields import FILENAME_BYTES, plain_text
 from common.errors import BodyEndedEarly, UnsupportedMediaType, ValidationError
 
 FIELD = "file"
-# Limit for other fields and headers before the file.
-HEAD_BYTES = 64 * 1024
+# Limit for other fields and headers before the file, and for those after it.
+OTHER_BYTES = 64 * 1024
 # Bytes that are parsed at a time: before the file, or after its end, few bytes may cost much (blank lines, parts).
 STEP_BYTES = 4096
 # A file up to this size is received before its permit is made, so that the permit is for exactly its bytes. Each upload
@@ -30,54 +30,54 @@ class FormFile:
         """Take a body. `length`: the body's length, if it is known. Raise UnsupportedMediaType, ValidationError."""
         self._body, self._length = body, length
         self._boundary = _boundary(content_type)
-        self._head_bytes = 0
+        self._head_bytes = self._tail_bytes = 0
         # The last bytes of the head: a blank line may begin in them.
         self._line_begun = b""
         self._disposition, self._type, self._header = b"", b"", [b"", b""]
         self._found = bytearray()  # one buffer: the parser may hand over two bytes at a time
-        self._is_file = self._begun = self._part_ended = self._ended = False
+        self._is_file = self._begun = self._part_ended = self._ended = self._received = False
         self.filename, self.content_type = "", ""
         self._parser = MultipartParser(self._boundary, self._callbacks())  # type: ignore[arg-type]
 
     async def begin(self) -> int:
-        """Read up to the file and some of it; return its size.
+        """Read up to the file and some of it, or the whole form if it is small; return the file's size.
 
-        For a file above 64 KiB this is the size of the rest of the body, of which two bytes may not belong to the file.
-        Raise ValidationError (no file, no form, no length of a large body), BodyEndedEarly, and errors of the body.
+        For a file above 64 KiB this is the size of the rest of the body, which what follows the file makes larger; or,
+        if the body's length is not known, of what has come. Raise ValidationError (no file, two, no form),
+        BodyEndedEarly, and errors of the body.
         """
         async for piece in self._body:
             await self._feed(piece)
             del piece  # a body that stalls holds no more than is needed
-            if self._part_ended or len(self._found) > HELD_BYTES:
+            if len(self._found) > HELD_BYTES:
                 break
-        if self._part_ended:
+        else:
+            self._require_whole()
+        if self._received or self._length is None:
             return len(self._found)
-        self._require_going_on()
-        if self._length is None:
-            raise ValidationError(
-                details={"Content-Length": [f"It is required for a file of more than {HELD_BYTES} bytes."]}
-            )
         return self._length - self._head_bytes - len(b"\r\n--" + self._boundary + b"--")
 
-    def _require_going_on(self) -> None:
-        """Raise ValidationError or BodyEndedEarly if the body has ended."""
-        if not self._begun and self._ended:
-            raise _refused("Send the file as this field of the form.")
-        if not self._begun or len(self._found) <= HELD_BYTES:
+    def _require_whole(self) -> None:
+        """Take note that the body has ended. Raise BodyEndedEarly, or ValidationError if the form has no file."""
+        self._received = True
+        if not self._ended:
             raise BodyEndedEarly
+        if not self._begun:
+            raise _refused("Send the file as this field of the form.")
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the bytes of the file, to its end. Raise BodyEndedEarly, ValidationError, and errors of the body."""
+        """Yield the bytes of the file, to the form's end. Raise BodyEndedEarly, ValidationError, and errors of the
+        body.
+        """
         yield self._take()
-        if not self._part_ended:
-            async for received in self._body:
-                await self._feed(received)
-                del received  # a body that stalls holds no memory
+        if self._received:
+            return
+        async for received in self._body:
+            await self._feed(received)
+            del received  # a body that stalls holds no memory
+            if self._found:
                 yield self._take()
-                if self._part_ended:
-                    break
-        if not self._part_ended:
-            raise BodyEndedEarly
+        self._require_whole()
 
     def _take(self) -> bytes:
         found = bytes(self._found)
@@ -85,18 +85,20 @@ class FormFile:
         return found
 
     async def _feed(self, piece: bytes) -> None:
-        """Parse a piece in steps. Up to the file, each step yields to the event loop. Bytes after the file are not
-        parsed.
-        """
+        """Parse a piece in steps. Before the file and after it, each step yields to the event loop."""
         at = 0
-        while at < len(piece) and not self._part_ended:
+        while at < len(piece):
             end = min(at + STEP_BYTES, len(piece))
-            if self._begun:
-                self._parse(piece[at:end])
-                at = end
-            else:
+            if not self._begun:
                 at = self._feed_head(piece, at, end)
                 await asyncio.sleep(0)
+            elif self._part_ended:
+                self._feed_tail(piece[at:end])
+                at = end
+                await asyncio.sleep(0)
+            else:
+                self._parse(piece[at:end])
+                at = end
 
     def _feed_head(self, piece: bytes, at: int, end: int) -> int:
         """Parse up to `end` or to the file; return how far. Blank lines are found so that the file's beginning is
@@ -107,9 +109,15 @@ class FormFile:
             self._parse(piece[at:line_end])
             self._head_bytes += line_end - at
             at = line_end
-        if self._head_bytes > HEAD_BYTES:
-            raise _refused(f"The file must begin within the first {HEAD_BYTES} bytes of the form.")
+        if self._head_bytes > OTHER_BYTES:
+            raise _refused(f"The file must begin within the first {OTHER_BYTES} bytes of the form.")
         return at
+
+    def _feed_tail(self, data: bytes) -> None:
+        self._tail_bytes += len(data)
+        if self._tail_bytes > OTHER_BYTES:
+            raise _refused(f"At most {OTHER_BYTES} bytes of the form may follow the file.")
+        self._parse(data)
 
     def _blank_line_end(self, piece: bytes, at: int, end: int) -> int:
         """Return the end of the next blank line, which may begin before `at`; `end` if there is none."""
@@ -156,9 +164,11 @@ class FormFile:
 
     def _on_headers_finished(self) -> None:
         _, options = parse_options_header(self._disposition)
-        if self._begun or options.get(b"name") != FIELD.encode():
+        if options.get(b"name") != FIELD.encode():
             return
-        self.filename = _text(options.get(b"filename", b""), "A file name")
+        if self._begun:
+            raise _refused("The form has this field twice; send each file by a request of its own.")
+        self.filename = _base_name(options.get(b"filename", b""))
         self.content_type = _text(self._type, "A media type") if self._type else ""
         self._is_file = self._begun = True
 
@@ -182,6 +192,14 @@ def _boundary(content_type: str) -> bytes:
     if not boundary:
         raise ValidationError(details={"Content-Type": ["The boundary of the form is missing."]})
     return boundary
+
+
+def _base_name(value: bytes) -> str:
+    """Return the name without the folders that some clients send with it (RFC 7578, 4.2). Raise ValidationError."""
+    name = _text(value.replace(b"\\", b"/").rsplit(b"/", 1)[-1], "A file name")
+    if name in (".", ".."):
+        raise _refused("A file name cannot be that of a folder.")
+    return name
 
 
 def _text(value: bytes, what: str) -> str:

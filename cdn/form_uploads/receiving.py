@@ -20,16 +20,17 @@ BEGIN_SECONDS = 30.0
 async def receive_form(form: FormFile, holder: UploadHolder) -> str:
     """Receive the file, and return its id: it is processed next.
 
-    If this ends before that, a rejected file is left, because no client could go on with it. Run this to its end, even
-    if the request ends. Raise the errors of `FormFile`, `permit_create` and `receive_body`, UploadsAtOnce, and
-    Unauthorized.
+    If this ends before that, a rejected file is left, because no client could go on with it; if the process is killed,
+    the sweep rejects it when the lease has run out. Run this to its end, even if the request ends. Raise the errors of
+    `FormFile`, `permit_create` and `receive_body`, UploadsAtOnce, and Unauthorized (the token's credential has ended).
     """
     # Bytes that are held before the permit is made count, too.
     with upload_place(holder.account.pk):
         size = await _begin(form, holder)
     issued = await in_pool_thread(_permit, form, holder, size)
     try:
-        received = await receive_body(form.pieces(), issued.token, length=None, offset=None)
+        async with while_granted(BodyGrant(holder.grant, ended_grants)):
+            received = await receive_body(form.pieces(), issued.token, length=None, offset=None, once=True)
     except BaseException:
         await in_pool_thread(file_cancel, issued.file)
         raise
@@ -60,4 +61,4 @@ def _permit(form: FormFile, holder: UploadHolder, size: int) -> IssuedPermit:
         variants=terms.variants,
         metadata=terms.metadata,
     )
-    return permit_create(account=holder.account, new=new, actor=holder.label)
+    return permit_create(account=holder.account, new=new, actor=holder.label, once=True)

@@ -29,10 +29,11 @@ from common.responses import respond
 from common.streaming_body import body_chunks
 
 REFUSALS = {
-    400: "`validation_error`: the body is not a form, has no file, or has a file above 64 KiB and no length; "
+    400: "`validation_error`: the body is not a form, has no file or two, or more than 64 KiB before or after it; "
     "`invalid_json`: the body ended early, nothing is kept; `cdn_policy_violation`: kind, size or content is not "
     "allowed (`details`)",
     402: "`cdn_quota_exceeded`: no room (`details`); `quota_exceeded`: the credits of the service `cdn` are used up",
+    404: "`not_found`: the file was deleted while it was sent",
     408: "`request_timeout`: the body stalled for 60 seconds, or the first 64 KiB of the file took more than 30 s",
     413: "`payload_too_large`: more bytes came than the body's length says",
     429: "`rate_limited`: this account sends too many files at once, or this client tries too many wrong tokens",
@@ -59,7 +60,9 @@ class FormUploadViewSet(AsyncViewSet):
         """Upload one file: the field `file` of a form. The rules of all uploads apply.
 
         Below `apiUrl` this is `POST /`. The token is valid until it expires, for any number of files; an upload that
-        has begun goes on. Other fields are not read. An upload that breaks off is not kept.
+        has begun goes on, unless the token's credential ends. With a Content-Length the file has room before it is
+        sent; without one it gets room in steps as it comes, and is cut off where there is no more. Other fields are not
+        used. Folders in the file's name are left out. An upload that breaks off is not kept.
         """
         sent = self.http_request
         protocol.require_plain(sent.headers)

@@ -16,7 +16,7 @@ from cdn.models import File, Permit
 from common.compiled_query import CompiledQuery
 from credits.amounts import MAX_CREDITS, PLACES
 from credits.entries import Purpose
-from credits.holds import hold_settle, hold_void
+from credits.holds import credits_hold, hold_settle, hold_void
 from credits.models import Rate, Service, Unit
 from namespaces.models import Namespace
 
@@ -51,6 +51,15 @@ def hold_of(permit: Permit, payer: Namespace, until: datetime) -> Held:
     """Return the hold for the bytes that the permit reserves, and note it in the permit."""
     permit.payer_id, permit.hold_key = payer.pk, f"cdn:{permit.file_id}"
     return Held(payer, permit.hold_key, price_of(permit.reserved_bytes), until)
+
+
+def hold_grow(permit: Permit, payer: Namespace, until: datetime) -> None:
+    """Hold the price of what the permit reserves now in place of the former price, in the transaction that has grown
+    it. Raise QuotaExceeded.
+    """
+    hold_void(namespace=payer, service=Service.CDN, key=permit.hold_key)
+    amount = price_of(permit.reserved_bytes)
+    credits_hold(namespace=payer, service=Service.CDN, amount=amount, key=permit.hold_key, until=until)
 
 
 def hold_end(permit: Permit, file: File) -> None:

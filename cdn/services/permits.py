@@ -57,9 +57,10 @@ class IssuedPermit:
 
 
 @refusals_announced()
-def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit:
+def permit_create(*, account: Account, new: NewFile, actor: str, once: bool = False) -> IssuedPermit:
     """Reserve bytes, files and credits for an upload, in one transaction. A file of no bytes is complete at once.
 
+    `once`: the request that asks for it sends the bytes, and no other one does: the permit lasts as long as a lease.
     Raise CdnPolicyViolation, CdnQuotaExceeded, QuotaExceeded (credits, or a namespace that they suspend),
     NamespaceSuspended; nothing is reserved then.
     """
@@ -68,7 +69,7 @@ def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit
     policy.check_claim(kind=kind_of_claim(new.content_type), size=new.size, variants=len(new.variants))
     file = _new_file(account, new, actor)
     token = new_secret(TOKEN_PREFIX)
-    permit = _new_permit(file, new, token)
+    permit = _new_permit(file, new, token, settings.ENV.cdn_lease_seconds if once else settings.ENV.cdn_permit_seconds)
     until = permit.expires_at + timedelta(seconds=settings.ENV.cdn_upload_seconds + settings.ENV.cdn_processing_seconds)
     held = hold_of(permit, payer, until + HOLD_MARGIN)
     if new.size:
@@ -136,11 +137,11 @@ def _new_file(account: Account, new: NewFile, actor: str) -> File:
     )
 
 
-def _new_permit(file: File, new: NewFile, token: str) -> Permit:
+def _new_permit(file: File, new: NewFile, token: str, seconds: float) -> Permit:
     return Permit(
         file=file,
         token_hash=keyed_hash(token),
         size=new.size,
         reserved_bytes=reserved_for(new.size, new.variants),
-        expires_at=timezone.now() + timedelta(seconds=settings.ENV.cdn_permit_seconds),
+        expires_at=timezone.now() + timedelta(seconds=seconds),
     )

@@ -12,12 +12,13 @@ from django.db import DatabaseError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from cdn.errors import OffsetConflict, UploadEnded, UploadInProgress, UploadLost, UploadUnknown
+from accounts.models import Account
+from cdn.errors import FileNotKept, OffsetConflict, UploadEnded, UploadInProgress, UploadLost, UploadUnknown
 from cdn.models import File, Permit
 from cdn.policy import effective_policy
 from cdn.services.permits import kind_of_claim
 from cdn.services.received import write_received
-from cdn.services.rows import lock_file
+from cdn.services.rows import account_of, lock_file
 from cdn.states import UPLOADABLE, FileStatus, PermitState
 from common.batches import batched
 from common.errors import PayloadTooLarge
@@ -30,7 +31,9 @@ CHECKED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class UploadGrant:
-    """Right of one request to send bytes, from `offset` up to `size`, until `deadline`. `owner` has the lease."""
+    """Right of one request to send bytes, from `offset` up to `size`, until `deadline`. `owner` has the lease. `once`:
+    the permit ends with the lease, as no other request goes on with it.
+    """
 
     file_id: str
     permit_id: str
@@ -38,6 +41,7 @@ class UploadGrant:
     offset: int
     owner: str
     deadline: datetime
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,9 @@ def upload_account(token: str) -> str:
     return _permit(token).file.account_id
 
 
-def upload_begin(token: str, *, length: int | None, offset: int | None, owner: str) -> UploadGrant:
+def upload_begin(token: str, *, length: int | None, offset: int | None, owner: str, once: bool = False) -> UploadGrant:
     """Take the lease. `length`: the length of this request's body, if known. `offset`: where it goes on; None for a
-    whole file.
+    whole file. `once`: see `UploadGrant`.
 
     Raise UploadUnknown (404), UploadInProgress (409), OffsetConflict (409), PayloadTooLarge (413), CdnPolicyViolation
     (the policy has changed since); the upload does not change then.
@@ -70,7 +74,7 @@ def upload_begin(token: str, *, length: int | None, offset: int | None, owner: s
     if length is not None and length > permit.size - start:
         raise PayloadTooLarge(f"The permit is for {permit.size} bytes, of which {permit.size - start} are left.")
     _require_policy(permit)
-    return _lease(permit, start, owner)
+    return _lease(permit, start, owner, once)
 
 
 def _permit(token: str) -> Permit:
@@ -100,7 +104,7 @@ def _require_policy(permit: Permit) -> None:
     policy.check_claim(kind=kind_of_claim(file.claimed_type), size=permit.size, variants=len(file.variants_wanted))
 
 
-def _lease(permit: Permit, start: int, owner: str) -> UploadGrant:
+def _lease(permit: Permit, start: int, owner: str, once: bool) -> UploadGrant:
     now = timezone.now()
     until = permit.upload_until or now + timedelta(seconds=settings.ENV.cdn_upload_seconds)
     # A lease that ends later than any does was taken before the clock was set back.
@@ -114,18 +118,19 @@ def _lease(permit: Permit, start: int, owner: str) -> UploadGrant:
         lease_until=_lease_end(now),
         received_bytes=start,
         upload_until=until,
-        expires_at=until,
+        expires_at=min(until, _lease_end(now)) if once else until,
     )
     if not taken:
         raise UploadInProgress
-    return UploadGrant(permit.file_id, permit.pk, permit.size, start, owner, until)
+    return UploadGrant(permit.file_id, permit.pk, permit.size, start, owner, until, once)
 
 
 def _lease_end(now: datetime) -> datetime:
     return now + timedelta(seconds=settings.ENV.cdn_lease_seconds)
 
 
-def _leased(grant: UploadGrant) -> Q:
+def leased(grant: UploadGrant) -> Q:
+    """Return the condition for the permit while the grant's request has its lease."""
     return Q(pk=grant.permit_id, state=PermitState.RECEIVING, lease_owner=grant.owner)
 
 
@@ -135,8 +140,9 @@ def upload_progress(grant: UploadGrant, received: int) -> None:
     Raise UploadLost: the upload must end at once.
     """
     now = timezone.now()
-    renewed = Permit.objects.filter(_leased(grant), expires_at__gt=now, size__gte=received).update(
-        lease_until=_lease_end(now), received_bytes=_shown_offset(grant, received)
+    ends = {"expires_at": min(grant.deadline, _lease_end(now))} if grant.once else {}
+    renewed = Permit.objects.filter(leased(grant), expires_at__gt=now, size__gte=received).update(
+        lease_until=_lease_end(now), received_bytes=_shown_offset(grant, received), **ends
     )
     if not renewed:
         raise UploadLost
@@ -167,7 +173,7 @@ def lost_uploads(grants: Sequence[UploadGrant]) -> dict[UploadGrant, str]:
 
 def upload_pause(grant: UploadGrant, received: int) -> None:
     """Give the lease back with the received bytes; another request goes on. Do nothing if the lease is lost."""
-    Permit.objects.filter(_leased(grant), size__gte=received).update(
+    Permit.objects.filter(leased(grant), size__gte=received).update(
         state=PermitState.OPEN, lease_owner="", lease_until=None, received_bytes=_shown_offset(grant, received)
     )
 
@@ -188,17 +194,25 @@ def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
 
     Raise UploadLost: nothing has changed then.
     """
-    account_id = File.objects.filter(pk=grant.file_id).values_list("account_id", flat=True).first()
-    if account_id is None:
-        raise UploadLost
-    _, file = lock_file(grant.file_id, account_id)
-    ended = Permit.objects.filter(_leased(grant), size__gte=received).update(
+    _, file = lock_upload(grant)
+    ended = Permit.objects.filter(leased(grant), size__gte=received).update(
         state=PermitState.RECEIVED, lease_owner="", lease_until=None, received_bytes=received
     )
-    if not ended or file.status != FileStatus.UPLOADING:
+    if not ended:
         raise UploadLost
     write_received(file, received, sha256)
     return file
+
+
+def lock_upload(grant: UploadGrant) -> tuple[Account, File]:
+    """Return the locked account and file of a running upload. Raise UploadLost."""
+    try:
+        account, file = lock_file(grant.file_id, account_of(grant.file_id))
+    except FileNotKept as exc:
+        raise UploadLost from exc
+    if file.status != FileStatus.UPLOADING:
+        raise UploadLost
+    return account, file
 
 
 def upload_of_nothing(token: str) -> UploadStatus:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from django.db import DatabaseError, InterfaceError
 
 from cdn.errors import OffsetConflict, UploadEnded, UploadInProgress, UploadLost, UploadUnknown
+from cdn.services.growth import permit_grow
 from cdn.services.uploads import (
     UploadGrant,
     UploadStatus,
@@ -44,26 +45,29 @@ CHECKPOINT_SECONDS = 2.0
 
 
 async def receive_body(
-    body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None
+    body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None, once: bool = False
 ) -> UploadStatus:
     """Receive a body: a whole file, or with an offset the bytes from there on. Return how far the upload is then.
 
-    A complete file is processed next, and its row may say that it was rejected before this returns. Run this to its
-    end, even if the request ends. Raise the errors of `upload_begin`, UploadsAtOnce, StorageUnavailable,
-    ClientDisconnected, RequestStalled, PayloadTooLarge (more came than was announced), ValidationError (an empty file).
+    A complete file is processed next, and its row may say that it was rejected before this returns. `once`: the permit
+    ends with this request, and grows with the bytes that come. Run this to its end, even if the request ends. Raise the
+    errors of `upload_begin`, UploadsAtOnce, StorageUnavailable, ClientDisconnected, RequestStalled, PayloadTooLarge
+    (more came than was announced; with `once`, the errors of `permit_grow`), ValidationError (an empty file).
     """
     with cancelled_at_stop():
-        return await _receive(body, token, length, offset)
+        return await _receive(body, token, length, offset, once)
 
 
-async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> UploadStatus:
+async def _receive(
+    body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None, once: bool
+) -> UploadStatus:
     try:
         account_id = await in_pool_thread(upload_account, token)
     except UploadUnknown:
         return await _receive_nothing(body, token)
     with upload_place(account_id):
         owner = secrets.token_hex(16)
-        grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
+        grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner, once=once)
         return await _receive_granted(grant, body, whole=offset is None)
 
 
@@ -163,13 +167,21 @@ class _Upload:
         async for piece in body:
             count += len(piece)
             if count > self._grant.size:
-                raise PayloadTooLarge(f"The permit is for {self._grant.size} bytes, and more were sent.")
+                await self._grow(count)
             await self._writer.append(piece)
             del piece  # a body that stalls holds no memory
         await self._writer.finish()
         if self._whole and not count and self._grant.size:
             raise ValidationError("The body is empty; send the bytes of the file.")
         return await self._writer.sha256() if self._whole or count == self._grant.size else ""
+
+    async def _grow(self, size: int) -> None:
+        """Reserve more before it is stored. Raise PayloadTooLarge if the permit does not grow, and its errors if it has
+        no room.
+        """
+        if not self._grant.once:
+            raise PayloadTooLarge(f"The permit is for {self._grant.size} bytes, and more were sent.")
+        self._grant = await in_pool_thread(permit_grow, self._grant, size)
 
     async def _with_lease(self, work: Coroutine[Any, Any, T]) -> T:
         """Renew the lease while `work` is done.

@@ -7,6 +7,7 @@ from django.db.models import Q
 from accounts.models import Account
 from cdn.models import File
 from cdn.services import files, processing, sweeps, uploads
+from cdn.services.growth import permit_grow
 from namespaces.models import Namespace
 from tests.cdn.rows import SHA, facts_of, make_permit, variant_facts
 
@@ -23,6 +24,12 @@ def complete() -> None:
     """The upload of TOKEN."""
     grant = uploads.upload_begin(TOKEN, length=None, offset=None, owner="killed")
     uploads.upload_complete(grant, grant.size, SHA)
+
+
+def grow() -> None:
+    """The permit of an upload by TOKEN, to ten times its size and a step."""
+    grant = uploads.upload_begin(TOKEN, length=None, offset=None, owner="killed", once=True)
+    permit_grow(grant, 10 * grant.size)
 
 
 def publish() -> None:

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cdn.form_uploads.form import HEAD_BYTES, HELD_BYTES, STEP_BYTES, FormFile
-from common.errors import ValidationError
+from cdn.form_uploads.form import HELD_BYTES, OTHER_BYTES, STEP_BYTES, FormFile
+from common.errors import BodyEndedEarly, ValidationError
 
 KIND = "multipart/form-data; boundary=b"
 FILE = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 OTHER = b'--b\r\nContent-Disposition: form-data; name="other"\r\n\r\n'
+OTHER_OF_NONE = b"\r\n" + OTHER
 END = b"\r\n--b--"
 
 
@@ -31,7 +32,10 @@ async def received(form: FormFile) -> tuple[int, bytes]:
     return size, b"".join([piece async for piece in form.pieces()])
 
 
-def test_a_form_of_blank_lines_leaves_the_loop_to_others() -> None:
+@pytest.mark.parametrize("before", [OTHER, FILE + OTHER_OF_NONE])
+def test_a_form_of_blank_lines_leaves_the_loop_to_others(before: bytes) -> None:
+    """Before the file and after it."""
+
     async def run() -> int:
         turns = 0
 
@@ -43,12 +47,12 @@ def test_a_form_of_blank_lines_leaves_the_loop_to_others() -> None:
 
         beside = asyncio.ensure_future(others())
         with pytest.raises(ValidationError):
-            await form_of(OTHER + b"\r\n\r\n" * HEAD_BYTES).begin()
+            await form_of(before + b"\r\n\r\n" * OTHER_BYTES).begin()
         beside.cancel()
         return turns
 
     # And no more than the first bytes is parsed: the body is four times as long.
-    assert HEAD_BYTES // STEP_BYTES - 1 <= asyncio.run(run()) <= HEAD_BYTES // STEP_BYTES + 1
+    assert OTHER_BYTES // STEP_BYTES - 1 <= asyncio.run(run()) <= OTHER_BYTES // STEP_BYTES + 2
 
 
 @pytest.mark.parametrize("cut", range(-4, 5))
@@ -63,10 +67,63 @@ def test_the_file_is_found_wherever_a_step_or_a_piece_ends(cut: int, at: str) ->
     assert (size, len(found)) == (len(data), len(data))
 
 
-def test_what_follows_the_file_is_not_parsed() -> None:
-    """Small parts would cost far more than the bytes of a file."""
-    after = b"\r\n--b\r\na:b\r\n\r\n" * STEP_BYTES + b"\r\n--b\r\n:no header"
-    assert asyncio.run(received(form_of(FILE + b"one" + after + END))) == (3, b"one")
+SMALL_FIELD = b"\r\n" + OTHER + b"x"
+
+
+@pytest.mark.parametrize("data", [b"one", bytes(1 << 20)])
+@pytest.mark.parametrize("fields", [0, 1, 500])
+def test_other_fields_may_follow_the_file(data: bytes, fields: int) -> None:
+    size, found = asyncio.run(received(form_of(FILE + data + SMALL_FIELD * fields + END)))
+    assert found == data
+    assert size - len(data) in (0, fields * len(SMALL_FIELD))
+
+
+@pytest.mark.parametrize("data", [b"one", bytes(1 << 20)])
+@pytest.mark.parametrize(
+    ("after", "error"),
+    [
+        (SMALL_FIELD * 10_000 + END, ValidationError),
+        (END + b"x" * 100_000, ValidationError),
+        (b"\r\n" + FILE + b"two" + END, ValidationError),
+        (b"\r\n--b\r\n:no header" + END, ValidationError),
+        (b"\r\n--c--", BodyEndedEarly),
+        (SMALL_FIELD, BodyEndedEarly),
+    ],
+)
+def test_a_form_that_does_not_end_as_one_with_one_file_is_refused(
+    data: bytes, after: bytes, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        asyncio.run(received(form_of(FILE + data + after)))
+
+
+def test_ten_thousand_small_fields_before_the_file_are_refused() -> None:
+    with pytest.raises(ValidationError):
+        asyncio.run(received(form_of(SMALL_FIELD[2:] + SMALL_FIELD * 10_000 + b"\r\n" + FILE + b"one" + END)))
+
+
+@pytest.mark.parametrize(
+    ("sent_name", "name"),
+    [
+        ("a.txt", "a.txt"),
+        ("/etc/passwd", "passwd"),
+        ("../../a b.txt", "a b.txt"),
+        (r"C:\folder\a.txt", "a.txt"),
+        (r"..\a.txt", "a.txt"),
+        (r"say \"hi\".txt", 'say "hi".txt'),
+        (".hidden", ".hidden"),
+    ],
+)
+def test_folders_of_a_name_are_left_out(sent_name: str, name: str) -> None:
+    form = form_of(FILE.replace(b'"a"', f'"{sent_name}"'.encode()) + b"x" + END)
+    asyncio.run(form.begin())
+    assert form.filename == name
+
+
+@pytest.mark.parametrize("sent_name", ["", "/", "a/", "..", "a/..", ".", "a\x00b", "a\x7fb", "a\tb", "x" * 256])
+def test_names_of_no_file_are_refused(sent_name: str) -> None:
+    with pytest.raises(ValidationError):
+        asyncio.run(form_of(FILE.replace(b'"a"', f'"{sent_name}"'.encode()) + b"x" + END).begin())
 
 
 def test_a_small_part_of_a_file_is_held_until_its_permit_is_made() -> None:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 from unittest.mock import patch
 
-import httpx
 import pytest
 from django.core import signing
-from django.db.models import F
 
 from accounts.models import Credential
 from accounts.scopes import Scope
 from accounts.services import account_switch
 from cdn import hooks, upload_tokens
-from cdn.form_uploads import receiving
 from cdn.form_uploads.form import HELD_BYTES
 from cdn.media.pipeline import file_process
 from cdn.models import File, Pool
-from cdn.uploads import places
-from common import streaming_body, wrong_secrets
+from common import wrong_secrets
 from common.attempts import AttemptLimits, FailureLimit
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.cdn import hostile
 from tests.cdn.edge_files import files_clear
+from tests.cdn.forms import form, posted, token_of, uploaded
 from tests.cdn.received import policy_set
-from tests.cdn.uploading import Answer, Upload, sent, until
+from tests.cdn.uploading import Answer, sent
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LARGE = os.urandom(3 << 20)
@@ -43,29 +39,6 @@ def clean() -> Iterator[None]:
     with patch.object(hooks.file_received, "_handlers", [file_process]):
         yield
     files_clear()
-
-
-def token_of(caller: Caller, **terms: Any) -> str:
-    made = caller.post("/cdn/token", terms)
-    assert made.status_code == 201, made.content
-    return str(made.json()["token"])
-
-
-def form(data: bytes, name: str = "a.txt", field: str = "file", **fields: str) -> tuple[bytes, str]:
-    """Body and type as a public client makes them."""
-    made = httpx.Request("POST", "http://x", files={field: (name, data)}, data=fields)
-    return made.read(), made.headers["content-type"]
-
-
-def posted(token: str, body: bytes, kind: str, *, size: int = 100_000, announced: bool = True, **more: Any) -> Answer:
-    pieces = [body[start : start + size] for start in range(0, len(body), size)]
-    length = len(body) if announced else None
-    return sent("POST", "", *pieces, **{"path": "/cdn/api", "length": length, "Authorization": f"Bearer {token}",
-                                       "Content_Type": kind} | more)  # fmt: skip
-
-
-def uploaded(token: str, data: bytes, *args: str, **more: Any) -> Answer:
-    return posted(token, *form(data, *args), **more)
 
 
 def test_a_token_is_for_a_minute_and_says_where_files_go(api: Caller) -> None:
@@ -126,20 +99,12 @@ def test_other_fields_and_ways_to_write_a_form_do_not_matter(api: Caller, size: 
         b"--bound\r\ncontent-type: text/plain\r\n"
         b'CONTENT-DISPOSITION: form-data; filename="x y.txt"; name="file"\r\n\r\n'
         + data
-        + b'\r\n--bound\r\nContent-Disposition: form-data; name="file"; filename="second"\r\n\r\nsecond\r\n--bound--'
+        + b'\r\n--bound\r\nContent-Disposition: form-data; name="after"\r\n\r\nno\r\n--bound--\r\n'
     )
     answer = posted(token, body, "multipart/form-data; boundary=bound", size=size)
     assert answer.status == 201, answer
     file = File.objects.get()
     assert (file.filename, file.size, file.sha256) == ("x y.txt", len(data), sha256(data).hexdigest())
-
-
-def test_a_body_without_a_length_is_taken_with_a_file_up_to_64_kib(api: Caller) -> None:
-    token = token_of(api)
-    assert uploaded(token, b"x" * HELD_BYTES, announced=False).status == 201
-    refused = uploaded(token, LARGE, announced=False)
-    assert (refused.status, set(refused.json()["details"])) == (400, {"Content-Length"})
-    assert File.objects.count() == 1
 
 
 @pytest.mark.parametrize("size", [100, 2 << 20])
@@ -152,52 +117,6 @@ def test_the_permit_is_for_the_size_that_comes(api: Caller, size: int) -> None:
     assert File.objects.count() == 0
     assert uploaded(token, bytes(size)).status == 201
     assert Pool.objects.get(owner=api.account.pk).stored_bytes == size
-
-
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes is passed on soon, and the rest of a refused body is not waited for."""
-    monkeypatch.setattr(streaming_body, "FLUSH_SECONDS", 0.01)
-    monkeypatch.setattr(streaming_body, "DRAIN_SECONDS", 0.1)
-    monkeypatch.setattr(streaming_body, "LINGER_SECONDS", 0.1)
-
-
-@pytest.mark.usefixtures("soon")
-@pytest.mark.parametrize("sent_bytes", [10, 60_000])
-def test_a_form_whose_file_is_slow_to_begin_gives_its_place_back(
-    api: Caller, monkeypatch: pytest.MonkeyPatch, sent_bytes: int
-) -> None:
-    """Until its permit is made a file is held in memory, however often a byte of it comes."""
-    monkeypatch.setattr(receiving, "BEGIN_SECONDS", 0.5)
-    answer = asyncio.run(stalled(token_of(api), sent_bytes).run())
-    assert (answer.status, answer.json()["code"]) == (408, "request_timeout")
-    assert (File.objects.count(), places._receiving) == (0, {})
-
-
-def stalled(token: str, sent_bytes: int) -> Upload:
-    """A request that never ends, of which so much comes."""
-    body, kind = form(LARGE)
-    headers = {"Authorization": f"Bearer {token}", "Content_Type": kind}
-    pieces = [body[:sent_bytes], asyncio.Event(), body[sent_bytes:]]
-    return Upload("POST", "", pieces, path="/cdn/api", length=len(body), **headers)
-
-
-@pytest.mark.usefixtures("soon")
-def test_a_form_ends_with_its_credential_while_its_file_is_awaited(
-    api: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(receiving, "BEGIN_SECONDS", 600.0)
-    upload = stalled(token_of(api), 60_000)
-
-    async def run() -> Answer:
-        running = asyncio.ensure_future(upload.run())
-        await until(lambda: places._receiving)
-        await asyncio.to_thread(Credential.objects.filter(client_id=api.client_id).update, epoch=F("epoch") + 1)
-        return await running
-
-    answer = asyncio.run(run())
-    assert (answer.status, answer.json()["code"]) == (401, "unauthorized")
-    assert (File.objects.count(), places._receiving) == (0, {})
 
 
 def test_the_policy_and_credits_hold_as_everywhere(api: Caller) -> None:

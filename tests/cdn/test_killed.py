@@ -11,6 +11,7 @@ from django.db.models import Q
 from cdn.models import File, Permit, Pool
 from cdn.services import files, processing, sweeps
 from cdn.services.counter_check import account_check
+from cdn.services.growth import SMALLEST_STEP
 from cdn.storage import original_key, part_path, store_file
 from credits.models import Balance, Entry, Hold
 from namespaces.models import Namespace
@@ -67,6 +68,23 @@ def test_an_upload_that_ends_is_processed_or_ends_again(api: Caller) -> None:
             upload(each)
     require_agreement(api)
     assert set(File.objects.values_list("status", flat=True)) == {"processing"}
+
+
+def test_a_permit_grows_as_a_whole_or_not_at_all(api: Caller) -> None:
+    grown = 1000 + SMALLEST_STEP
+    before: set[str] = set()
+
+    def prepare() -> dict[str, str]:
+        before.update(Permit.objects.values_list("pk", flat=True))
+        return {"TOKEN": make_permit(api.account).token}
+
+    def check(ended: bool) -> None:
+        require_agreement(api)
+        permit = Permit.objects.exclude(pk__in=before).get()
+        assert (permit.size, permit.reserved_bytes, permit.file.size) in ((100,) * 3, (grown,) * 3)
+        assert permit.size == grown or not ended
+
+    assert killed_at_each("grow", prepare, check) >= 8
 
 
 def test_a_publication_that_dies_is_done_by_the_next_process_and_charged_once(api: Caller) -> None:

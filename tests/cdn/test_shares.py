@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import tracemalloc
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
@@ -24,6 +26,7 @@ from cdn.services.permits import IssuedPermit
 from cdn.uploads import places
 from common import streaming_body
 from tests.callers import Caller
+from tests.cdn.forms import form, token_of
 from tests.cdn.received import received_file
 from tests.cdn.rows import make_file, make_permit, upload
 from tests.cdn.uploading import Upload, offset_of, part_sent, sent, stored_part, until
@@ -169,6 +172,24 @@ def test_bodies_that_stall_hold_no_memory(api: Caller, monkeypatch: pytest.Monke
 
     assert asyncio.run(run()) < size
     assert set(Permit.objects.values_list("received_bytes", flat=True)) == {size}
+
+
+def test_a_form_of_unknown_length_is_neither_held_in_memory_nor_spooled(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings.ENV, "cdn_upload_wait_seconds", 0)
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", None)
+    token, piece, count = token_of(api), bytes(250_000), 200
+    body, kind = form(b"|")
+    head, tail = body.split(b"|")
+    headers = {"Authorization": f"Bearer {token}", "Content_Type": kind}
+    upload = Upload("POST", "", [head, *[piece] * count, tail], path="/cdn/api", **headers)
+    tracemalloc.start()
+    answer = asyncio.run(upload.run())
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (answer.status, answer.json()["size"]) == (202, len(piece) * count)
+    assert most < 8 << 20
 
 
 def test_purging_waits_for_no_other_account(api: Caller, stranger: Caller) -> None:

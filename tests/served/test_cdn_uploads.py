@@ -79,41 +79,6 @@ def test_the_public_tus_client_uploads_an_empty_file(served: TestInstance, clien
     )
 
 
-def test_a_client_uploads_a_form_by_token_at_the_cdns_host(served: TestInstance, client: Api) -> None:
-    made = client.call("POST", "/cdn/token", 201, json={"tag": "form"})
-    api, host = made["apiUrl"], urlsplit(made["apiUrl"]).netloc
-    base = f"http://127.0.0.1:{served.instance.port}/api"
-    assert host.startswith("cdn.localhost")
-    headers = {"Authorization": f"Bearer {made['token']}", "Host": host, "X-Request-ID": "form-1"}
-    for path, data in (("/", DATA), ("", b"small"), ("/", b"")):
-        answer = httpx.post(base + path, headers=headers, files={"file": ("a.bin", data)}, trust_env=False, timeout=120)
-        assert answer.status_code == 201, answer.text
-        assert answer.headers.get_list("x-request-id") == ["form-1"]
-        assert answer.headers["access-control-allow-origin"] == "*"
-        body = answer.json()
-        assert (body["size"], body["filename"], body["recorded"]) == (len(data), "a.bin", True)
-        got = httpx.get(f"http://127.0.0.1:{served.instance.port}{urlsplit(body['url']).path}", headers={"Host": host},
-                        trust_env=False, timeout=120)  # fmt: skip
-        assert (got.status_code, got.content) == (200, data)
-    found = client.call("GET", "/cdn/files?tag=form")["data"]["files"]
-    assert len(found) == 3
-    assert client.call("GET", "/cdn/tags")["data"]["tags"] == ["form"]
-    limits = httpx.get(base + "/limits", headers=headers, trust_env=False, timeout=120)
-    assert (limits.status_code, limits.json()["success"]) == (200, True)
-    asked = httpx.options(base + "/", headers={"Host": host}, trust_env=False, timeout=120)
-    assert (asked.status_code, asked.headers["access-control-allow-headers"]) == (
-        204, "Authorization, Content-Type, X-Request-ID",
-    )  # fmt: skip
-    for token, status in (("x", 401), (made["token"], 405)):
-        refused = httpx.get(
-            base + "/", headers=headers | {"Authorization": f"Bearer {token}"}, trust_env=False, timeout=120
-        )
-        assert refused.status_code == status
-        assert refused.headers["access-control-allow-origin"] == "*"
-    assert httpx.get(base + "/files", headers=headers, trust_env=False, timeout=120).status_code == 404
-    assert api.endswith("/api")
-
-
 def test_the_public_tus_client_resumes(served: TestInstance, client: Api) -> None:
     made = permit(client, len(DATA))
     first = uploader(made["uploadUrl"], DATA, 1 << 20)
