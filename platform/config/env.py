@@ -218,6 +218,9 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     domain_verification: bool = True
     domains_per_account: int = Field(default=100, ge=0, le=_MANY)
 
+    # Links to private ports: how many of one port are alive at a time
+    port_links_max: int = Field(default=100, ge=0, le=_MANY)
+
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
     billing_seconds: int = Field(default=3600, ge=1, le=_YEAR, validate_default=True)

@@ -20,6 +20,7 @@ from edge.certificate_sites import certificate_options, certificate_sites, chall
 from edge.custom_sites import custom_plain_site, custom_snippets
 from edge.page_sites import page_sites, page_snippets
 from edge.pages import page
+from edge.port_links import edge_patterns
 from edge.route_cache import route_cache_folder
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
@@ -130,6 +131,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         closed=CLOSED,
         cut_off=CUT_OFF,
         closed_page=page("Nothing answers on this port", CLOSED),
+        **edge_patterns(),
     )
     plain = custom_plain_site(settings, api_by_http=not _https(settings))
     return made + page_sites(settings) + cdn_site(settings, run_dir) + plain + certificate_sites(settings, run_dir)

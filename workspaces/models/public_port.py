@@ -15,6 +15,13 @@ def new_hash() -> str:
     return random_suffix(HASH_LENGTH)
 
 
+class Access(models.TextChoices):
+    """Who may open a public port: everyone, or who has a link to it (`PortLink`)."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
 class PublicPort(models.Model):
     """A port with a public address (specification, Networking). Deleted with its workspace; outlives its machine.
 
@@ -29,6 +36,7 @@ class PublicPort(models.Model):
     hash = models.CharField(max_length=32, unique=True, default=new_hash, editable=False)
     label = models.CharField(max_length=100, blank=True, default="")
     slug = models.CharField(max_length=42, blank=True, default="")
+    access = models.CharField(max_length=8, choices=Access.choices, default=Access.PUBLIC)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -38,6 +46,10 @@ class PublicPort(models.Model):
             models.CheckConstraint(condition=models.Q(port__gte=1, port__lte=65535), name="public_port_is_a_port"),
         ]
         indexes = [models.Index(fields=["account_id", "-id"], name="public_port_of_account")]
+
+    @property
+    def is_private(self) -> bool:
+        return self.access == Access.PRIVATE
 
     def __str__(self) -> str:
         return f"{self.workspace_id}:{self.port}"
