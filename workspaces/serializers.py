@@ -88,14 +88,6 @@ class PublicPortObject(ResponseSerializer):
     def read_domain(self, port: PublicPort) -> str:
         return public_address(settings.PUBLIC_URL).domain(label(port.slug, port.hash))
 
-    def read_url(self, port: PublicPort) -> str:
-        return port_url(port)
-
-
-def port_url(port: PublicPort) -> str:
-    """Return the address of a public port, without a slash at its end."""
-    return public_address(settings.PUBLIC_URL).url(label(port.slug, port.hash))
-
 
 class ResourcesObject(ResponseSerializer):
     cpus = s.FloatField()

@@ -50,7 +50,7 @@ class LinkUnknown(LinkNeeded):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a request shows of itself. `address`: method and target, if the target may contain a secret."""
+    """The parts of a request that may show a secret. `address`: method and target, if the target may contain one."""
 
     cookie: str
     authorization: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
 from common.ids import random_suffix
-from edge.addresses import HASH_LENGTH
+from edge.addresses import HASH_LENGTH, label, public_address
 from workspaces.models.workspace import Workspace
 
 
@@ -16,7 +17,7 @@ def new_hash() -> str:
 
 
 class Access(models.TextChoices):
-    """Who may open a public port: everyone, or who has a link to it (`PortLink`)."""
+    """The visitors who may open a public port: all, or those who have a link to it (`PortLink`)."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -46,6 +47,11 @@ class PublicPort(models.Model):
             models.CheckConstraint(condition=models.Q(port__gte=1, port__lte=65535), name="public_port_is_a_port"),
         ]
         indexes = [models.Index(fields=["account_id", "-id"], name="public_port_of_account")]
+
+    @property
+    def url(self) -> str:
+        """Return its address, without a slash at its end."""
+        return public_address(settings.PUBLIC_URL).url(label(self.slug, self.hash))
 
     @property
     def is_private(self) -> bool:

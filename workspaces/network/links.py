@@ -23,7 +23,6 @@ from workspaces.host_rpc import send_unanswered
 from workspaces.models import PortLink, PublicPort, Workspace
 from workspaces.network.services import TASK, lock_network, published_port
 from workspaces.rows import lock_row, write_columns
-from workspaces.serializers import port_url
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ def link_create(*, workspace: Workspace, actor: str, port: int, ttl_seconds: int
     )
     detail = f"Link {link.pk} opens port {port} until {iso(link.expires_at)}."
     write_columns(workspace, "port_link_created", detail, actor)
-    link.url = f"{port_url(found)}/?{PARAMETER}={secret}"
+    link.url = f"{found.url}/?{PARAMETER}={secret}"
     return link
 
 
