@@ -20,17 +20,10 @@ from django.utils import timezone
 
 from common.compiled_query import CompiledQuery
 from common.errors import Unauthorized
-from common.secrets_at_rest import keyed_hash
+from common.secrets_at_rest import keyed_hashes
 from common.wrong_secrets import count_wrong_secret
 from edge.addresses import public_address
-from edge.port_links import (
-    PARAMETER,
-    bearer_secret,
-    cookie_name,
-    cookie_secrets,
-    is_secret,
-    without_parameter,
-)
+from edge.port_links import PARAMETER, bearer_secret, cookie_name, cookie_secrets, is_secret, without_parameter
 from workspaces.network.links import link_rows, link_use
 
 # A browser has one cookie of this name; others are those of pages that want to disturb it.
@@ -94,11 +87,12 @@ def admit_visitor(port_id: int, visit: Visit) -> Opening | None:
     in_address = parse_qs(target.partition("?")[2], keep_blank_values=True).get(PARAMETER, [])
     if in_address:
         return _open_address(port_id, visit, method, target, in_address)
-    shown = [secret for secret in [bearer_secret(visit.authorization)] if secret]
+    bearer = bearer_secret(visit.authorization)
     cookies = cookie_secrets(visit.cookie, secure=visit.is_secure)[:MAX_COOKIES]
-    if not shown and not cookies:
+    shown = [bearer, *cookies] if bearer else cookies
+    if not shown:
         raise LinkNeeded
-    if _living_link(port_id, [*shown, *cookies]) is None:
+    if _living_link(port_id, shown) is None:
         # A browser forgets a cookie that opens nothing any more, so that it is not counted again and again.
         raise LinkUnknown(headers={"Set-Cookie": _cookie("", 0, secure=visit.is_secure)} if cookies else None)
     return None
@@ -116,8 +110,8 @@ def _open_address(port_id: int, visit: Visit, method: str, target: str, secrets:
 
 def _living_link(port_id: int, secrets: list[str]) -> datetime | None:
     """Return when the link ends by which one of these secrets opens the port, and record its use; None without one."""
-    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    for port, link_id, expires_at, last_used_at in _LINKS.all_rows([keyed_hash(s, k) for s in secrets for k in keys]):
+    hashes = [each for secret in secrets for each in keyed_hashes(secret)]
+    for port, link_id, expires_at, last_used_at in _LINKS.all_rows(hashes):
         if port == port_id:
             link_use(link_id, last_used_at)
             found: datetime = expires_at
