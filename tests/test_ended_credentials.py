@@ -29,8 +29,11 @@ from tests.cdn.rows import make_permit
 from tests.notifications.rows import send_token
 from tests.sandboxes.rows import make_sandbox
 from tests.test_isolation import OWN_HEADERS
+from tests.workspaces.network.edge_requests import ask as ask_edge
+from tests.workspaces.network.link_requests import by_bearer, name_of, secret_of
 from tests.workspaces.rows import make_workspace
-from workspaces.models import StreamToken, Workspace
+from workspaces.models import PortLink, PublicPort, StreamToken, Workspace
+from workspaces.network.links import link_revoke
 from workspaces.states import Status
 from workspaces.streams.staff_tokens import stream_token_create
 
@@ -164,6 +167,19 @@ def upload_addresses(api: Caller, stranger: Caller) -> Kind:
     return kind
 
 
+def links_to_private_ports(api: Caller, stranger: Caller) -> Kind:
+    fields = {"ip": "10.200.0.9", "public_access": True, "published_ports": 1}
+    row = make_workspace(api.account, **fields)
+    port = PublicPort.objects.create(workspace=row, port=8080, access="private")
+    secrets = [secret_of(port) for _ in range(3)]
+    kind = Kind(lambda secret: ask_edge(name_of(port), **by_bearer(secret)), secrets)
+    ids = [link.pk for link in PortLink.objects.order_by("id")]
+    link_revoke(workspace=row, actor="test", port=8080, link_id=ids[0])
+    PortLink.objects.filter(pk=ids[1]).update(expires_at=timezone.now() - timedelta(seconds=1))
+    PortLink.objects.filter(pk=ids[2]).delete()
+    return kind
+
+
 KINDS: dict[Callable[[Caller, Caller], Kind], int] = {
     client_credentials: 401,
     access_tokens: 401,
@@ -172,6 +188,7 @@ KINDS: dict[Callable[[Caller, Caller], Kind], int] = {
     sandbox_tokens: 401,
     stream_tokens_of_staff: 401,
     upload_addresses: 404,
+    links_to_private_ports: 401,
 }
 
 

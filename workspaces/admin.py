@@ -32,7 +32,17 @@ from workspaces.admin_columns import (
 )
 from workspaces.images.admin import CatalogEntryAdmin
 from workspaces.live_views import live_access
-from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Snapshot, Usage, Workspace
+from workspaces.models import (
+    Activity,
+    BillingCycle,
+    MeterRecord,
+    Operation,
+    PortLink,
+    PublicPort,
+    Snapshot,
+    Usage,
+    Workspace,
+)
 from workspaces.staff_actions import ACTIONS
 
 __all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "SnapshotAdmin", "WorkspaceAdmin"]
@@ -116,12 +126,28 @@ class SnapshotAdmin(ReadOnlyAdmin):
 
 @admin.register(PublicPort)
 class PublicPortAdmin(ReadOnlyAdmin):
-    list_display = (link_column("workspace", text="name"), "port", "hash", "slug", "label", time_column("created_at"))
+    list_display = (
+        link_column("workspace", text="name"), "port", "access", "hash", "slug", "label", time_column("created_at"),
+    )  # fmt: skip
     list_display_links = ("port", "hash")
-    list_filter = (("workspace", IdFilter), ("account_id", IdFilter), ("created_at", AgeFilter))
+    list_filter = ("access", ("workspace", IdFilter), ("account_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("workspace",)
     search_fields = ("=hash", "slug", "label")
     search_ids = ("workspace__id", "account_id")
+    keyset = ("-id",)
+
+
+@admin.register(PortLink)
+class PortLinkAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id", link_column("port"), "label", time_column("created_at"), time_column("expires_at"),
+        time_column("last_used_at"),
+    )  # fmt: skip
+    list_filter = (("port", IdFilter), ("account_id", IdFilter), ("created_at", AgeFilter))
+    list_select_related = ("port",)
+    search_fields = ("label",)
+    search_ids = ("id", "port__workspace__id", "account_id")
+    exclude = ("token_hash",)
     keyset = ("-id",)
 
 

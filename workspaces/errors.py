@@ -210,6 +210,21 @@ class PublicPortNotFound(NotFound):
     message = "The workspace has no such public port."
 
 
+class PortNotPrivate(Conflict):
+    code = "port_not_private"
+    message = "The port is open to everyone; only a private port has links."
+
+
+class PortLinkLimit(Conflict):
+    code = "port_link_limit_exceeded"
+    message = "The port has as many links as it can have."
+
+
+class PortLinkNotFound(NotFound):
+    code = "port_link_not_found"
+    message = "The port has no such link."
+
+
 class PathNotFound(NotFound):
     code = "path_not_found"
     message = "There is no such path in the workspace."

@@ -15,6 +15,7 @@ from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from edge.addresses import label, public_address
 from workspaces.images.catalog_snapshots import logo_url
 from workspaces.models import PublicPort, Workspace
+from workspaces.models.public_port import Access
 from workspaces.states import Provisioning, ProvisioningPhase, Status
 
 
@@ -81,13 +82,11 @@ class PublicPortObject(ResponseSerializer):
     domain = s.CharField()
     label = s.CharField()  # type: ignore[assignment]  # the specification's name
     slug = s.CharField()
+    access = s.ChoiceField(Access.choices, help_text="private: visitors need a link.")
     url = s.CharField()
 
     def read_domain(self, port: PublicPort) -> str:
         return public_address(settings.PUBLIC_URL).domain(label(port.slug, port.hash))
-
-    def read_url(self, port: PublicPort) -> str:
-        return public_address(settings.PUBLIC_URL).url(label(port.slug, port.hash))
 
 
 class ResourcesObject(ResponseSerializer):

@@ -15,7 +15,7 @@ from workspaces.lifecycle.views import LifecycleViewSet
 from workspaces.logs.views import LogFileViewSet, LogsViewSet
 from workspaces.metadata import MetadataViewSet
 from workspaces.metrics.views import MetricsViewSet
-from workspaces.network.views import NetworkViewSet, PublicAccessViewSet
+from workspaces.network.views import NetworkViewSet, PortLinkViewSet, PublicAccessViewSet
 from workspaces.power_views import PowerViewSet
 from workspaces.reinstall import ReinstallViewSet
 from workspaces.resources.views import ResourcesViewSet
@@ -63,6 +63,7 @@ runtime = RuntimeAccessViewSet.as_view
 usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
+link = PortLinkViewSet.as_view
 domain = WorkspaceDomainViewSet.as_view
 workloads = WorkloadsViewSet.as_view
 kept = WorkspaceSnapshotsViewSet.as_view
@@ -109,6 +110,8 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/network", network({"get": "retrieve", "put": "update", "patch": "update"})),
     path("workspace/<ws:workspace_id>/public-access", public({"get": "list", "post": "create"})),
     path("workspace/<ws:workspace_id>/public-access/<int:port>", public({"patch": "update", "delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/public-access/<int:port>/links", link({"get": "list", "post": "create"})),
+    path("workspace/<ws:workspace_id>/public-access/<int:port>/links/<ws:link_id>", link({"delete": "destroy"})),
     path("workspace/<ws:workspace_id>/domain", domain({"get": "retrieve", "post": "create", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/domain/check", domain({"post": "check"})),
     path("workspace/<ws:workspace_id>/domain/ssl/renew", domain({"post": "renew"})),

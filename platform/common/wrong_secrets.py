@@ -1,5 +1,5 @@
 """Wrong secrets and tokens of any kind, counted by the address that they come from: client secrets, access tokens,
-those of sandboxes, API keys, send tokens, upload addresses and tokens.
+those of sandboxes, API keys, send tokens, upload addresses and tokens, links to private ports.
 
 A secret is looked at first, and counted when it is wrong: a right one from an address that guesses goes on, as others
 may share the address. The secrets are random and stored as plain keyed hashes, so that a look costs a query.

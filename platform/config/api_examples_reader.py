@@ -38,6 +38,7 @@ SHOWN_IDS = {
     "workload_id": "web",
     "stdin_key": "my-tar-of-today-0001",
     "port": "8080",
+    "link_id": "lnk_3ocecy2d2go623lj",
     "name": "boot.log",
     "source": "boot",
 }

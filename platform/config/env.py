@@ -202,12 +202,13 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     orphan_grace_seconds: int = Field(default=120, ge=0, le=_YEAR)
     orphan_removals_per_hour: int = Field(default=100, ge=0, le=_MANY)
 
-    # Domains of users
+    # Domains of users, and links to private ports
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
     edge_addresses: Addresses = ()
     dns_resolvers: Resolvers = ()
     domain_verification: bool = True
     domains_per_account: int = Field(default=100, ge=0, le=_MANY)
+    port_links_max: int = Field(default=100, ge=0, le=_MANY)
 
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)

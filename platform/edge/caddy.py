@@ -20,6 +20,7 @@ from edge.certificate_sites import certificate_options, certificate_sites, chall
 from edge.custom_sites import custom_plain_site, custom_snippets
 from edge.page_sites import page_sites, page_snippets
 from edge.pages import page
+from edge.port_links import edge_patterns
 from edge.route_cache import route_cache_folder
 from edge.runtime_site import runtime_site
 
@@ -132,6 +133,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         closed=CLOSED,
         cut_off=CUT_OFF,
         closed_page=page("Nothing answers on this port", CLOSED),
+        **edge_patterns(),
     )
     plain = custom_plain_site(settings, api_by_http=not _https(settings))
     sites = page_sites(settings) + cdn_site(settings, run_dir) + runtime_site(settings)

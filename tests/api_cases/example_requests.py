@@ -16,6 +16,7 @@ from namespaces.models import Namespace
 from tests.api_cases.stage import Stage
 from tests.api_cases.wsgi import WsgiAnswer, answer_of
 from tests.openapi import document
+from tests.workspaces.rows import port_link
 from workspaces.commands.input import open_input
 from workspaces.models import Workspace
 from workspaces.states import Provisioning, Status
@@ -46,11 +47,13 @@ def _examples() -> dict[str, Example]:
 
 
 def _prepare(name: str, stage: Stage) -> None:
-    """What no request brings about: a creation that failed; a command beside it; a namespace that is not the default
-    one.
+    """What no request brings about: a creation that failed; a command beside it; a link whose id is known; a namespace
+    that is not the default one.
     """
     if name.endswith("/{stdin_key}/input"):
         asyncio.run(_open_input(stage.ids["workspace_id"], stage.ids["stdin_key"]))
+    if name.endswith("/{link_id}"):
+        stage.ids["link_id"] = port_link(Workspace.objects.get(pk=stage.ids["workspace_id"])).pk
     if name.endswith("/provisioning/retry"):
         failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
         Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)

@@ -22,6 +22,7 @@ JSON = "application/json"
 # `make examples`: what is answered is written to the files, and compared afterwards.
 WRITE = bool(os.environ.get("WRITE_EXAMPLES"))
 SECRETS = {"secret", "token", "client_secret", "key", "uploadUrl", "upload_url"}
+LINK_SECRET = re.compile(r"\bplk_[\w-]{43}")
 FAKE_DISK = re.compile(r"/\S+/machines/directories/\w+/disk/")
 ROW_ID = re.compile(r"[a-z]+_[2-7a-z]{16}")
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
@@ -96,7 +97,7 @@ def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_masked(each) for each in value[:3]]
     if isinstance(value, str):
-        value = FAKE_DISK.sub("/", value)
+        value = LINK_SECRET.sub("plk_example", FAKE_DISK.sub("/", value))
     if name in SECRETS and isinstance(value, str):
         return re.sub(r"([a-z]+_)?[A-Za-z0-9_-]{20,}$", r"\1example", value)
     return value

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,11 +30,15 @@ HASH = "a" * 20
 LONG = 120
 
 
+# What a server answers to a path with headers: status, headers, content.
+Answer = Callable[[str, dict[str, str]], tuple[int, dict[str, str], bytes]]
+
+
 @dataclass
 class Platform:
     """The responses of the stubs of api and streams, and the requests that they received."""
 
-    answers: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
+    answers: dict[str, tuple[int, dict[str, str]] | Answer] = field(default_factory=dict)
     requests: list[tuple[str, str, dict[str, str], str]] = field(default_factory=list)
 
     def requests_of(self, server: str) -> list[tuple[str, dict[str, str], str]]:
@@ -48,8 +54,12 @@ class RecordingHandler(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length", 0))).decode(errors="replace")
         platform.requests.append((name, self.path, headers, body))
-        status, more = platform.answers[name]
-        content = b"" if status in (200, 202) else b"the platform's own answer"
+        found = platform.answers[name]
+        if callable(found):
+            status, more, content = found(self.path, headers)
+        else:
+            status, more = found
+            content = b"" if status in (200, 202) else b"the platform's own answer"
         self.send_response(status)
         for key, value in more.items():
             self.send_header(key, value)
@@ -68,7 +78,9 @@ class RecordingHandler(BaseHTTPRequestHandler):
 
 
 class Program(BaseHTTPRequestHandler):
-    """A program in a machine: responds with the request it received, and echoes bytes after an upgrade."""
+    """A program in a machine: responds with the request it received, and echoes bytes after an upgrade. `said`: more
+    headers of its responses.
+    """
 
     protocol_version = "HTTP/1.1"
 
@@ -86,6 +98,8 @@ class Program(BaseHTTPRequestHandler):
         content = json.dumps(received).encode()
         self.send_response(200)
         self.send_header("Set-Cookie", "mine=1")
+        for name, value in self.server.said.items():  # type: ignore[attr-defined]
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
@@ -115,10 +129,12 @@ class World:
     base: str
     platform: Platform
     machine: str
+    said: dict[str, str]
 
     def reset(self) -> None:
         """As at the beginning, for the next test."""
         self.platform.requests.clear()
+        self.said.clear()
         self.platform.answers = {"api": (200, {"X-Upstream": self.machine})}
         shutil.rmtree(route_cache_folder(self.instance.run_dir), ignore_errors=True)
 
@@ -145,22 +161,26 @@ def open_shared_world() -> Iterator[World]:
 
 
 @contextmanager
-def open_world(instance: Instance, given: dict[str, str] | None = None) -> Iterator[World]:
+def open_world(instance: Instance, given: dict[str, str] | None = None, log: str = "") -> Iterator[World]:
+    """`log`: the file of the state folder to which Caddy's lines go."""
     settings = instance.settings(given or {})
     path = instance.run_dir / "Caddyfile"
     path.write_text(caddyfile(settings, instance.run_dir))
     platform = Platform()
     servers = [_stub(instance, name, platform) for name in ("api", "streams")]
     program = ThreadingHTTPServer(("127.0.0.1", 0), Program)
+    said: dict[str, str] = {}
+    program.said = said  # type: ignore[attr-defined]
     threading.Thread(target=program.serve_forever, args=(0.05,), daemon=True).start()
     home = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"), str(instance.state))
     command = [CADDY, "run", "--config", str(path), "--adapter", "caddyfile"]
-    caddy = subprocess.Popen(command, env=home, stderr=subprocess.DEVNULL)
+    with Path(instance.state / log if log else os.devnull).open("wb") as lines:
+        caddy = subprocess.Popen(command, env=home, stderr=lines)
     try:
         base = f"http://127.0.0.1:{instance.port}"
         wait_for_edge(base)
         machine = f"127.0.0.1:{program.server_address[1]}"
-        made = World(instance, base, platform, machine)
+        made = World(instance, base, platform, machine, said)
         made.reset()
         yield made
     finally:

@@ -255,6 +255,16 @@ def test_ports_are_published_listed_and_opened(ws: Ws, made: str) -> None:
     assert url.startswith("http://")
     assert ws.json("port", "list")[0]["url"] == url
     assert ws.output("open", "--print").strip() == url
+    assert "only a private port has links" in ws.fails(5, "port", "link", "8080")
+    assert ws.output("port", "access", "8080", "private") == "Port 8080 is private.\n"
+    address = ws.output("port", "link", "8080", "--ttl", "2h", "--label", "Alice").strip()
+    assert address.startswith(f"{url}/?__link=plk_")
+    (link,) = ws.json("port", "links", "8080")
+    assert (link["label"], link["url"]) == ("Alice", None)
+    assert link["id"] in ws.output("port", "unlink", "8080", link["id"])
+    assert ws.json("port", "links", "8080") == []
+    ws.output("port", "rm", "8080")
+    assert ws.json("port", "publish", "8080", "--private")["access"] == "private"
     ws.output("port", "rm", "8080")
     assert ws.json("port", "list") == []
     assert "no such public port" in ws.fails(4, "open", "--print")

@@ -29,13 +29,14 @@ TOKEN = "a-token-of-the-test-0123456789"
 Talk = Callable[[Client], Coroutine[Any, Any, None]]
 READ_ONLY = {
     "list_workspaces", "show_workspace", "read_logs", "list_public_ports", "list_files", "read_file", "search_files",
+    "list_port_links",
     "list_pages", "list_page_releases", "list_workloads", "list_images", "list_snapshots", "show_plan",
     "show_usage",
 }  # fmt: skip
 DESTRUCTIVE = {
     "stop_workspace", "sleep_workspace", "delete_workspace", "withdraw_port", "restart_workspace", "run_command",
     "write_file", "deploy_page", "edit_file", "resize_workspace", "stop_workload", "remove_workload",
-    "restore_workspace", "delete_snapshot",
+    "restore_workspace", "delete_snapshot", "revoke_port_link",
 }  # fmt: skip
 
 
@@ -117,6 +118,14 @@ def test_an_agent_makes_uses_and_deletes_a_workspace(served: TestInstance, crede
         port = await answer(client, "publish_port", workspace=box, port=8080, label="web")
         assert (await answer(client, "list_public_ports", workspace=box))["ports"] == [port]
         assert (await answer(client, "show_workspace", workspace=box))["public_urls"] == {"8080": port["url"]}
+        shut = await answer(client, "publish_port", workspace=box, port=8080, access="private")
+        assert shut == port | {"access": "private"}
+        link = await answer(client, "create_port_link", workspace=box, port=8080, ttl_seconds=60, label="For Alice")
+        assert link["url"].startswith(f"{port['url']}/?__link=plk_")
+        kept = (await answer(client, "list_port_links", workspace=box, port=8080))["links"]
+        assert kept == [link | {"url": None}]
+        await answer(client, "revoke_port_link", workspace=box, port=8080, link=link["id"])
+        assert (await answer(client, "list_port_links", workspace=box, port=8080))["links"] == []
         await answer(client, "withdraw_port", workspace=box, port=8080)
         assert (await answer(client, "read_logs", workspace=box, lines=5))["source"] == "boot"
         await answer(client, "delete_workspace", workspace=box)

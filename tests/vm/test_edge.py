@@ -17,7 +17,7 @@ from tests.vm.instances import TestInstance
 from tests.vm.sandbox_sockets import connect
 from tests.vm.sleep_command import SleepCommand
 from tests.vm.staff import confirm_action, logged_in_staff
-from tests.vm.web import PORT, Site, make_site
+from tests.vm.web import PORT, Site, WebSocket, make_site
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
 STORM = 50
@@ -130,6 +130,54 @@ def test_closing_a_port_ends_open_connections(api: Api, site: Site, closing: dic
         finally:
             api.call("PATCH", f"/workspace/{site.id}/network", json=before)
     assert site.visit("GET", "/ok").status_code == 200
+
+
+def test_what_a_link_opened_ends_with_it(instance: TestInstance, api: Api, site: Site) -> None:
+    """When it is revoked, when its time is over, and when a public port becomes private."""
+    path = f"/workspace/{site.id}/public-access/{PORT}"
+
+    def new_link() -> tuple[str, str]:
+        made = api.call("POST", f"{path}/links", 201, json={"ttl_seconds": 60})["link"]
+        return made["id"], made["url"].partition("__link=")[2]
+
+    try:
+        with site.socket() as opened:
+            assert opened.echo("x") == "x"
+            assert api.call("PATCH", path, json={"access": "private"})["port"]["access"] == "private"
+            assert_ends(opened)
+        assert site.visit("GET", "/ok").status_code == 401
+        link, secret = new_link()
+        location = site.visit("GET", f"/head?a=1&__link={secret}")
+        assert (location.status_code, location.headers["location"]) == (303, "/head?a=1")
+        cookie = location.headers["set-cookie"].partition(";")[0]
+        head = site.visit("GET", "/head?a=1", headers={"Cookie": f"theirs=1; {cookie}"}).text
+        assert "cookie: theirs=1\r\n" in head.lower()
+        with site.socket(f"Cookie: {cookie}") as opened:
+            assert opened.echo("x") == "x"
+            api.call("DELETE", f"{path}/links/{link}")
+            assert_ends(opened)
+        assert site.visit("GET", "/ok", headers={"Cookie": cookie}).status_code == 401
+        link, secret = new_link()
+        with site.socket(f"Authorization: Bearer {secret}") as opened:
+            assert opened.echo("x") == "x"
+            instance.query(f"UPDATE workspaces_portlink SET expires_at = now() WHERE id = '{link}' RETURNING id")
+            until(lambda: not api.call("GET", f"{path}/links")["links"], 10, "its time is over")
+            until(lambda: not is_open(opened), 10, "the sweep has closed it")
+    finally:
+        api.call("PATCH", path, json={"access": "public"})
+    assert site.visit("GET", "/ok").status_code == 200
+
+
+def is_open(opened: WebSocket) -> bool:
+    try:
+        return opened.echo("y") == "y"
+    except ConnectionError:
+        return False
+
+
+def assert_ends(opened: WebSocket) -> None:
+    with pytest.raises(ConnectionError):
+        opened.echo("y")
 
 
 def test_callers_of_a_listed_network_come_in(api: Api, site: Site) -> None:

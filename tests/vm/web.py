@@ -37,22 +37,22 @@ class Site:
         return httpx.request(method, self.base + path, headers=headers, timeout=timeout, trust_env=False, **request)
 
     @contextmanager
-    def socket(self) -> Iterator[WebSocket]:
-        """A WebSocket to the server's `/ws`."""
+    def socket(self, *headers: str) -> Iterator[WebSocket]:
+        """A WebSocket to the server's `/ws`, opened with these header lines as well."""
         parts = urlsplit(self.base)
         with socket.create_connection((str(parts.hostname), int(parts.port or 80)), timeout=90) as connection:
-            yield WebSocket(connection, self.domain)
+            yield WebSocket(connection, self.domain, *headers)
 
 
 class WebSocket:
     """The client's side of a WebSocket: short texts, one frame each."""
 
-    def __init__(self, connection: socket.socket, host: str) -> None:
+    def __init__(self, connection: socket.socket, host: str, *headers: str) -> None:
         self._connection = connection
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             "GET /ws HTTP/1.1", f"Host: {host}", "Connection: Upgrade", "Upgrade: websocket",
-            f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", *headers,
         ]  # fmt: skip
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         head = b""

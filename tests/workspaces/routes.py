@@ -7,7 +7,7 @@ from django.db.models import Model
 from accounts.scopes import Scope
 from tests.callers import Caller
 from tests.route import ACCOUNT, BILLING, NAMESPACE, Route
-from tests.workspaces.rows import make_workspace, snapshot_row
+from tests.workspaces.rows import make_workspace, port_link, snapshot_row
 from workspaces.runtime.urls import LEVEL
 from workspaces.states import Status
 
@@ -71,6 +71,9 @@ ROUTES = [
     Route("POST", f"{W}/public-access", reads=True),
     Route("PATCH", f"{W}/public-access/{{port}}", reads=True),
     Route("DELETE", f"{W}/public-access/{{port}}"),
+    Route("GET", f"{W}/public-access/{{port}}/links"),
+    Route("POST", f"{W}/public-access/{{port}}/links", reads=True),
+    Route("DELETE", f"{W}/public-access/{{port}}/links/{{link_id}}"),
     Route("GET", f"{W}/domain"),
     Route("POST", f"{W}/domain", reads=True),
     Route("DELETE", f"{W}/domain"),
@@ -190,8 +193,10 @@ VALUES = {"name": "boot.log", "source": "boot", "port": "8080", "workload_id": "
 
 
 def make_rows(owner: Caller) -> dict[str, Model]:
-    """A workspace that failed, on no host, so that no accepted request waits; and a snapshot of it."""
+    """A workspace that failed, on no host, so that no accepted request waits; a snapshot of it, and a link to a private
+    port of it.
+    """
     workspace = make_workspace(owner.account, status=Status.FAILED, slug="the-workspace")
     snapshot = snapshot_row(workspace)
     snapshot.save()
-    return {"workspace_id": workspace, "snapshot_id": snapshot}
+    return {"workspace_id": workspace, "snapshot_id": snapshot, "link_id": port_link(workspace)}

@@ -11,8 +11,9 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import workspaces_counted
 from vmbackend.models import Host
-from workspaces.models import Operation, Snapshot, Workspace
+from workspaces.models import Operation, PortLink, PublicPort, Snapshot, Workspace
 from workspaces.models.operation import LIVE
+from workspaces.models.public_port import Access
 from workspaces.models.snapshot import SnapshotStatus
 from workspaces.runtime import access
 from workspaces.runtime.tokens import make_gateway_token
@@ -80,6 +81,19 @@ def snapshot_row(workspace: Workspace, **fields: Any) -> Snapshot:
     }
     made.setdefault("host", workspace.host or make_host("of snapshots", seen=timezone.now() - timedelta(days=1)))
     return Snapshot(account_id=workspace.account_id, namespace_id=workspace.namespace_id, workspace=workspace, **made)
+
+
+def port_link(workspace: Workspace, port: int = 8080) -> PortLink:
+    """A link to a private port of a workspace, which is published if it was not; its secret is not known."""
+    fields = {"access": Access.PRIVATE, "account_id": workspace.account_id}
+    found, made = PublicPort.objects.get_or_create(workspace=workspace, port=port, defaults=fields)
+    if made:
+        workspace.published_ports += 1
+        workspace.save(update_fields=["published_ports"])
+    soon = timezone.now() + timedelta(hours=1)
+    return PortLink.objects.create(
+        port=found, account_id=workspace.account_id, token_hash=f"link {next(_numbers)}", expires_at=soon
+    )
 
 
 def live_operations() -> int:

@@ -17,7 +17,7 @@ from common.errors import DomainError
 from edge.addresses import public_address
 from edge.route_cache import this_second
 from workspaces import last_used
-from workspaces.edge_auth.views import UPSTREAM, find_target
+from workspaces.edge_auth.views import Target, find_target
 from workspaces.route_cache import route_cache
 
 if TYPE_CHECKING:
@@ -35,29 +35,29 @@ class EdgeAuthFastPath:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         matches = environ.get("PATH_INFO") == PATH and environ.get("REQUEST_METHOD") == "GET"
-        upstream = _upstream(environ) if matches else ""
-        if not upstream:
+        target = _running_target(environ) if matches else None
+        if target is None:
             return self._inner(environ, start_response)
-        start_response("200 OK", [(UPSTREAM, upstream), ("Content-Length", "0")])
+        start_response("200 OK", [*target.headers.items(), ("Content-Length", "0")])
         return [b""]
 
 
-def _upstream(environ: WSGIEnvironment) -> str:
-    """Return the upstream of the request; empty if the views must handle it."""
+def _running_target(environ: WSGIEnvironment) -> Target | None:
+    """Return the target of the request; None if the views must handle it."""
     facts = edge_facts(environ.get(VARIABLE, ""), settings.SECRET_KEY)
     if facts is None:
-        return ""
+        return None
     second = this_second()
     try:
-        target = find_target(facts)
+        target = find_target(facts, environ)
     except (DomainError, DatabaseError, InterfaceError):
-        return ""
+        return None
     finally:
         close_old_connections()
-    if not target.runs:
-        return ""
+    if not target.runs or target.opening:
+        return None
     last_used.record_request(target.workspace_id)
-    if not target.ingress and target.ip and public_address(settings.PUBLIC_URL).label_of(facts.host):
+    if target.is_open_to_all and target.ip and public_address(settings.PUBLIC_URL).label_of(facts.host):
         # Custom domains are not stored: the edge looks for labels of public ports only.
         route_cache().store(second, facts.host.partition(".")[0].lower(), target.upstream)
-    return target.upstream
+    return target

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -29,13 +30,17 @@ from domains.selectors import port_of_name
 from edge.addresses import public_address
 from edge.pages import page
 from workspaces import last_used
+from workspaces.edge_auth.private_ports import Opening, Visit, admit_visitor, wrong_links_counted
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.models import PublicPort
+from workspaces.models.public_port import Access
 from workspaces.states import Status
 
 logger = logging.getLogger(__name__)
 
 UPSTREAM = "X-Upstream"
+# Says of a private port that the edge must remove what opened it, and keep nothing.
+ACCESS = "X-Access"
 RETRY_AFTER_SECONDS = 2
 # The workspace is about to run: a retry after a moment finds it running.
 STARTING_UP = frozenset(
@@ -64,16 +69,20 @@ class NotRunning(DomainError):
     message = "The workspace behind this address does not run."
 
 
-TITLES = {403: "Not open to you", 404: "Nothing here", 503: "Not available now"}
+TITLES = {401: "A link is needed", 403: "Not open to you", 404: "Nothing here", 503: "Not available now"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The port and workspace of a public name, as the rows are now."""
+    """The port and workspace of a public name, as the rows are now. `opening`: the answer to a request that is a link's
+    address; it must not reach the workspace.
+    """
 
+    port_id: int
     workspace_id: str
     port: int
     slug: str
+    access: str
     public_access: bool
     ingress: list[str]
     ingress_ports: list[int]
@@ -81,20 +90,36 @@ class Target:
     status: str
     ready: bool
     ip: str | None
+    opening: Opening | None = None
 
     @property
     def runs(self) -> bool:
         return self.status == Status.RUNNING and bool(self.ready)
 
     @property
+    def is_private(self) -> bool:
+        return self.access == Access.PRIVATE
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Return whether the answer is the same for every caller."""
+        return not self.is_private and not self.ingress
+
+    @property
     def upstream(self) -> str:
         """Return the address at which the workspace's program listens."""
         return f"{self.ip}:{self.port}"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the answer that lets the caller in."""
+        return {UPSTREAM: self.upstream, **({ACCESS: Access.PRIVATE.value} if self.is_private else {})}
+
 
 _COLUMNS = [
-    "workspace_id", "port", "slug", "workspace__public_access", "workspace__ingress", "workspace__ingress_ports",
-    "workspace__account__is_active", "workspace__status", "workspace__ready", "workspace__ip",
+    "id", "workspace_id", "port", "slug", "access", "workspace__public_access", "workspace__ingress",
+    "workspace__ingress_ports", "workspace__account__is_active", "workspace__status", "workspace__ready",
+    "workspace__ip",
 ]  # fmt: skip
 
 
@@ -103,6 +128,8 @@ def authorize_port(request: HttpRequest) -> HttpResponse:
     """Answer for a request to a public port; in the api process."""
     try:
         target = _target(request)
+        if target.opening:
+            return target.opening.response()
         if target.runs:
             last_used.record_request(target.workspace_id)
             return _upstream(target)
@@ -118,6 +145,8 @@ async def wake_port(request: HttpRequest) -> HttpResponse:
     """Answer for a request to a workspace that sleeps; in the streams process, where a wait does not hold a thread."""
     try:
         target = await in_thread(_target, request)
+        if target.opening:
+            return target.opening.response()
         is_waking = await _wake(target.workspace_id)
         # Read again: address or access may have changed during the wait.
         target = await in_thread(_target, request)
@@ -144,11 +173,15 @@ async def _wake(workspace_id: str) -> bool:
 
 
 def _target(request: HttpRequest) -> Target:
-    return find_target(edge_facts(request.headers.get(HEADER, ""), settings.SECRET_KEY))
+    with wrong_links_counted(request):
+        return find_target(edge_facts(request.headers.get(HEADER, ""), settings.SECRET_KEY), request.META)
 
 
-def find_target(facts: EdgeFacts | None) -> Target:
-    """Return the target of a request, by the edge's header. Raise NotFound (not the edge), NotPublic, NotAllowed."""
+def find_target(facts: EdgeFacts | None, meta: Mapping[str, Any]) -> Target:
+    """Return the target of a request, by the edge's header and the request's WSGI variables.
+
+    Raise NotFound (not the edge), NotPublic, NotAllowed, LinkNeeded, LinkUnknown.
+    """
     if facts is None:
         raise NotFound("There is no such route or resource.")
     named = public_address(settings.PUBLIC_URL).label_of(facts.host)
@@ -159,6 +192,8 @@ def find_target(facts: EdgeFacts | None) -> Target:
         raise NotPublic
     if target.ingress and not is_inside(client_address(facts.forwarded), target.ingress):
         raise NotAllowed
+    if target.is_private:
+        return replace(target, opening=admit_visitor(target.port_id, Visit.of(meta, facts.host)))
     return target
 
 
@@ -178,8 +213,9 @@ def _published(hash_: str) -> Target | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    workspace_id, port_, slug, public_access, ingress, ingress_ports, *rest = row
-    return Target(workspace_id, port_, slug, public_access, json.loads(ingress), json.loads(ingress_ports), *rest)
+    port_id, workspace_id, port_, slug, access, is_public, ingress, ingress_ports, *rest = row
+    networks, ports = json.loads(ingress), json.loads(ingress_ports)
+    return Target(port_id, workspace_id, port_, slug, access, is_public, networks, ports, *rest)
 
 
 @cache
@@ -204,7 +240,7 @@ def is_inside(address: str, networks: Sequence[str]) -> bool:
 
 
 def _upstream(target: Target) -> HttpResponse:
-    return HttpResponse(headers={UPSTREAM: target.upstream})
+    return HttpResponse(headers=target.headers)
 
 
 def _not_running(target: Target) -> NotRunning:

@@ -1,4 +1,5 @@
-"""The sweep: TTL, idle sleep, expiry of saved memory and restarts. One indexed query finds all rows that are due.
+"""The sweep: TTL, idle sleep, restarts, and expiry of saved memory, snapshots and links. One indexed query finds all
+workspaces that are due.
 
 Each due row is handled by a service; one that cannot be handled (an operation is in flight, its host does not answer)
 stays due. After a downtime of the control plane the first sweep finds everything that became due in between.
@@ -24,6 +25,7 @@ from workspaces.host import restarts
 from workspaces.host.outcomes import TTL_ACTOR
 from workspaces.models import Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
+from workspaces.network.links import links_expire
 from workspaces.power import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
 from workspaces.rows import update_row, update_unless_changed
 from workspaces.snapshot_rows import expire_snapshots
@@ -48,11 +50,11 @@ def due_workspaces(now: datetime) -> QuerySet[Workspace]:
 
 
 def sweep_due() -> int:
-    """Handle the rows that are due, and snapshots whose time is over. Return how many were changed."""
+    """Handle the rows that are due, and snapshots and links whose time is over. Return how many were changed."""
     now = timezone.now()
     # Prefetched, not joined: without due rows nothing is read, and the planner cannot begin with the joined tables.
     rows = due_workspaces(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
-    return sum(_handle(row, now) for row in rows[:BATCH]) + expire_snapshots(now)
+    return sum(_handle(row, now) for row in rows[:BATCH]) + expire_snapshots(now) + links_expire()
 
 
 def _handle(row: Workspace, now: datetime) -> bool:

@@ -8,6 +8,7 @@ import django.db.models.deletion
 import django.utils.timezone
 import workspaces.images.shapes
 import workspaces.models.operation
+import workspaces.models.port_link
 import workspaces.models.public_port
 import workspaces.models.snapshot
 import workspaces.models.workspace
@@ -191,10 +192,28 @@ class Migration(migrations.Migration):
                 ('hash', models.CharField(default=workspaces.models.public_port.new_hash, editable=False, max_length=32, unique=True)),
                 ('label', models.CharField(blank=True, default='', max_length=100)),
                 ('slug', models.CharField(blank=True, default='', max_length=42)),
+                ('access', models.CharField(choices=[('public', 'Public'), ('private', 'Private')], default='public', max_length=8)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
                 'ordering': ['port'],
+            },
+        ),
+        migrations.CreateModel(
+            name='PortLink',
+            fields=[
+                ('id', models.CharField(default=workspaces.models.port_link.new_link_id, editable=False, max_length=24, primary_key=True, serialize=False)),
+                ('account_id', models.CharField(db_default='', default='', editable=False, max_length=24)),
+                ('token_hash', models.CharField(editable=False, max_length=64, unique=True)),
+                ('label', models.CharField(blank=True, default='', max_length=100)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('expires_at', models.DateTimeField(db_index=True)),
+                ('last_used_at', models.DateTimeField(editable=False, null=True)),
+                ('port', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='links', to='workspaces.publicport')),
+            ],
+            options={
+                'ordering': ['id'],
+                'indexes': [models.Index(fields=['account_id', '-id'], name='port_link_of_account')],
             },
         ),
         migrations.CreateModel(

@@ -14,6 +14,7 @@ from workspaces.models.charging import (
     WorkspaceHour,
 )
 from workspaces.models.operation import Operation
+from workspaces.models.port_link import PortLink
 from workspaces.models.public_port import PublicPort
 from workspaces.models.snapshot import Snapshot
 from workspaces.models.stream_token import StreamToken
@@ -35,6 +36,7 @@ __all__ = [
     "NamespaceMinute",
     "NamespaceTick",
     "Operation",
+    "PortLink",
     "PublicPort",
     "Snapshot",
     "StreamToken",

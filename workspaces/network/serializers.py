@@ -9,9 +9,11 @@ from rest_framework import serializers
 
 from common.fields import BoundedList, StrictBoolean, StrictChar, StrictInteger, StrictRegex
 from common.openapi import Success
-from common.serializers import ResponseSerializer
+from common.serializers import ResponseSerializer, Timestamp
 from edge.addresses import SLUG_LENGTH
+from workspaces.models.public_port import Access
 from workspaces.network import rules
+from workspaces.network.links import MAX_SECONDS, MIN_SECONDS
 from workspaces.serializers import NetworkObject, PublicPortObject
 
 MAX_ENTRIES = 100
@@ -75,8 +77,8 @@ class NetworkRequest(serializers.Serializer[Any]):
     )
 
 
-class PortNames(serializers.Serializer[Any]):
-    """Label and slug of a public port."""
+class PortFields(serializers.Serializer[Any]):
+    """Label, slug and access of a public port."""
 
     label = StrictChar(max_length=100, required=False, allow_blank=True)  # type: ignore[assignment]  # the contract's name
     slug = StrictRegex(
@@ -85,16 +87,21 @@ class PortNames(serializers.Serializer[Any]):
         allow_blank=True,
         help_text="Lowercase letters, digits and hyphens; precedes the hash in the address.",
     )
+    access = serializers.ChoiceField(
+        Access.choices,
+        required=False,
+        help_text="public: everyone may open the port; private: visitors need a link. A new port is public.",
+    )
 
 
-class ChangePortRequest(PortNames):
-    """New slug or label of a port. Fields that are left out stay unchanged. Another slug gives the port another
+class ChangePortRequest(PortFields):
+    """New slug, label or access of a port. Fields that are left out stay unchanged. Another slug gives the port another
     address.
     """
 
 
-class PublishRequest(PortNames):
-    """A port to publish; label and slug of a published port are changed."""
+class PublishRequest(PortFields):
+    """A port to publish; label, slug and access of a published port are changed."""
 
     port = Port()
 
@@ -134,3 +141,30 @@ class PublicPortResponse(Success, PublicPorts):
 
 class WithdrawnResponse(Success, PublicPorts):
     message = serializers.CharField()
+
+
+class LinkRequest(serializers.Serializer[Any]):
+    """A link to a private port."""
+
+    ttl_seconds = StrictInteger(min_value=MIN_SECONDS, max_value=MAX_SECONDS)
+    label = StrictChar(max_length=100, required=False, allow_blank=True)  # type: ignore[assignment]  # as of a port
+
+
+class PortLinkObject(ResponseSerializer):
+    class Meta:
+        ref_name = "PortLink"
+
+    id = serializers.CharField()
+    url = serializers.CharField(allow_null=True, help_text="With its secret, shown once: null in lists.")
+    label = serializers.CharField()  # type: ignore[assignment]  # as of a port
+    expires_at = Timestamp()
+    created_at = Timestamp()
+    last_used_at = Timestamp(allow_null=True, help_text="Precise to the minute.")
+
+
+class PortLinkResponse(Success):
+    link = PortLinkObject()
+
+
+class PortLinksResponse(Success):
+    links = PortLinkObject(many=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
@@ -18,6 +19,7 @@ from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
 from workspaces.host_rpc import call, send_unanswered
 from workspaces.models import PublicPort, Workspace
+from workspaces.models.public_port import Access
 from workspaces.models.workspace import POLICY_COLUMNS
 from workspaces.rows import lock_current, write_columns
 from workspaces.states import Status
@@ -29,10 +31,19 @@ TASK = "workspaces.tasks.apply_network"
 COLUMNS = (*POLICY_COLUMNS, "public_access", "ingress", "published_ports", "status")
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenPort:
+    """A published port as it is now. `closes`: it became private, so its open connections must be closed."""
+
+    port: PublicPort
+    is_new: bool = False
+    closes: bool = False
+
+
 @transaction.atomic
 def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> list[int]:
     """Write validated fields. Return the public ports whose open connections must be closed."""
-    _lock(workspace)
+    lock_network(workspace)
     new = {name: value for name, value in changes.items() if getattr(workspace, name) != value}
     if not new:
         return []
@@ -45,42 +56,64 @@ def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any])
 
 @transaction.atomic
 def port_publish(
-    *, workspace: Workspace, actor: str, port: int, label: str | None = None, slug: str | None = None
-) -> tuple[PublicPort, bool]:
-    """Publish a port. Return it and whether it is new; label and slug of a published one are changed.
+    *,
+    workspace: Workspace,
+    actor: str,
+    port: int,
+    label: str | None = None,
+    slug: str | None = None,
+    access: str | None = None,
+) -> WrittenPort:
+    """Publish a port; label, slug and access of a published one are changed.
 
     The first port enables `public_access`; later ones leave it unchanged. Raise PublicPortLimit.
     """
-    _lock(workspace)
-    given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
+    lock_network(workspace)
+    fields = {"label": label, "slug": slug, "access": access}
+    given = {name: value for name, value in fields.items() if value is not None}
     found = workspace.public_ports.filter(port=port).first()
     if found is not None:
-        return _port_write(workspace, found, given), False
+        return _port_write(workspace, actor, found, given)
     if workspace.published_ports >= MAX_PORTS:
         raise PublicPortLimit(details={"current": workspace.published_ports, "max": MAX_PORTS})
     made = PublicPort.objects.create(workspace=workspace, account_id=workspace.account_id, port=port, **given)
     opened = {} if workspace.published_ports else {"public_access": True}
     columns = {**opened, "published_ports": workspace.published_ports + 1}
-    write_columns(workspace, "port_published", f"Port {port} has a public address.", actor, **columns)
-    return made, True
+    detail = f"Port {port} has a public address{', for visitors with a link' if made.is_private else ''}."
+    write_columns(workspace, "port_published", detail, actor, **columns)
+    return WrittenPort(made, is_new=True)
 
 
 @transaction.atomic
-def port_change(*, workspace: Workspace, port: int, changes: dict[str, str]) -> PublicPort:
-    """Change label and slug of a published port; a value that is not given stays. Raise PublicPortNotFound."""
-    _lock(workspace)
-    return _port_write(workspace, _published(workspace, port), changes)
+def port_change(*, workspace: Workspace, actor: str, port: int, changes: dict[str, str]) -> WrittenPort:
+    """Change label, slug and access of a published port; a value that is not given stays. Raise PublicPortNotFound."""
+    lock_network(workspace)
+    return _port_write(workspace, actor, published_port(workspace, port), changes)
 
 
-def _port_write(workspace: Workspace, found: PublicPort, changes: dict[str, str]) -> PublicPort:
+def _port_write(workspace: Workspace, actor: str, found: PublicPort, changes: dict[str, str]) -> WrittenPort:
+    former = found.access
     route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
     for name, value in changes.items():
         setattr(found, name, value)
     found.save(update_fields=list(changes))
-    return found
+    if found.access == former:
+        return WrittenPort(found)
+    _access_changed(workspace, actor, found)
+    return WrittenPort(found, closes=found.is_private)
 
 
-def _published(workspace: Workspace, port: int) -> PublicPort:
+def _access_changed(workspace: Workspace, actor: str, found: PublicPort) -> None:
+    """Record who may open the port from now on. Links to a public port end: nothing would keep their secrets from its
+    program.
+    """
+    if found.access == Access.PUBLIC:
+        found.links.all().delete()
+    who = "visitors with a link only" if found.is_private else "everyone"
+    write_columns(workspace, "port_access_changed", f"Port {found.port} is open to {who}.", actor)
+
+
+def published_port(workspace: Workspace, port: int) -> PublicPort:
     """Return a published port. Raise PublicPortNotFound."""
     found = workspace.public_ports.filter(port=port).first()
     if found is None:
@@ -91,8 +124,8 @@ def _published(workspace: Workspace, port: int) -> PublicPort:
 @transaction.atomic
 def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     """Unpublish a port. Its address is never reused: publishing it again makes a new one. Raise PublicPortNotFound."""
-    _lock(workspace)
-    found = _published(workspace, port)
+    lock_network(workspace)
+    found = published_port(workspace, port)
     route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
     found.delete()
     left = workspace.public_ports.count()
@@ -138,7 +171,7 @@ def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
         return f"{exc.message} It applies as soon as the host is back."
 
 
-def _lock(workspace: Workspace) -> None:
+def lock_network(workspace: Workspace) -> None:
     """Exclude concurrent changes of its network until this transaction ends. Raise NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:

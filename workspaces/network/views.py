@@ -7,15 +7,16 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
-from common.openapi import refused
+from common.openapi import MessageResponse, refused
 from common.requests import validated
 from common.responses import respond
 from workspaces.models import Workspace
-from workspaces.network import serializers, services
+from workspaces.network import links, serializers, services
 from workspaces.requested import requested_workspace
 from workspaces.serializers import NetworkObject
 
 MISSING = refused({409: "`vm_missing`"})
+NO_PORT = "`public_port_not_found`"
 
 
 class NetworkViewSet(ViewSet):
@@ -57,6 +58,8 @@ class PublicAccessViewSet(ViewSet):
     A request to a sleeping workspace wakes it. `Authorization` and cookies are passed on, as each address is an
     origin of its own; `X-Client-ID` and `X-Client-Secret` are not. The edge sets `X-Forwarded-For`, `-Proto` and
     `-Host`.
+
+    A port whose `access` is `private` answers 401 to visitors without a link, at a custom domain, too.
     """
 
     @extend_schema(responses=serializers.PublicPortsResponse)
@@ -73,40 +76,91 @@ class PublicAccessViewSet(ViewSet):
         },
     )
     def create(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Publish a port. 200 if it is already published: its label and slug are changed.
+        """Publish a port. 200 if it is already published: its label, slug and access are changed.
 
         The workspace's first public port enables `public_access`; later ones leave it unchanged.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PublishRequest, request)
-        port, made = services.port_publish(workspace=workspace, actor=request.user.label, **data)
-        return respond(serializers.PublicPortResponse, 201 if made else 200, port=port, workspace=workspace)
+        written = services.port_publish(workspace=workspace, actor=request.user.label, **data)
+        return _port_response(workspace, written)
 
     @extend_schema(
         request=serializers.ChangePortRequest,
         responses={
             200: serializers.PublicPortResponse,
-            **refused({404: "`public_port_not_found`", 409: "`vm_missing`"}),
+            **refused({404: NO_PORT, 409: "`vm_missing`"}),
         },
     )
     def update(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
-        """Change the slug or the label of a public port. Another slug gives it another address, with the same hash."""
+        """Change slug, label or access of a public port. Another slug gives it another address, with the same hash.
+
+        When it becomes private its open connections are closed; when it becomes public its links end.
+        """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes = validated(serializers.ChangePortRequest, request)
-        changed = services.port_change(workspace=workspace, port=port, changes=changes)
-        return respond(serializers.PublicPortResponse, port=changed, workspace=workspace)
+        written = services.port_change(workspace=workspace, actor=request.user.label, port=port, changes=changes)
+        return _port_response(workspace, written)
 
     @extend_schema(
         request=None,
         responses={
             200: serializers.WithdrawnResponse,
-            **refused({404: "`public_port_not_found`", 409: "`vm_missing`"}),
+            **refused({404: NO_PORT, 409: "`vm_missing`"}),
         },
     )
     def destroy(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
-        """Unpublish a port and close its open connections."""
+        """Unpublish a port and close its open connections. Its links end."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.port_withdraw(workspace=workspace, actor=request.user.label, port=port)
         services.apply_on_host(workspace, [port])
         message = f"Port {port} is no longer public."
         return respond(serializers.WithdrawnResponse, message=message, workspace=workspace)
+
+
+def _port_response(workspace: Workspace, written: services.WrittenPort) -> Response:
+    if written.closes:
+        services.apply_on_host(workspace, [written.port.port])
+    status = 201 if written.is_new else 200
+    return respond(serializers.PublicPortResponse, status, port=written.port, workspace=workspace)
+
+
+class PortLinkViewSet(ViewSet):
+    """Links to a private port. A link opens its port alone, at each of its names, until it ends.
+
+    A browser opens the link's `url`: the edge answers with a cookie for this host alone, which pages cannot read, and
+    leads to the same address without the secret. A program sends the secret, the value of `__link` in the `url`, as
+    `Authorization: Bearer`. WebSockets open with both. The secret and the cookie are removed from requests before the
+    port gets them; other cookies and other credentials are passed on.
+    """
+
+    @extend_schema(responses={200: serializers.PortLinksResponse, **refused({404: NO_PORT})})
+    def list(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
+        """List the links that open the port, without their secrets."""
+        found = services.published_port(requested_workspace(request.user, workspace_id), port)
+        return respond(serializers.PortLinksResponse, links=links.living_links(found))
+
+    @extend_schema(
+        request=serializers.LinkRequest,
+        responses={
+            201: serializers.PortLinkResponse,
+            **refused({404: NO_PORT, 409: "`port_not_private`; `port_link_limit_exceeded`; `vm_missing`"}),
+        },
+    )
+    def create(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
+        """Make a link to a private port. Its `url` is shown once."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data = validated(serializers.LinkRequest, request)
+        made = links.link_create(workspace=workspace, actor=request.user.label, port=port, **data)
+        return respond(serializers.PortLinkResponse, 201, link=made)
+
+    @extend_schema(
+        request=None,
+        responses={200: MessageResponse, **refused({404: f"{NO_PORT}; `port_link_not_found`"})},
+    )
+    def destroy(self, request: ApiRequest, workspace_id: str, port: int, link_id: str) -> Response:
+        """Revoke a link. The port's open connections are closed; visitors who have another link come back."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        links.link_revoke(workspace=workspace, actor=request.user.label, port=port, link_id=link_id)
+        services.apply_on_host(workspace, [port])
+        return respond(MessageResponse, message="The link opens the port no longer.")

@@ -8,7 +8,7 @@ from domains.models import CustomDomain
 from pages.models import Page
 from staff.parts.columns import list_url, row_link, time_text
 from staff.parts.pages import Panel, panel, table
-from workspaces.models import PublicPort, Workspace
+from workspaces.models import PortLink, PublicPort, Workspace
 
 WORKSPACE = "workspaces.Workspace"
 
@@ -40,12 +40,26 @@ def ports_panel(request: HttpRequest, row: Workspace) -> Panel:
         ("Hash", lambda port: port.hash),
         ("Slug", lambda port: port.slug or "-"),
         ("Label", lambda port: port.label or "-"),
+        ("Access", lambda port: port.access),
         ("Since", lambda port: time_text(port.created_at)),
     )
     found = PublicPort.objects.filter(workspace=row).order_by("port")
     return table(
         "Public ports", found, columns, more=list_url("workspaces.PublicPort", by_workspace=row.pk), wide=False
     )
+
+
+@panel(WORKSPACE, "Network", "workspaces.view_portlink")
+def links_panel(request: HttpRequest, row: Workspace) -> Panel:
+    columns = (
+        ("Link", lambda link: row_link(link, link.pk)),
+        ("Port", lambda link: link.port.port),
+        ("Label", lambda link: link.label or "-"),
+        ("Until", lambda link: time_text(link.expires_at)),
+        ("Last used", lambda link: time_text(link.last_used_at)),
+    )
+    found = PortLink.objects.filter(port__workspace=row).select_related("port").order_by("-id")
+    return table("Links to private ports", found, columns, more=list_url("workspaces.PortLink", q=row.pk), wide=False)
 
 
 @panel(WORKSPACE, "Network", "domains.view_customdomain")

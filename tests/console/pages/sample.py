@@ -36,6 +36,7 @@ from workspaces.models import (
     Metered,
     MeterRecord,
     Operation,
+    PortLink,
     PublicPort,
     StreamToken,
     Usage,
@@ -125,7 +126,13 @@ def make_work(box: Workspace, number: int) -> None:
     )  # fmt: skip
     for event, detail in (("created", "The workspace was created."), ("started", "The machine was started.")):
         Activity.objects.create(account=box.account, workspace_id=box.pk, action=event, actor="ci key", detail=detail)
-    PublicPort.objects.create(workspace=box, account_id=box.account_id, port=8080, label="web", slug="shop")
+    port = PublicPort.objects.create(
+        workspace=box, account_id=box.account_id, port=8080, label="web", slug="shop", access="private"
+    )
+    soon = timezone.now() + timedelta(days=1)
+    PortLink.objects.create(
+        port=port, account_id=box.account_id, label="For Alice", token_hash=f"{PLANTED}{box.pk}", expires_at=soon
+    )
     StaffEntry.objects.create(
         user_name="ann", action="stop", object_type="workspaces.workspace", object_id=box.pk, object_label=str(box),
         account_id=box.account_id, reason="Asked for by its owner.",

@@ -24,6 +24,7 @@ from tests.console.pages.sample import make_account, make_sample
 from tests.workspaces.rows import make_host, make_workspace
 from workspaces.models import Activity, Metered, MeterRecord, Operation
 from workspaces.models.operation import OperationKind
+from workspaces.network.links import link_create
 from workspaces.network.services import port_publish
 from workspaces.operations.queue import enqueue_operation
 
@@ -156,6 +157,7 @@ def test_workspaces_are_filtered_by_state_account_host_and_age(staff: Client, ap
     [
         ("workspaces/operation", "account_id"),
         ("workspaces/publicport", "account_id"),
+        ("workspaces/portlink", "account_id"),
         ("sandboxes/sandboxevent", "account"),
     ],
 )
@@ -175,7 +177,10 @@ def row_of(caller: Caller, label: str) -> Any:
     if label == "workspaces/operation":
         return enqueue_operation(box, OperationKind.START, actor="test")
     if label == "workspaces/publicport":
-        return port_publish(workspace=box, actor="test", port=8080)[0]
+        return port_publish(workspace=box, actor="test", port=8080).port
+    if label == "workspaces/portlink":
+        port_publish(workspace=box, actor="test", port=8080, access="private")
+        return link_create(workspace=box, actor="test", port=8080, ttl_seconds=60)
     record_event(box, "created", actor="test", origin=NO_ORIGIN)
     return SandboxEvent.objects.latest("pk")
 

@@ -12,6 +12,7 @@ from tests.workspaces.rows import make_workspace
 from workspaces import last_used
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.models import PublicPort
+from workspaces.models.public_port import Access
 
 
 @pytest.fixture
@@ -21,6 +22,19 @@ def public(api: Caller) -> Callable[..., PublicPort]:
     def new(**fields: Any) -> PublicPort:
         row = make_workspace(api.account, **{"ip": "10.200.0.9", "public_access": True, "published_ports": 1, **fields})
         return PublicPort.objects.create(workspace=row, port=8080)
+
+    return new
+
+
+@pytest.fixture
+def private(public: Callable[..., PublicPort]) -> Callable[..., PublicPort]:
+    """A private port of a new workspace with these fields."""
+
+    def new(**fields: Any) -> PublicPort:
+        made = public(**fields)
+        made.access = Access.PRIVATE
+        made.save()
+        return made
 
     return new
 

@@ -40,7 +40,7 @@ def test_a_port_gets_an_address_of_its_own(api: Caller, made: str) -> None:
     assert api.get(PATH).json() == {"success": True, "public_access": False, "ports": [], "public_ports": []}
     answer = publish(api, port=8080, label="My app")
     item = answer["port"]
-    assert set(item) == {"port", "hash", "domain", "label", "slug", "url"}
+    assert set(item) == {"port", "hash", "domain", "label", "slug", "access", "url"}
     assert (item["port"], item["label"]) == (8080, "My app")
     assert re.fullmatch("[a-z2-7]{20}", item["hash"])
     assert item["domain"] == f"{item['hash']}.localhost"

@@ -78,7 +78,7 @@ def test_what_was_looked_up_before_the_second_began_is_not_cached(
 ) -> None:
     name, real = f"{public().hash}.localhost", fast_path.find_target
 
-    def slow(*args: str) -> Any:
+    def slow(*args: Any) -> Any:
         target = real(*args)
         clock.now += 1
         return target

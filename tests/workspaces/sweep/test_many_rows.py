@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.rows import make_host, make_workspace, port_link
 from tests.workspaces.sweep.sweeping import HOUR, ago, status_of, sweep_and_settle
 from vmbackend.models import Host
 from workspaces.host.sweep import BATCH, sweep_due
-from workspaces.models import Activity, Workspace
+from workspaces.models import Activity, PortLink, Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
+from workspaces.network.links import links_expire
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -76,11 +78,24 @@ def test_a_sweep_with_nothing_due_is_one_query_over_the_indexes_of_each_table(
     stuck(api, 2000, ttl_expires_at=later, idle_due_at=later, memory_expires_at=later, restart_due_at=later)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE workspaces_workspace")
-    with django_assert_num_queries(2) as asked:  # the other one is of snapshots
+    with django_assert_num_queries(3) as asked:  # the others are of snapshots and of links
         assert sweep_due() == 0
     plan = explained(asked.captured_queries[0]["sql"])
     assert [column for column in DUE_COLUMNS if f"workspace_{column}" not in plan] == []
     assert "Seq Scan on workspaces_workspace" not in plan
+
+
+def test_links_whose_time_is_over_are_found_without_those_that_are_alive(api: Caller) -> None:
+    first = port_link(make_workspace(api.account))
+    copies = (PortLink(port=first.port, token_hash=f"{number}", expires_at=first.expires_at) for number in range(5000))
+    PortLink.objects.bulk_create(copies)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE workspaces_portlink")
+    with CaptureQueriesContext(connection) as asked:
+        assert links_expire() == 0
+    plan = explained(asked.captured_queries[0]["sql"])
+    assert "Seq Scan" not in plan
+    assert plan.count("Index Cond") == 2, plan
 
 
 def explained(sql: str) -> str:

@@ -45,6 +45,8 @@ TimeToLive = Annotated[
 ]
 Permanent = Annotated[bool, typer.Option("--permanent", help="Keep it until it is deleted.")]
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_TIME = re.compile(r"([0-9]{1,15})\s*([smhd]?)", re.IGNORECASE)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 MOST_MEGABYTES = 1e9
 MOST_CPUS = 1000.0
 LONGEST_WAIT = 86400.0  # seconds
@@ -87,6 +89,14 @@ def megabytes(text: str | None) -> int | None:
     if not 1 <= size <= MOST_MEGABYTES:
         raise CommandError(f"{text!r} is no size.", "Sizes look like 512M or 2G.", ExitCode.USAGE)
     return size
+
+
+def seconds(text: str) -> int:
+    """`90`, `30m`, `2h` or `7d` as seconds. Raises CommandError."""
+    found = _TIME.fullmatch(text.strip())
+    if not found:
+        raise CommandError(f"{text!r} is no time.", "Times look like 30m, 2h or 7d.", ExitCode.USAGE)
+    return int(found[1]) * _SECONDS[found[2].lower()]
 
 
 def environment(items: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -229,16 +229,38 @@ class PublicPortResult(BaseModel):
     port: int
     url: str
     label: str
+    access: str = Field(description="public: everyone may open it; private: who has a link.")
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> PublicPortResult:
-        return cls(port=row["port"], url=row["url"], label=row["label"])
+        return cls(port=row["port"], url=row["url"], label=row["label"], access=row["access"])
 
 
 class PublicPorts(BaseModel):
     """The public ports of a workspace."""
 
     ports: list[PublicPortResult]
+    truncated: bool
+
+
+class PortLinkResult(BaseModel):
+    """A link to a private port."""
+
+    id: str
+    url: str | None = Field(description="Its address, with its secret; of a new link only.")
+    label: str
+    expires_at: str
+    last_used_at: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> PortLinkResult:
+        return cls(**{name: row[name] for name in ("id", "url", "label", "expires_at", "last_used_at")})
+
+
+class PortLinks(BaseModel):
+    """The links to a private port."""
+
+    links: list[PortLinkResult]
     truncated: bool
 
 

@@ -5,7 +5,7 @@ Written by `make client`. Answers may have further fields.
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from microvm.types.workspaces import PublicPort
 
@@ -23,6 +23,7 @@ class PublishRequest(TypedDict):
 
     label: NotRequired[str]
     slug: NotRequired[str]
+    access: NotRequired[Literal["public", "private"]]
     port: int
 
 
@@ -41,6 +42,7 @@ class PatchedChangePortRequest(TypedDict):
 
     label: NotRequired[str]
     slug: NotRequired[str]
+    access: NotRequired[Literal["public", "private"]]
 
 
 class WithdrawnResponse(TypedDict):
@@ -50,3 +52,33 @@ class WithdrawnResponse(TypedDict):
     ports: list[PublicPort]
     public_ports: list[PublicPort]
     message: str
+
+
+class PortLinksResponse(TypedDict):
+    """Answer, or a part of one, of `ports.links`."""
+
+    links: list[PortLink]
+
+
+class PortLink(TypedDict):
+    """Answer, or a part of one, of `ports.links`."""
+
+    id: str
+    url: str | None
+    label: str
+    expires_at: str
+    created_at: str
+    last_used_at: str | None
+
+
+class LinkRequest(TypedDict):
+    """Body, or a part of it, of `ports.create_link`."""
+
+    ttl_seconds: int
+    label: NotRequired[str]
+
+
+class PortLinkResponse(TypedDict):
+    """Answer, or a part of one, of `ports.create_link`."""
+
+    link: PortLink

@@ -160,6 +160,7 @@ class PublicPort(TypedDict):
     domain: str
     label: str
     slug: str
+    access: str
     url: str
 
 
