@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,9 +44,20 @@ def head_of(headers: dict[str, str], more: str) -> bytes:
     return ("POST /api HTTP/1.1\r\n" + "\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def require_nothing_kept(served: TestInstance, seconds: float) -> None:
-    until(lambda: served.query(RESERVED)[0][0] == 0, seconds, "the reservation is given back")
-    until(lambda: not [*(served.state / "cdn/parts").iterdir()], seconds, "its bytes are removed")
+@pytest.fixture
+def require_nothing_kept(served: TestInstance) -> Callable[[float], None]:
+    """Within so many seconds nothing is reserved, and no part is there, but for what was before the test."""
+
+    def parts() -> set[str]:
+        return {path.name for path in (served.state / "cdn/parts").iterdir()}
+
+    reserved, former = served.query(RESERVED)[0][0], parts()
+
+    def require(seconds: float) -> None:
+        until(lambda: served.query(RESERVED)[0][0] <= reserved, seconds, "the reservation is given back")
+        until(lambda: parts() <= former, seconds, "its bytes are removed")
+
+    return require
 
 
 def test_a_client_uploads_a_form_by_token_at_the_cdns_host(served: TestInstance, client: Api) -> None:
@@ -85,7 +96,9 @@ def test_a_client_uploads_a_form_by_token_at_the_cdns_host(served: TestInstance,
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_537, 40 << 20])
-def test_a_form_of_unknown_length_is_received_through_the_edge(served: TestInstance, client: Api, size: int) -> None:
+def test_a_form_of_unknown_length_is_received_through_the_edge(
+    served: TestInstance, client: Api, require_nothing_kept: Callable[[float], None], size: int
+) -> None:
     base, headers = at_api(served, client)
     piece = os.urandom(100_000)
 
@@ -100,18 +113,20 @@ def test_a_form_of_unknown_length_is_received_through_the_edge(served: TestInsta
     data = (piece * (size // len(piece) + 1))[:size]
     row = served.query(f"SELECT size, sha256 FROM cdn_file WHERE id = '{answer.json()['file_id']}'")[0]
     assert row == (size, sha256(data).hexdigest())
-    require_nothing_kept(served, 20)
+    require_nothing_kept(20)
 
 
 @pytest.mark.parametrize("announced", [f"Content-Length: {len(BEGUN + DATA + ENDED)}", "Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("sent", [100, 1_000_000, len(BEGUN + DATA) + 3])
-def test_a_form_that_breaks_off_leaves_nothing(served: TestInstance, client: Api, announced: str, sent: int) -> None:
+def test_a_form_that_breaks_off_leaves_nothing(
+    served: TestInstance, client: Api, require_nothing_kept: Callable[[float], None], announced: str, sent: int
+) -> None:
     _, headers = at_api(served, client)
     part = (BEGUN + DATA + ENDED)[:sent]
     body = f"{len(part):x}\r\n".encode() + part + b"\r\n" if "chunked" in announced else part
     status, answer = cut_off(addresses(served)["edge"], head_of(headers, announced) + body)
     assert (status, answer["code"]) == (400, "invalid_json")
-    require_nothing_kept(served, 20)
+    require_nothing_kept(20)
 
 
 def begun(served: TestInstance, headers: dict[str, str]) -> socket.socket:
@@ -124,20 +139,24 @@ def begun(served: TestInstance, headers: dict[str, str]) -> socket.socket:
     return connection
 
 
-def test_a_form_leaves_nothing_when_streams_is_killed(served: TestInstance, client: Api) -> None:
+def test_a_form_leaves_nothing_when_streams_is_killed(
+    served: TestInstance, client: Api, require_nothing_kept: Callable[[float], None]
+) -> None:
     _, headers = at_api(served, client)
     with begun(served, headers):
         served.kill("streams")
-        require_nothing_kept(served, GIVEN_BACK)
+        require_nothing_kept(GIVEN_BACK)
 
 
-def test_a_form_ends_with_the_credential_of_its_token(served: TestInstance, client: Api) -> None:
+def test_a_form_ends_with_the_credential_of_its_token(
+    served: TestInstance, client: Api, require_nothing_kept: Callable[[float], None]
+) -> None:
     made = client.call("POST", "/credentials", 201, json={"scope": "account"})
     own = Api(served.settings.base_url, made["credential"]["client_id"], made["client_secret"])
     _, headers = at_api(served, own)
     with begun(served, headers) as connection:
         client.call("DELETE", f"/credentials/{made['credential']['id']}")
-        require_nothing_kept(served, 20)
+        require_nothing_kept(20)
         assert answer_while_sending(connection).startswith(b"HTTP/1.1 401 ")
 
 
