@@ -2,7 +2,8 @@
  *
  *   hostile_port MODE    silent: says nothing; flood: says something without end; deny: answers each message with a generation of
  *                        its own; pretend: answers each one as a guest that has done all of it, does nothing of it,
- *                        writes `liar` to /who, and announces the address that it has
+ *                        writes `liar` to /who, and announces the address that it has; before, it says that it has
+ *                        stopped its programs
  *
  * It prints a line when it has the port.
  */
@@ -115,6 +116,10 @@ static void deny(int fd)
 static void pretend(int fd)
 {
 	size_t size = read_message(fd);
+	if (!strncmp(text, "freeze ", 7) || !strncmp(text, "thaw ", 5)) {
+		dprintf(fd, "%s%s", *text == 'f' ? "frozen" : "thawed", strchr(text, ' '));
+		return;
+	}
 	dprintf(fd, "renewed %s " ITEMS " %s\n", record(size, "generation="), record(size, "clock="));
 	int who = open("/who", O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (who < 0 || write(who, "liar\n", 5) != 5 || close(who) || system(ANNOUNCE))

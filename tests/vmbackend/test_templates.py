@@ -16,13 +16,14 @@ import pytest
 from tests.cache import DEBIAN_KIT_DIR, use_kit_dir
 from tests.run_extent import campaign_after
 from vmbackend.driver import EventKind, MachineSpec, MachineState
-from vmbackend.errors import BackendUnavailable, TemplateUnusable
+from vmbackend.errors import BackendUnavailable, GuestUnreachable, TemplateUnusable
 from vmbackend.guest.kit import build_kit
 from vmbackend.guest.session import GuestAddress
 from vmbackend.libvirt import message_exchange, template_making, templates
 from vmbackend.libvirt.domain import uuid_for
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.firewall import mac_for
+from vmbackend.libvirt.power import Power
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.store import FOLDER
 from vmbackend.power import StartedFrom
@@ -242,6 +243,27 @@ def test_a_process_that_dies_before_its_answer_is_replaced_by_a_boot(
     assert began is StartedFrom.BOOT
     assert harness.driver.state(spec.id) is MachineState.RUNNING
     assert who(harness, address)[4] == f"{spec.ip}/24"
+
+
+def test_a_boot_that_ends_with_the_process_before_it_is_repeated(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun = Power._start, list[str]()
+
+    def end_at_once(power: Power, target: Any, hooks: Any) -> None:
+        begin(power, target, hooks)
+        begun.append(target.name())
+        if len(begun) == 1:
+            target.destroy()
+
+    def refuse(*_: object) -> None:
+        raise GuestUnreachable("It does not answer.")
+
+    monkeypatch.setattr(Power, "_start", end_at_once)
+    monkeypatch.setattr(message_exchange, "_require_answer", refuse)
+    address, began = start(harness, harness.spec())
+    assert (began, len(begun)) == (StartedFrom.BOOT, 2)
+    assert who(harness, address)[4] == f"{address.ip}/24"
 
 
 def test_a_machine_that_cannot_prove_who_it_is_is_ended_before_it_has_a_network(

@@ -36,6 +36,10 @@ _STOP_EVENT_SECONDS = 1.0
 UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
+class _EndedAtOnce(Exception):
+    """A process has ended before its CPUs ran."""
+
+
 class Power:
     """The power operations of one instance's machines. The driver checks states before."""
 
@@ -63,8 +67,11 @@ class Power:
         if not asleep:
             SavedMemory(files).drop()  # partial, of a save during which the process died
             template = self._templates.find_for(target)
-            if template is not None and self._start_from(template, target, files, hooks):
-                return StartedFrom.TEMPLATE
+            if template is not None:
+                if self._start_from(template, target, files, hooks):
+                    return StartedFrom.TEMPLATE
+                self._start_after_failure(target, files, hooks)
+                return StartedFrom.BOOT
         with self._starting(target, files, asleep=asleep):
             if asleep:
                 self._saved_state.restore_memory(self._libvirt.connection, target, files, hooks)
@@ -101,6 +108,20 @@ class Power:
             return False
         self._templates.record_load(template, files.id, failed=False)
         return True
+
+    def _start_after_failure(self, target: Any, files: MachineDir, hooks: StartHooks) -> None:
+        """Start cold. On a busy host libvirt takes the late news of the former process's end for this one's, and ends
+        it, too: so there is a second attempt.
+        """
+        with suppress(_EndedAtOnce):
+            with self._starting(target, files, asleep=False):
+                self._start(target, hooks)
+                if domain.state_of(target) not in UP:
+                    raise _EndedAtOnce
+            return
+        log.warning("machine %s: its process has ended at once and is started again", files.id)
+        with self._starting(target, files, asleep=False):
+            self._start(target, hooks)
 
     def load(self, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
         """Start a machine that is off from a snapshot's memory. Raise the errors of `load_copy`: it is off then."""
