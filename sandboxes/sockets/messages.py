@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.json_objects import require_few_tokens
-from sandboxes.level.fields import MAX_PATTERN
-from sandboxes.level.fields import MAX_PATTERNS as MAX_IGNORED
+from workspaces.data_plane.fields import MAX_PATTERN
+from workspaces.data_plane.fields import MAX_PATTERNS as MAX_IGNORED
 
 MAX_INPUT = 1 << 20  # bytes of one message
 MAX_SIZE = 1000  # columns and rows

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sandboxes.level.fields import path_fields
 from sandboxes.sockets.messages import MessageInvalid, RequestId, StopWatch, Watch
 from sandboxes.sockets.sandbox import SandboxTerminals
 from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest.hold import HeldWatch, TerminalLimit, WatchEvent, WatchKind
+from workspaces.data_plane.fields import path_fields
 
 # Messages that were not sent yet, of all watches of a socket: then events wait in the guest, which reports its losses.
 MAX_QUEUED = 128

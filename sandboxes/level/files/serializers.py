@@ -8,8 +8,8 @@ from rest_framework import serializers
 
 from common.fields import BoundedList, StrictBoolean, StrictInteger
 from common.openapi import Success
-from sandboxes.level.fields import NameField, PathField, PatternsField, TextField
-from sandboxes.level.files.services import MAX_DEPTH
+from workspaces.data_plane.fields import NameField, PathField, PatternsField, TextField
+from workspaces.data_plane.files.services import MAX_DEPTH
 
 MAX_EDITS = 100
 ENCODED = 'If the path is not UTF-8: its bytes, percent-encoded; `{"encoded": ...}` in a request.'

@@ -21,14 +21,14 @@ from common.responses import respond
 from common.times import iso, moment
 from common.watched_bodies import granted_chunks
 from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
-from sandboxes.level.fields import path_fields
 from sandboxes.level.files import serializers as s
-from sandboxes.level.files import services
-from sandboxes.level.files.edits import Edit
-from sandboxes.level.files.lines import LAST, numbered
 from vmbackend.errors import GuestPathNotFound
 from vmbackend.guest.session import GuestSession, TreeEntry
 from workspaces.conditions import exactly_sized
+from workspaces.data_plane.fields import path_fields
+from workspaces.data_plane.files import services
+from workspaces.data_plane.files.edits import Edit
+from workspaces.data_plane.files.lines import LAST, numbered
 from workspaces.files.content import CALL_SECONDS, FILES_IN_JSON, JSON, READ_SECONDS, WRITE_SECONDS, write_json
 from workspaces.files.paths import displayed_path, encoded_path
 

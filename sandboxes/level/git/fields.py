@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from common.fields import AnyField
-from sandboxes.level.fields import ENCODED, MAX_PATH, ArgumentField, TextField, checked_text, text_or_encoded
+from workspaces.data_plane.fields import ENCODED, MAX_PATH, ArgumentField, TextField, checked_text, text_or_encoded
 
 SCHEMES = frozenset({"http", "https", "ssh", "git", "file"})
 MAX_REF = 250

@@ -9,7 +9,6 @@ from rest_framework import serializers
 
 from common.fields import BoundedList, StrictBoolean, StrictInteger
 from common.openapi import Success
-from sandboxes.level.fields import PathField, TextField
 from sandboxes.level.git.addresses import read_remote
 from sandboxes.level.git.auth import GitAuth
 from sandboxes.level.git.fields import (
@@ -18,6 +17,7 @@ from sandboxes.level.git.fields import (
     FileNameField,
     PersonField,
 )
+from workspaces.data_plane.fields import PathField, TextField
 
 MAX_FILES = 1000
 MAX_MESSAGE = 100_000

@@ -8,8 +8,8 @@ from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictInteger
 from common.openapi import Success
-from sandboxes.level.fields import ArgumentField, PathField, PatternField, PatternsField
-from sandboxes.level.search.services import DEFAULT_RESULTS, MAX_RESULTS
+from workspaces.data_plane.fields import ArgumentField, PathField, PatternField, PatternsField
+from workspaces.data_plane.search.services import DEFAULT_RESULTS, MAX_RESULTS
 
 MAX_QUERY = 10_000
 

@@ -12,10 +12,10 @@ from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from common.responses import respond
 from sandboxes.level.base import SandboxLevelViewSet, SandboxRequest
-from sandboxes.level.fields import path_fields
-from sandboxes.level.search import services
-from sandboxes.level.search.program import Selection
 from sandboxes.level.search.serializers import SandboxNamesResponse, SandboxSearchRequest, SandboxSearchResponse
+from workspaces.data_plane.fields import path_fields
+from workspaces.data_plane.search import services
+from workspaces.data_plane.search.program import Selection
 from workspaces.files.paths import displayed_path
 
 # The first search of a machine brings the program there.

@@ -8,10 +8,10 @@ from rest_framework import serializers
 
 from common.fields import StrictInteger
 from common.openapi import Success
-from sandboxes.level.fields import ArgumentField, EnvironmentField, PathField
 from sandboxes.level.terminal.services import DEFAULT_MS, MAX_COMMAND, MAX_MS
 from workspaces.commands.output import ENCODINGS
 from workspaces.commands.serializers import LOSSY, OUTPUT_ENCODING, EncodingField
+from workspaces.data_plane.fields import ArgumentField, EnvironmentField, PathField
 
 
 class SandboxCommandRequest(serializers.Serializer[Any]):

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from sandboxes.level.files import services
-from sandboxes.level.files.edits import Edit
-from sandboxes.level.files.errors import FileChanged
 from sandboxes.models import Sandbox
 from tests.callers import Caller
 from tests.sandboxes.level.calls import SandboxCaller
 from tests.workspaces.files.calls import write as write_file
 from vmbackend.backend import machines_dir
 from vmbackend.fake.guest import FakeGuestSession
+from workspaces.data_plane.files import services
+from workspaces.data_plane.files.edits import Edit
+from workspaces.data_plane.files.errors import FileChanged
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PROCESSES, EDITS = 4, 5

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sandboxes.level.files.services import LIST_LIMIT, files_list
 from sandboxes.level.git.errors import GitFailed, GitTimedOut, git_error
 from sandboxes.level.git.exchange import MAX_ADDRESSES
 from sandboxes.level.git.status import MAX_FILES, read_log, read_status
 from tests.sandboxes.level.calls import SandboxCaller
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.session import ExecResult, GuestSession, SearchTools, TreeEntry
+from workspaces.data_plane.files.services import LIST_LIMIT, files_list
 
 MIB = 1 << 20
 Output = Callable[[Sequence[str]], bytes]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import PayloadTooLarge
-from sandboxes.level.files.edits import Edit, apply_edits
-from sandboxes.level.files.errors import EditNotApplicable
-from sandboxes.level.files.lines import LAST, LineCollector, numbered
+from workspaces.data_plane.files.edits import Edit, apply_edits
+from workspaces.data_plane.files.errors import EditNotApplicable
+from workspaces.data_plane.files.lines import LAST, LineCollector, numbered
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"b\n", b"\n\n", b"cc"])), st.integers(1, 6), st.integers(0, 6))

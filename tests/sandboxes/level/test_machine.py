@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from sandboxes.level.files import services as files
-from sandboxes.level.files.edits import Edit
-from sandboxes.level.search import services as search
-from sandboxes.level.search.program import Selection
 from sandboxes.level.terminal import services as terminal
 from tests.run_extent import WHOLE
 from tests.vmbackend.conftest import Harness
 from vmbackend.errors import GuestPathExists, GuestPathInvalid
 from vmbackend.guest.session import GuestAddress, GuestSession
+from workspaces.data_plane.files import services as files
+from workspaces.data_plane.files.edits import Edit
+from workspaces.data_plane.search import services as search
+from workspaces.data_plane.search.program import Selection
 
 pytestmark = pytest.mark.vm
 FILES = 100_000 if WHOLE else 30_000

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from sandboxes.level.search import services
-from sandboxes.level.search.errors import SearchMemoryExceeded
-from sandboxes.level.search.program import (
+from tests.sandboxes.level.calls import SandboxCaller
+from vmbackend.fake.guest import FakeGuestSession
+from vmbackend.guest.session import ExecResult, SearchTools
+from workspaces.data_plane.search import services
+from workspaces.data_plane.search.errors import SearchMemoryExceeded
+from workspaces.data_plane.search.program import (
     LARGEST_PART,
     LEAST_MEMORY_KIB,
     MEMORY_KIB,
@@ -22,9 +25,6 @@ from sandboxes.level.search.program import (
     with_memory_limit,
     without_large_files,
 )
-from tests.sandboxes.level.calls import SandboxCaller
-from vmbackend.fake.guest import FakeGuestSession
-from vmbackend.guest.session import ExecResult, SearchTools
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sandboxes.level.files.errors import EditNotApplicable
+from workspaces.data_plane.files.errors import EditNotApplicable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Files of a sandbox, as coroutines that take its guest's session. They run on the loop of the guest pool.
+"""Files inside a machine, as coroutines that take its guest's session. They run on the loop of the guest pool.
 
 The guest resolves paths and stores files (`vmbackend/guest`); nothing of what it says is a path of the host.
 """
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from common.errors import PayloadTooLarge
-from sandboxes.level.files.edits import Edit, apply_edits
-from sandboxes.level.files.errors import FileChanged
-from sandboxes.level.files.lines import LAST, LineCollector
-from sandboxes.level.search.program import Selection
-from sandboxes.level.search.services import files_not_ignored
 from vmbackend.errors import GuestFileChanged
 from vmbackend.guest.session import ANY_CONTENT, Entry, GuestSession, TreeEntry
 from vmbackend.guest.sources import closing_source
 from workspaces import errors
+from workspaces.data_plane.files.edits import Edit, apply_edits
+from workspaces.data_plane.files.errors import FileChanged
+from workspaces.data_plane.files.lines import LAST, LineCollector
+from workspaces.data_plane.search.program import Selection
+from workspaces.data_plane.search.services import files_not_ignored
 from workspaces.files.paths import displayed_path
 
 LIST_LIMIT = 10_000

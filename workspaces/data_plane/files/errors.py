@@ -1,4 +1,4 @@
-"""Errors of the file routes of a sandbox."""
+"""Errors of files inside a machine."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.errors import ValidationError
-from sandboxes.level.search.errors import SearchFailed, SearchMemoryExceeded
 from vmbackend.guest.own_names import OWN_PATTERNS
 from vmbackend.guest.session import ExecResult
+from workspaces.data_plane.search.errors import SearchFailed, SearchMemoryExceeded
 
 LINE_LIMIT = 500  # characters of a line that are shown
 # The program has whole lines of a folder's files in memory, in a buffer that is doubled. It may have so much, or half
@@ -152,4 +152,4 @@ def require_success(result: ExecResult) -> None:
     for mark, field in (("error parsing glob", "options"), ("regex", "query"), ("literal", "query")):
         if mark in said:
             raise ValidationError(details={field: [sentence]})
-    raise SearchFailed(f"The search did not run in the sandbox: {sentence}")
+    raise SearchFailed(f"The search did not run in the machine: {sentence}")

@@ -1,4 +1,4 @@
-"""Searches in a sandbox, as coroutines that take its guest's session. All of the work is the guest's."""
+"""Searches in a machine, as coroutines that take its guest's session. All of the work is the guest's."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from posixpath import basename, dirname
 
-from sandboxes.level.search import program
-from sandboxes.level.search.errors import SearchMemoryExceeded
-from sandboxes.level.search.program import Match, Selection
 from vmbackend.errors import GuestCommandInvalid
 from vmbackend.guest.session import ExecResult, GuestSession, SearchTools
+from workspaces.data_plane.search import program
+from workspaces.data_plane.search.errors import SearchMemoryExceeded
+from workspaces.data_plane.search.program import Match, Selection
 
 DEFAULT_RESULTS = 1000
 MAX_RESULTS = 10_000

@@ -9,7 +9,7 @@ class SearchFailed(Conflict):
     """The search program ended with an error that is no fault of the request's."""
 
     code = "search_failed"
-    message = "The search did not run in the sandbox."
+    message = "The search did not run in the machine."
 
 
 class SearchMemoryExceeded(SearchFailed):

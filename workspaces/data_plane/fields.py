@@ -1,4 +1,4 @@
-"""Request fields of the sandbox level: paths, texts of files, environments. Each names itself if it is wrong."""
+"""Request fields of levels inside a machine: paths, texts of files, environments. Each names itself if it is wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENCODED = {"type": "object", "required": ["encoded"], "properties": {"encoded": 
 
 @extend_schema_field({"oneOf": [{"type": "string", "examples": ["/workspace/src"]}, ENCODED]})
 class PathField(AnyField):
-    """An absolute path inside the sandbox; bytes that are not UTF-8 as surrogates.
+    """An absolute path inside the machine; bytes that are not UTF-8 as surrogates.
 
     A string, or `{"encoded": ...}` with the percent-encoded bytes, as `encodedPath` of a listing has them.
     """

@@ -1,0 +1,1 @@
+"""Files inside a machine, for the holder of a token."""

@@ -1,0 +1,1 @@
+"""Searches inside a machine, for the holder of a token."""
