@@ -210,7 +210,7 @@ class FakeCopies(FakeMachines):
         if not stored.memory or not same or self.compare_snapshot(stored.id):
             raise SnapshotIncompatible("The snapshot's memory does not fit this machine.")
         if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
-            raise CapacityExceeded("The host has not enough free memory.")
+            raise CapacityExceeded("The host has not enough free memory.", resource="memory_mb")
 
     def _run_loaded(self, domain: Domain, snapshot_id: str) -> None:
         """Let the machine go on from the snapshot's memory, with a generation of its own."""

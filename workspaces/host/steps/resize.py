@@ -30,7 +30,7 @@ def check_capacity(context: Context) -> None:
     if more_disk > free.disk_free_mb:
         raise CapacityExceeded(f"The host has no {more_disk} MiB of disk to spare.")
     if more_memory > free.memory_free_mb:
-        raise CapacityExceeded(f"The host has no {more_memory} MiB of memory to spare.")
+        raise CapacityExceeded(f"The host has no {more_memory} MiB of memory to spare.", resource="memory_mb")
 
 
 def apply_sizes(context: Context) -> None:

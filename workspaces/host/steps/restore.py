@@ -29,7 +29,7 @@ from workspaces.states import Status
 
 
 def check_snapshot(context: Context) -> None:
-    """Refuse before the machine is touched. Raise SnapshotNotFound, SnapshotIncompatible."""
+    """Refuse before the machine is touched. Raise SnapshotNotFound, SnapshotNotMade, SnapshotIncompatible."""
     if not context.facts.get("replaced"):
         require_memory_fits(context)
 
