@@ -22,7 +22,7 @@ RESERVE = 100
 
 @pytest.fixture
 def room(short: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Whether the call passes with that much free, for a machine of 64 MiB and a snapshot of 64 MiB with 10 MiB used."""
+    """Whether it passes with that much free. Machine and snapshot have 64 MiB, of which the snapshot uses 10."""
     entry = SimpleNamespace(disk_mb=64, disk_bytes=10 << 20)
     settings: Any = SimpleNamespace(machines_dir=short, disk_reserve_mb=RESERVE)
     store: Any = SimpleNamespace(find_entry=lambda _: entry)
