@@ -96,6 +96,15 @@ class Copied(ABC):
         """
 
     @abstractmethod
+    def require_room(self, machine_id: str, disk_mb: int, *, snapshot_id: str = "", from_memory: bool = False) -> None:
+        """Check that the host's disk has room for what may follow: the machine's disk grows to `disk_mb` and, if a
+        snapshot is named, is replaced by that one's, from which it boots, or goes on `from_memory`.
+
+        In any state, and also without such a machine; nothing is changed. Raise CapacityExceeded, SnapshotNotFound,
+        InvalidMachineState (a disk of `disk_mb` is smaller than the snapshot's).
+        """
+
+    @abstractmethod
     def load(self, machine_id: str, snapshot_id: str) -> StartedFrom | None:
         """Start a machine that is off, whose disk was taken from this snapshot, from its memory.
 

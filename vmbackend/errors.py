@@ -17,7 +17,7 @@ class BackendError(Exception):
     and no path of the host. `retryable`: whether the same call may succeed later without intervention.
     """
 
-    code: ClassVar[str] = "backend_error"
+    code: str = "backend_error"
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str) -> None:
@@ -57,10 +57,17 @@ class SavedMemoryUnusable(BackendError):
 
 
 class CapacityExceeded(BackendError):
-    """The host lacks memory or disk space. Raised before anything is started or written."""
+    """The host lacks memory or disk space. Raised before anything is started or written.
+
+    `resource`: what it lacks, by the name of the size: `disk_size_mb` or `memory_mb`.
+    """
 
     code = "no_room"
     retryable = True
+
+    def __init__(self, message: str, *, resource: str = "disk_size_mb") -> None:
+        super().__init__(message)
+        self.resource = resource
 
 
 class GuestKitOutdated(BackendError):

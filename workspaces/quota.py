@@ -16,7 +16,7 @@ from common.errors import DomainError
 from namespaces.models import Namespace
 from workspaces import errors
 from workspaces.models import Snapshot, Workspace
-from workspaces.models.snapshot import LIVING, SHOWN
+from workspaces.models.snapshot import COUNTED, LIVING
 from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 
@@ -152,7 +152,7 @@ def snapshots_mb(account: Account) -> int:
 
 def require_snapshot_allowed(account: Account, pool_mb: int) -> None:
     """Check the limits for one more kept snapshot. Raise SnapshotLimitReached, PoolLimitReached."""
-    most, current = account.plan.max_snapshots, Snapshot.objects.filter(SHOWN, account=account).count()
+    most, current = account.plan.max_snapshots, Snapshot.objects.filter(COUNTED, account=account).count()
     if current >= most:
         raise errors.SnapshotLimitReached(
             f"The plan {account.plan.label} allows {most} snapshots.", details={"current": current, "max": most}

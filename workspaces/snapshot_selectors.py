@@ -52,9 +52,13 @@ def get_snapshot(actor: Actor, snapshot_id: str) -> Snapshot:
 
 
 def find_snapshot(actor: Actor, identifier: str) -> Snapshot:
-    """Return a snapshot by id or name, with every column. An id comes first. Raise NotFound."""
+    """Return a snapshot by id or name, with every column. Raise NotFound.
+
+    An id comes first, then the one that holds the name, then the newest of those that failed under it.
+    """
     named = visible_snapshots(actor).filter(Q(pk=identifier) | Q(name=identifier)).defer(None)
-    found = sorted(named.select_related("host", "namespace"), key=lambda snapshot: snapshot.pk != identifier)
+    newest = named.select_related("host", "namespace").order_by("-created_at", "-pk")
+    found = sorted(newest, key=lambda each: (each.pk != identifier, each.status == SnapshotStatus.FAILED))
     if not found:
         raise NotFound(NOT_FOUND_MESSAGE)
     return found[0]

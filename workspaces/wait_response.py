@@ -11,7 +11,7 @@ from common.responses import respond
 from vmbackend.errors import CapacityExceeded, CopyUnproven
 from workspaces import errors, selectors
 from workspaces.models import Operation, Snapshot, Workspace
-from workspaces.models.operation import OperationKind, OperationState
+from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
 from workspaces.serializers import GoingOnResponse, WorkspaceResponse
 
@@ -56,8 +56,8 @@ def error_of(operation: Operation) -> DomainError:
     if code == errors.SnapshotIncompatible.code:
         snapshot = Snapshot.objects.filter(pk=operation.params.get("snapshot")).first()
         return errors.SnapshotIncompatible(message, details={"differs": snapshot.differs if snapshot else []})
-    if code == CapacityExceeded.code and operation.kind in (OperationKind.SNAPSHOT, OperationKind.FORK):
-        details["resource"] = "disk_size_mb"
+    if code == CapacityExceeded.code:
+        details["resource"] = operation.params.get("lacks", "disk_size_mb")
     return BY_CODE.get(code, VMUnavailable)(message, details=details)
 
 

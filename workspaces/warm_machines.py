@@ -109,6 +109,12 @@ def retire_machines(host_name: str) -> int:
     return held.update(state=WarmState.RETIRING)
 
 
+def retire_alike(host_name: str, shape: PoolShape) -> int:
+    """Retire the machines of a shape that wait on a host. Return how many."""
+    held = WarmMachine.objects.filter(host_id=host_name, state=WarmState.READY, **shape._asdict())
+    return held.update(state=WarmState.RETIRING)
+
+
 def delete_retired(key: str) -> None:
     """Delete the row of a retired machine, of which nothing is left on the host."""
     WarmMachine.objects.filter(pk=key, state=WarmState.RETIRING).delete()

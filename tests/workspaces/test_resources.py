@@ -166,7 +166,7 @@ def test_a_resize_that_fails_says_why(
     vmhost.driver.fail_next(method, error, times=times)
     answer = change(api, made, memory_mb=1024, apply=True)
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    assert answer.json()["details"] == {"reason": error.code}
+    assert answer.json()["details"]["reason"] == error.code
     assert error.message in answer.json()["message"]
     assert status_of(made) == after
     if after == "running":
@@ -191,7 +191,7 @@ def test_a_host_without_room_refuses_before_the_machine_is_touched(
     made = make(api, vmhost, Status.RUNNING)
     started = api.get(f"/workspace/{made}").json()["workspace"]["start_time"]
     answer = change(api, made, disk_size_mb=4096, apply=True)
-    assert (answer.status_code, answer.json()["details"]) == (503, {"reason": "no_room"})
+    assert (answer.status_code, answer.json()["details"]) == (503, {"reason": "no_room", "resource": "disk_size_mb"})
     assert api.get(f"/workspace/{made}").json()["workspace"]["start_time"] == started
     assert resources(api, made)["disk_size_mb"] == 512
 

@@ -31,6 +31,8 @@ from vmbackend.power import StartedFrom
 # The guest's file that has another UUID after each load.
 GENERATION = Path("run/kit/generation")
 _PARTIAL = "."
+# What a disk that is taken needs at once.
+_LAYER_MB = 8
 
 
 class FakeCopies(FakeMachines):
@@ -86,7 +88,17 @@ class FakeCopies(FakeMachines):
                 raise InvalidMachineState("The machine is not off.")
             if domain.spec.disk_mb < stored.disk_mb:
                 raise InvalidMachineState("The machine's disk is smaller than the snapshot's.")
+            self._require_disk(_LAYER_MB)
             self._copy_disk(snapshot_id, self._store.directory(machine_id))
+
+    def require_room(self, machine_id: str, disk_mb: int, *, snapshot_id: str = "", from_memory: bool = False) -> None:
+        """See Copied.require_room."""
+        self._enter("require_room")
+        domain = self._store.domain(machine_id)
+        if snapshot_id and self._require_stored(snapshot_id).disk_mb > disk_mb:
+            raise InvalidMachineState("The machine's disk is smaller than the snapshot's.")
+        grows = max(0, disk_mb - (0 if domain is None else domain.spec.disk_mb))
+        self._require_disk(grows + (_LAYER_MB if snapshot_id else 0))
 
     def load(self, machine_id: str, snapshot_id: str) -> StartedFrom | None:
         """See Copied.load."""
@@ -145,6 +157,10 @@ class FakeCopies(FakeMachines):
         if found is None:
             raise SnapshotNotFound(f"There is no snapshot {snapshot_id} on this host.")
         return found
+
+    def _require_disk(self, needed_mb: int) -> None:
+        if needed_mb > max(0, self._store.capacity().disk_free_mb):
+            raise CapacityExceeded(f"The host has no {needed_mb} MiB of disk to spare.")
 
     def _write_snapshot(self, domain: Domain, snapshot_id: str, *, memory: bool) -> None:
         """Write the snapshot beside its place and rename it. An error leaves nothing."""
@@ -210,7 +226,7 @@ class FakeCopies(FakeMachines):
         if not stored.memory or not same or self.compare_snapshot(stored.id):
             raise SnapshotIncompatible("The snapshot's memory does not fit this machine.")
         if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
-            raise CapacityExceeded("The host has not enough free memory.")
+            raise CapacityExceeded("The host has not enough free memory.", resource="memory_mb")
 
     def _run_loaded(self, domain: Domain, snapshot_id: str) -> None:
         """Let the machine go on from the snapshot's memory, with a generation of its own."""

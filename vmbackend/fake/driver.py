@@ -97,7 +97,7 @@ class FakeDriver(FakeMeters, FakeCopies, Driver):
                 self._switch(machine_id, MachineState.RUNNING)
                 return None
             if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
-                raise CapacityExceeded("The host has not enough free memory.")
+                raise CapacityExceeded("The host has not enough free memory.", resource="memory_mb")
             self._hook("start:before_run")
             asleep = domain.state is MachineState.ASLEEP
             self._restore(domain) if asleep else self._run(domain)

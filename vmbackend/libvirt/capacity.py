@@ -36,7 +36,8 @@ def require_memory(settings: LibvirtSettings, needed_mb: int) -> None:
     """Raise CapacityExceeded."""
     free = _meminfo()["MemAvailable"] - settings.memory_reserve_mb
     if needed_mb > free:
-        raise CapacityExceeded(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
+        message = f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free)."
+        raise CapacityExceeded(message, resource="memory_mb")
 
 
 def _meminfo() -> dict[str, int]:

@@ -81,6 +81,10 @@ class CopiedMachines(Copied):
         self._require_off(target, files)
         self._disks.take(self._libvirt.connection, target, files, record, snapshot_id)
 
+    def require_room(self, machine_id: str, disk_mb: int, *, snapshot_id: str = "", from_memory: bool = False) -> None:
+        files = self._inventory.machine_dir(machine_id)
+        self._disks.require_room(files, disk_mb, snapshot_id, from_memory=from_memory)
+
     def reset_disk(self, machine_id: str) -> None:
         target, record = self._find_machine(machine_id)
         files = self._inventory.machine_dir(machine_id)

@@ -50,6 +50,20 @@ class DiskMaker:
         if missing > 0:
             disks.require_free_space(self._settings.machines_dir, missing, self._settings.disk_reserve_mb)
 
+    def require_room(self, files: MachineDir, disk_mb: int, snapshot_id: str, *, from_memory: bool) -> None:
+        """Do what `Driver.require_room` does: the checks of `check`, `flatten` and `take` of what follows, at once."""
+        record, missing = files.read_record(), disk_mb - disk_bytes(files) // disks.MIB
+        written = 0
+        if record is not None and disk_mb > record.disk_mb and not record.chain.taken:
+            written += self._flattener.needed_mb(files, record)
+        if snapshot_id:
+            entry = self._find(snapshot_id, disk_mb)
+            written += _OVERLAY_MB
+            if entry.disk_mb < disk_mb and not from_memory:  # it is flattened before it grows
+                written += min(entry.disk_bytes // disks.MIB + 1, disk_mb)
+        if (needed := max(missing, written)) > 0:
+            disks.require_free_space(self._settings.machines_dir, needed, self._settings.disk_reserve_mb)
+
     def make(self, connection: Any, files: MachineDir, spec: MachineSpec, former: Record | None) -> tuple[int, Chain]:
         """Create the disk of a preparation or grow it; return its size in MiB and its chain. Raises BackendError."""
         if former is None and spec.snapshot:

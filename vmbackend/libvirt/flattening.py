@@ -54,7 +54,7 @@ class Flattener:
         """
         if record.chain.is_flat:
             return record
-        needed = min(allocated_bytes(files) // disks.MIB + 1, record.disk_mb)
+        needed = self.needed_mb(files, record)
         disks.require_free_space(self._settings.machines_dir, needed, self._settings.disk_reserve_mb)
         deadline = time.monotonic() + timeout
         layer = new_layer("raw")
@@ -75,6 +75,10 @@ class Flattener:
             self.layers.settle(connection, target, files)
             raise
         return flat
+
+    def needed_mb(self, files: MachineDir, record: Record) -> int:
+        """Return the MiB of disk that must be free to flatten the disk; 0 if it is flat."""
+        return 0 if record.chain.is_flat else min(allocated_bytes(files) // disks.MIB + 1, record.disk_mb)
 
     def _copy(self, connection: Any, target: Any, files: MachineDir, flat: Record, deadline: float) -> None:
         path = files.path / flat.chain.top.file

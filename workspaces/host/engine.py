@@ -19,7 +19,7 @@ from common.database_errors import is_database_unavailable
 from common.log_context import operation_logged
 from common.traces import set_outcome, span
 from common.work.leases import ClaimLost, new_claim
-from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
+from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes, stored_snapshots
 from workspaces.host.context import Cancelled, Context
 from workspaces.host.released_calls import released_calls
@@ -142,7 +142,7 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     except RETRYABLE as exc:
         _retry_or_fail(context, kind, exc)
     except BackendError as exc:
-        fail_operation(context, kind, exc.code, exc.message)
+        _fail(context, kind, exc)
     except ClaimLost:
         raise
     except TransitionLost:
@@ -181,6 +181,12 @@ def _retry_or_fail(context: Context, kind: Procedure, exc: BackendError) -> None
     with transaction.atomic():
         if not queue.requeue_operation(operation, because=exc.message, after=after):
             raise ClaimLost(operation.pk)
+
+
+def _fail(context: Context, kind: Procedure, exc: BackendError) -> None:
+    if isinstance(exc, CapacityExceeded):  # the answer names it
+        queue.record_facts(context.operation, lacks=exc.resource)
+    fail_operation(context, kind, exc.code, exc.message)
 
 
 def fail_operation(context: Context, kind: Procedure, code: str, message: str) -> None:

@@ -751,7 +751,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='snapshot',
-            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None), ('purpose', 'kept')), fields=('account', 'name'), name='snapshot_name_once_per_account'),
+            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None), ('purpose', 'kept'), ('status__in', ['creating', 'ready'])), fields=('account', 'name'), name='snapshot_name_once_per_account'),
         ),
         migrations.CreateModel(
             name='WarmMachine',

@@ -37,6 +37,8 @@ class SnapshotPurpose(models.TextChoices):
 
 LIVING = Q(deleted_at=None)
 SHOWN = LIVING & Q(purpose=SnapshotPurpose.KEPT)
+# Those that hold their name and a place of the plan. A failed one holds neither: its owner may try again at once.
+COUNTED = SHOWN & Q(status__in=[SnapshotStatus.CREATING, SnapshotStatus.READY])
 
 
 class Snapshot(models.Model):
@@ -91,7 +93,9 @@ class Snapshot(models.Model):
     class Meta:
         ordering = ["-created_at", "-id"]
         constraints = [
-            models.UniqueConstraint(fields=["account", "name"], condition=SHOWN, name="snapshot_name_once_per_account"),
+            models.UniqueConstraint(
+                fields=["account", "name"], condition=COUNTED, name="snapshot_name_once_per_account"
+            ),
         ]
         indexes = [
             models.Index(fields=["account", "-created_at", "-id"], condition=SHOWN, name="snapshot_list"),

@@ -22,7 +22,7 @@ from workspaces.audit import record_activity, record_activity_of
 from workspaces.crud.source import Source, use_snapshot
 from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import OperationKind
-from workspaces.models.snapshot import SHOWN
+from workspaces.models.snapshot import COUNTED, SHOWN
 from workspaces.operations import queue
 from workspaces.power import (
     begin_operation,
@@ -126,7 +126,7 @@ def _replay(actor: Actor, key: str | None, fingerprint: str) -> MadeSnapshot | N
 
 def _free_name(workspace: Workspace, wanted: str | None) -> str:
     """Return the name, or one that is made from the workspace's and the time. Raise Conflict."""
-    names = Snapshot.objects.filter(SHOWN, account_id=workspace.account_id)
+    names = Snapshot.objects.filter(COUNTED, account_id=workspace.account_id)
     if wanted is not None:
         if names.filter(name=wanted).exists():
             raise Conflict(NAME_TAKEN, details={"name": wanted})

@@ -103,7 +103,7 @@ class Copies(Keeping):
         assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
 
     def name_refused(self, name: str, but: str = "") -> Answer | None:
-        taken = any(kept.name == name for key, kept in self.kept.items() if key != but)
+        taken = any(kept.ready and kept.name == name for key, kept in self.kept.items() if key != but)
         return NAME_TAKEN if name and taken else None
 
     @rule(number=which, after=AFTER, name=NAMES)
@@ -185,7 +185,7 @@ class Copies(Keeping):
     @rule(other=which_kept, name=NAMES)
     def rename(self, other: int, name: str) -> None:
         key, kept = self.pick_kept(other)
-        refused = (BAD_INPUT if not name else None) or (self.name_refused(name, key) if kept else None)
+        refused = (BAD_INPUT if not name else None) or (self.name_refused(name, key) if kept and kept.ready else None)
         refused = NOT_FOUND if kept is None else refused
         answer = self.api.send("PATCH", f"/snapshots/{key}", {"name": name})
         if not self.is_refused((answer.status_code, answer.json()), refused) and kept is not None:

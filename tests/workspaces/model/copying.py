@@ -44,6 +44,8 @@ class Copying(Copies):
             return
         key, expected = found
         named, kept = self.pick_kept(other) if by != "default" else self.newest(key)
+        if kept and by == "name":
+            named, kept = self.pick_named(kept.name)
         name = None if by == "default" else kept.name if kept and by == "name" else named
         refused = restore_refused(expected, key, kept, memory)
         deleted = deleted and dies > 0 and refused is None
@@ -85,6 +87,8 @@ class Copying(Copies):
         self, other: int, by_name: bool, memory: bool | None, sizes: dict[str, int], dies: int, fails: bool
     ) -> None:
         named, kept = self.pick_kept(other)
+        if kept and by_name:
+            named, kept = self.pick_named(kept.name)
         name = kept.name if kept and by_name else named
         refused = create_refused(kept, memory, sizes) or self.count_refused(1)
         has_memory = kept is not None and kept.has_memory(memory)

@@ -56,6 +56,10 @@ class Keeping(History):
         key = keys[number % len(keys)]
         return key, self.kept.get(key)
 
+    def pick_named(self, name: str) -> tuple[str, KeptSnapshot]:
+        """The one that a name means: that which holds it, else the newest that failed under it."""
+        return max(((key, kept) for key, kept in self.kept.items() if kept.name == name), key=_precedence)
+
     def folder(self, key: str) -> Path:
         return Path(self.host.driver._store.directory(key)) / "disk"
 
@@ -83,7 +87,8 @@ class Keeping(History):
         return Actor(self.account, Scope.ACCOUNT, credential_id="", label="owner")
 
     def number_refused(self) -> Answer | None:
-        return (402, "SNAPSHOT_LIMIT_REACHED") if len(self.kept) >= MOST_SNAPSHOTS else None
+        ready = sum(kept.ready for kept in self.kept.values())
+        return (402, "SNAPSHOT_LIMIT_REACHED") if ready >= MOST_SNAPSHOTS else None
 
     def count_refused(self, more: int) -> Answer | None:
         self.forget_deleted()
@@ -133,7 +138,7 @@ class Keeping(History):
     def snapshots_are_as_expected(self) -> None:
         self.forget_deleted()
         assert self.host.driver.clear_failures() is None
-        body = self.api.get("/snapshots").json()
+        body = self.api.get("/snapshots?limit=100").json()
         assert body["total"] == len(self.kept)
         assert [each["id"] for each in body["snapshots"]] == sorted(self.kept, reverse=True)
         for shown in body["snapshots"]:
@@ -196,3 +201,8 @@ class Keeping(History):
 def failed_copy(expected: Expected, *, again: bool) -> None:
     """Its creation failed; `again`: it can be tried again, as its snapshot is still there."""
     expected.status, expected.is_source_gone, expected.memory = Status.FAILED, not again, ""
+
+
+def _precedence(found: tuple[str, KeptSnapshot]) -> tuple[bool, str]:
+    key, kept = found
+    return kept.ready, key

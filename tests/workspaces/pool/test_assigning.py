@@ -16,6 +16,7 @@ from workspaces.host import engine, faults
 from workspaces.host.metering.sampler import Sampler
 from workspaces.models import MeterRecord, Operation, Usage, Workspace
 from workspaces.models.operation import OperationKind, OperationState
+from workspaces.warm_machines import shape_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -55,6 +56,27 @@ def test_a_machine_that_does_not_take_its_owner_is_replaced(
     assert made.pk == ready
     ended_well(pool, made, ip)
     assert (made.started_from, Operation.objects.get().attempt) == ("boot", 1)
+
+
+def test_machines_that_wait_beside_one_that_is_silent_are_made_anew(actor: Actor, pool: Pool) -> None:
+    other = shape_of("localhost/other:1", **SIZES)
+    [kept] = pool.fill(1, other)
+    pool.ask(3)
+    for _ in range(3):
+        pool.keeper.run_once()
+    waiting = set(pool.ids()) - {kept}
+    assert len(waiting) == 3
+    pool.host.driver.fail_next("assign", GuestUnreachable("It is silent."))
+    silent = create(actor)
+    pool.host.settle()
+    assert pool.ids() == [kept], "no other create takes one of them"
+    following = create(actor)
+    assert following.pk not in waiting
+    pool.host.settle()
+    for _ in range(3):
+        pool.keeper.run_once()
+    assert len(pool.ids()) == 4
+    assert not waiting & (set(pool.host.driver.inventory().ids()) - {silent.pk})
 
 
 @pytest.mark.parametrize("happens", ["kill", "resume", "lose_machine", "delete"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -13,6 +16,7 @@ from accounts.actors import Actor
 from accounts.scopes import Scope
 from tests.callers import Caller
 from tests.fakehost import Died
+from tests.threads import wait_until
 from tests.workspaces.pool.conftest import IMAGE, SHAPE, SIZES, Pool
 from vmbackend.errors import BackendUnavailable, CapacityExceeded, GuestUnreachable
 from vmbackend.images.types import Image
@@ -100,7 +104,7 @@ def tag_moved(pool: Pool) -> None:
     )
     pool.host.images._known[digest] = moved
     pool.host.images.ensure = lambda *_, **__: moved  # type: ignore[method-assign]
-    pool.keeper._digests.clear()  # a minute later
+    pool.keeper._digests._known.clear()  # a minute later
 
 
 def is_drained(pool: Pool) -> None:
@@ -145,6 +149,31 @@ def test_while_a_tag_cannot_be_resolved_none_is_made(pool: Pool) -> None:
     pool.ask(1, PoolShape("localhost/unreachable:1", *SHAPE[1:]))
     pool.keeper.run_once()
     assert not WarmMachine.objects.exists()
+
+
+def test_a_registry_that_is_slow_holds_up_no_other_image(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, ensure, answers = PoolShape("localhost/slow:1", *SHAPE[1:]), pool.host.images.ensure, threading.Event()
+    asked: list[str] = []
+
+    def slowly(reference: str, **options: Any) -> Image:
+        asked.append(reference)
+        if reference == slow.image:
+            answers.wait(20)
+        return ensure(reference, **options)
+
+    monkeypatch.setattr(pool.host.images, "ensure", slowly)
+    pool.ask(2, slow)
+    pool.ask()
+    began = time.monotonic()
+    for _ in range(2):
+        pool.keeper.run_once()
+    assert time.monotonic() - began < 15
+    assert [machine.image for machine in WarmMachine.objects.all()] == [SHAPE.image]
+    assert asked.count(slow.image) == 1, "it is not asked again before it has answered"
+    answers.set()
+    wait_until(lambda: not any(thread.is_alive() for thread in pool.keeper._digests._asking.values()))
+    pool.keeper.run_once()
+    assert {machine.image for machine in WarmMachine.objects.all()} == {SHAPE.image, slow.image}
 
 
 @pytest.mark.parametrize("method", ["prepare", "start", "wait_ready", "pause", "samples"])

@@ -69,7 +69,12 @@ def test_where_none_is_made_the_answer_is_the_first_error(parent: Parent) -> Non
     parent.vmhost.driver.fail_next("snapshot", CapacityExceeded("The host lacks disk space."))
     body = fork(parent, status=503, count=2)
     assert body["code"] == "VM_UNAVAILABLE"
-    assert [entry["error"]["code"] for entry in body["details"]["forks"]] == ["VM_UNAVAILABLE"] * 2
+    lacks = {"reason": "no_room", "resource": "disk_size_mb"}
+    assert body["details"] | lacks == body["details"]
+    errors = [entry["error"] for entry in body["details"]["forks"]]
+    assert [(error["code"], error["details"] | lacks == error["details"]) for error in errors] == [
+        ("VM_UNAVAILABLE", True)
+    ] * 2
     assert parent.state() == ("first", "first")
     assert parent.stored() == set()
     assert not Snapshot.objects.exists()

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 from celery import current_app
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from accounts.actors import Actor
+from accounts.models import Plan
+from accounts.scopes import Scope
+from tests.threads import run_at_once
 from tests.workspaces.snapshots.conftest import Parent
 from tests.workspaces.workspace_states import bring, status_of
+from vmbackend.errors import CapacityExceeded
 from workspaces.models import Activity, Snapshot, Workspace
 from workspaces.snapshot_rows import REMOVE_TASK
+from workspaces.snapshots.services import NewSnapshot, snapshot_create
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -118,6 +125,38 @@ def test_a_deleted_one_is_gone_with_its_files_and_its_name_is_free(parent: Paren
     assert parent.api.get(f"/snapshots/{made['id']}").status_code == 404
     assert parent.api.delete(f"/snapshots/{made['id']}").status_code == 404
     assert parent.keep(name="one")["status"] == "ready"
+
+
+def test_one_that_failed_leaves_name_and_place_to_the_retry(parent: Parent) -> None:
+    Plan.objects.update(max_snapshots=1)
+    parent.vmhost.driver.fail_next("snapshot", CapacityExceeded("It is full."), times=2)
+    path = f"/workspace/{parent.id}/snapshot"
+    assert [parent.api.post(path, {"name": "one"}).status_code for _ in range(2)] == [503, 503]
+    made = parent.keep(name="one")
+    shown = parent.api.get("/snapshots").json()["snapshots"]
+    assert [each["status"] for each in shown] == ["ready", "failed", "failed"]
+    parent.set_state("second")
+    assert parent.api.post(f"/workspace/{parent.id}/restore", {"snapshot": "one"}).status_code == 200
+    assert parent.state() == ("first", "first")
+    assert parent.api.post(path, {"name": "two"}).json()["code"] == "SNAPSHOT_LIMIT_REACHED"
+    assert parent.api.delete(f"/snapshots/{made['id']}").status_code == 200
+    answer = parent.api.post("/workspace", {"snapshot": "one"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "snapshot_not_ready")
+
+
+def test_of_two_at_once_one_gets_the_name_of_one_that_failed(parent: Parent) -> None:
+    other = parent.create(name="other")["id"]
+    parent.vmhost.driver.fail_next("snapshot", CapacityExceeded("It is full."))
+    assert parent.api.post(f"/workspace/{parent.id}/snapshot", {"name": "one"}).status_code == 503
+    parent.vmhost.hold_tasks()
+    actor, new = Actor(parent.api.account, Scope.ACCOUNT, "cred", "label"), NewSnapshot(name="one")
+    rows = [Workspace.objects.get(pk=key) for key in (parent.id, other)]
+    outcomes = run_at_once(2, lambda number: snapshot_create(actor=actor, workspace=rows[number], new=new))
+    assert sorted(outcomes) == ["Conflict", "done"]
+    with pytest.raises(IntegrityError), transaction.atomic():  # also for one that is not yet made
+        Snapshot.objects.filter(status="failed").update(status="creating")
+    parent.vmhost.release_tasks()
+    assert len(parent.stored()) == 1
 
 
 @pytest.mark.parametrize(("keep", "left"), [({}, 0), ({"keep_snapshots": True}, 1)])

@@ -25,6 +25,7 @@ from vmbackend.host_load import cpu_ticks, was_quiet
 from vmbackend.services import record_host_pool
 from workspaces import warm_machines
 from workspaces.host.pool.demand import Demand, PoolShare, recent_demand, share_pool
+from workspaces.host.pool.digests import TagDigests
 from workspaces.host.pool.making import make_machine, reserve_machine, retire_failed
 from workspaces.host.pool.removal import remove_retired
 from workspaces.models import WarmMachine
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ROUND_SECONDS = 2.0
-DIGEST_SECONDS = 60.0
-PULL_SECONDS = 300.0
 # A host that is never quiet makes a machine all the same after this time.
 BUSY_SECONDS = 60.0
 FAILED_SECONDS = 60.0
@@ -71,15 +70,15 @@ class PoolKeeper:
         is_short: Callable[[], bool],
         is_quiet: Callable[[], bool] | None = None,
     ) -> None:
-        self._host_name, self._driver, self._images = host_name, driver, images
+        self._host_name, self._driver = host_name, driver
         self._is_short = is_short
         self._is_quiet = is_quiet or QuietHost()
         self._claim = new_claim()
-        self._digests: dict[str, tuple[str, float]] = {}  # by image; when it was asked for, monotonic
         self._not_before: dict[PoolShape, float] = {}
         self._waits_since: float | None = None
         self._shown: list[PoolShare] | None = None
         self._ended = threading.Event()
+        self._digests = TagDigests(images, self._ended.is_set)
         self._thread = threading.Thread(target=self._work, name="warm-pool", daemon=True)
 
     def start(self) -> None:
@@ -115,8 +114,7 @@ class PoolKeeper:
         self.check_machines()
         demand = {} if self._is_short() else recent_demand(self._host_name)
         wanted = share_pool(demand, settings.ENV.pool_memory_mb, settings.ENV.pool_machines)
-        for image in {shape.image for shape in wanted}:
-            self._resolve(image)
+        self._resolve(wanted)
         self._retire_unwanted(wanted)
         self._report(demand, wanted)
         missing = [shape for shape in wanted if self._count(shape) < wanted[shape] and self._is_due(shape)]
@@ -138,7 +136,7 @@ class PoolKeeper:
         return held.exclude(state=WarmState.RETIRING).count()
 
     def _digest(self, shape: PoolShape) -> str:
-        return self._digests.get(shape.image, ("", 0.0))[0]
+        return self._digests.digest(shape.image)
 
     def _is_due(self, shape: PoolShape) -> bool:
         return bool(self._digest(shape)) and self._not_before.get(shape, 0.0) <= time.monotonic()
@@ -149,21 +147,12 @@ class PoolKeeper:
             self._waits_since = time.monotonic()
         return is_quiet or time.monotonic() - self._waits_since > BUSY_SECONDS
 
-    def _resolve(self, image: str) -> None:
-        """Look once a minute which digest the tag has; empty if it is not known, and then its machines become stale."""
-        now = time.monotonic()
-        if image in self._digests and now - self._digests[image][1] < DIGEST_SECONDS:
-            return
-        self._digests[image] = "", now
-        try:
-            found = self._images.ensure(
-                image, progress=lambda *_: None, deadline=now + PULL_SECONDS, cancelled=self._ended.is_set
-            )
-        except BackendError as exc:
-            logger.warning("pool: %s cannot be resolved: %s", image, exc.message)
-            return
-        self._digests[image] = found.digest, now
-        warm_machines.record_digest(self._host_name, image, found.digest)
+    def _resolve(self, wanted: dict[PoolShape, int]) -> None:
+        """Look which digests the tags have of which machines are wanted. Machines of one that is not known become
+        stale.
+        """
+        for image, digest in self._digests.refresh({shape.image for shape in wanted if wanted[shape]}).items():
+            warm_machines.record_digest(self._host_name, image, digest)
 
     def _retire_unwanted(self, wanted: dict[PoolShape, int]) -> None:
         """Retire machines of another digest or kit, those that are old, and those beyond the number that is wanted."""

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from common.connections import connection_released_after
 from vmbackend.driver import MachineSpec
-from vmbackend.errors import BackendError, CapacityExceeded, MachineExited
+from vmbackend.errors import BackendError, CapacityExceeded, GuestUnreachable, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
 from vmbackend.power import StartedFrom
 from workspaces.audit import record_activity
@@ -32,6 +32,7 @@ from workspaces.rows import update_row
 from workspaces.ssh import mark_access_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
+from workspaces.warm_machines import retire_alike, shape_of
 from workspaces.workload_changes.services import mark_workloads_applied
 
 logger = logging.getLogger(__name__)
@@ -114,10 +115,20 @@ def assign_machine(context: Context) -> None:
             context.driver.assign(spec)
     except BackendError as exc:
         logger.warning("the warm machine of %s is replaced: %s", row.pk, exc.message)
+        if isinstance(exc, GuestUnreachable):
+            _retire_alike(row)
         context.driver.destroy(row.pk)
         return
     context.facts[ASSIGNED] = True
     update_row(row, started_from=StartedFrom.POOL)
+
+
+def _retire_alike(row: Workspace) -> None:
+    """Retire the machines of the pool that wait beside one that did not answer: whether they would is known only when
+    they are asked, and each create that asked one would wait as long. The keeper makes others.
+    """
+    sizes = (row.applied_cpu_millis, row.applied_memory_mb, row.applied_disk_size_mb)
+    retire_alike(row.host_id or "", shape_of(row.image, *sizes))
 
 
 def prepare_machine(context: Context) -> None:

@@ -28,6 +28,7 @@ from workspaces.host.outcomes import (
     succeed_with_status,
 )
 from workspaces.host.steps.create import define_machine, ensure_image, launch_machine, wait_for_guest
+from workspaces.host.steps.room import check_capacity
 from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.rows import update_unless_changed
@@ -170,6 +171,7 @@ def complete_restart(context: Context) -> None:
 
 
 RESTART_STEPS = (
+    ("check_capacity", check_capacity),
     ("shut_down", shut_down),
     ("find_image", begin_relaunch),
     ("prepare_machine", prepare_stopped),

@@ -17,6 +17,7 @@ from workspaces.host.outcomes import (
 from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.host.steps.power import shut_down, start_machine
 from workspaces.host.steps.relaunch import relaunch_unchanged
+from workspaces.host.steps.room import CHECKING, check_capacity
 from workspaces.rows import update_row
 from workspaces.states import Status
 
@@ -50,6 +51,7 @@ def complete_reinstall(context: Context) -> None:
 
 
 REINSTALL_STEPS = (
+    ("check_capacity", check_capacity),
     ("shut_down", shut_down),
     ("reset_disk", reset_disk),
     ("disable_ssh", disable_ssh),
@@ -67,6 +69,9 @@ def reinstall_failed(context: Context, code: str, message: str) -> None:
         fail_stopped(context, "relaunch_failed", f"The file system was reset, but not started: {message}")
     elif not context.facts.get("down"):
         restore_sizes(context.workspace, context.operation.params)
+        if context.facts.get(CHECKING):
+            fail_as_observed(context, code, message)
+            return
         fail_as_observed(context, "stop_failed", f"It could not be stopped; nothing was reset: {message}")
     else:
         reason = f"The file system was not reset: {message}"

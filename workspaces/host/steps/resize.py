@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from vmbackend.errors import CapacityExceeded
 from workspaces.host.context import Context
 from workspaces.host.outcomes import (
     fail_as_observed,
@@ -17,20 +16,8 @@ from workspaces.host.outcomes import (
 from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.host.steps.power import shut_down, start_machine
 from workspaces.host.steps.relaunch import relaunch_unchanged
+from workspaces.host.steps.room import check_capacity
 from workspaces.states import Status
-
-
-def check_capacity(context: Context) -> None:
-    """Refuse before the machine is touched. Raise CapacityExceeded."""
-    if context.facts.get("applied"):
-        return  # an attempt that died has applied the sizes
-    before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()
-    more_disk = row.applied_disk_size_mb - before["applied_disk_size_mb"]
-    more_memory = row.applied_memory_mb - before["applied_memory_mb"]
-    if more_disk > free.disk_free_mb:
-        raise CapacityExceeded(f"The host has no {more_disk} MiB of disk to spare.")
-    if more_memory > free.memory_free_mb:
-        raise CapacityExceeded(f"The host has no {more_memory} MiB of memory to spare.")
 
 
 def apply_sizes(context: Context) -> None:

@@ -23,15 +23,19 @@ from workspaces.host.snapshot_memory import require_memory_fits
 from workspaces.host.steps.create import define_machine, ensure_image, launch_machine, wait_for_guest
 from workspaces.host.steps.power import record_start
 from workspaces.host.steps.relaunch import relaunch_unchanged
+from workspaces.host.steps.room import check_capacity
 from workspaces.models import Snapshot
 from workspaces.snapshot_rows import publish_snapshot_event, snapshot_use
 from workspaces.states import Status
 
 
 def check_snapshot(context: Context) -> None:
-    """Refuse before the machine is touched. Raise SnapshotNotFound, SnapshotIncompatible."""
+    """Refuse before the machine is touched. Raise SnapshotNotFound, SnapshotNotMade, SnapshotIncompatible, and what
+    `check_capacity` raises.
+    """
     if not context.facts.get("replaced"):
         require_memory_fits(context)
+        check_capacity(context)
 
 
 def end_machine(context: Context) -> None:
