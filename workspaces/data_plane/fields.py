@@ -38,7 +38,7 @@ class PathField(AnyField):
 
 
 @extend_schema_field({"type": "string"})
-class NameField(AnyField):
+class FileNameField(AnyField):
     """A name in a directory."""
 
     def to_internal_value(self, data: Any) -> str:

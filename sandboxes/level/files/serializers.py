@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from common.fields import BoundedList, StrictBoolean, StrictInteger
 from common.openapi import Success
-from workspaces.data_plane.fields import NameField, PathField, PatternsField, TextField
+from workspaces.data_plane.fields import FileNameField, PathField, PatternsField, TextField
 from workspaces.data_plane.files.services import MAX_DEPTH
 
 MAX_EDITS = 100
@@ -81,7 +81,7 @@ class SandboxReadResponse(Success):
 class SandboxCreateRequest(serializers.Serializer[Any]):
     fullPath = PathField(required=False)
     parentPath = PathField(required=False, help_text="With `fileName`, in place of `fullPath`.")
-    fileName = NameField(required=False)
+    fileName = FileNameField(required=False)
     content = TextField(default="")
     isFolder = StrictBoolean(default=False)
 
