@@ -66,7 +66,7 @@ def test_details_stand_inside_the_workspace_and_beside_it(api: Caller) -> None:
     assert set(body["workspace"]) >= OBJECT | EXTRAS
     assert {name: body[name] for name in EXTRAS} == {name: body["workspace"][name] for name in EXTRAS}
     assert set(body["ssh"]) >= {"ssh_enabled", "ssh_id"}
-    assert set(body["api_access"]) == {"terminal", "preview"}
+    assert set(body["api_access"]) == {"terminal", "preview", "runtime"}
     assert set(body["lifecycle"]) >= {"mode", "restart_policy", "uptime"}
     assert "hidden-value" not in str(body)
 
