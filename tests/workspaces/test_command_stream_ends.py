@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from tests.asgi import Request
 from tests.callers import Caller
@@ -88,7 +88,8 @@ def test_a_stream_ends_with_its_machine(
 
     def change() -> None:
         row = Workspace.objects.filter(pk=box)
-        _ = row.delete() if now is None else row.update(status=now)
+        with transaction.atomic():  # locked, as usage of it may come at any time
+            _ = row.select_for_update().get().delete() if now is None else row.update(status=now)
         connections.close_all()
 
     kind, error = asyncio.run(last_event(api, change))

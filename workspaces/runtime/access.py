@@ -26,7 +26,7 @@ SCHEME_PORTS = {"http": 80, "https": 443}
 
 
 class RuntimePlace(NamedTuple):
-    """Where the runtime's address answers."""
+    """The place where the runtime's address answers."""
 
     ip: str
     port: int

@@ -1,4 +1,4 @@
-"""What the runtime is, and what it can do (wire contract, section 4b)."""
+"""The description of the runtime, and of what it can do (wire contract, section 4b)."""
 
 from __future__ import annotations
 
