@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define FREEZE_MS 5000
-#define HELD_MS 30000 /* longer than the host needs for the end of saved memory */
+#define HELD_MS 10000 /* longer than the host needs for the end of saved memory */
 #define MAX_GROUPS 256
 #define NAME_SIZE 256
 
