@@ -163,7 +163,7 @@ def _make_machines(folder: Path, rows: list[Any], snapshots: list[Any]) -> None:
 
 @dataclass(frozen=True)
 class Held:
-    """What processes hold: memory in MiB, and open files."""
+    """Memory of processes in MiB, and their open files."""
 
     memory: float
     files: int

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 
 from common.sse.watched_grants import watched_grant
 from sandboxes.tokens import SocketHolder, live_staff_tokens
-from workspaces.data_plane.endings import DELETED, INACTIVE, REPLACED, SUSPENDED
+from workspaces.data_plane.holders import DELETED, INACTIVE, REPLACED, SUSPENDED
 from workspaces.grants import batches
 from workspaces.models import Workspace
 from workspaces.states import Status

@@ -47,8 +47,8 @@ def _examples() -> dict[str, Example]:
 
 
 def _prepare(name: str, stage: Stage) -> None:
-    """What no request brings about: a creation that failed; a command beside it; a link whose id is known; a namespace
-    that is not the default one.
+    """Make rows that no request brings about: a creation that failed; a command beside it; a link whose id is
+    known; a namespace that is not the default one.
     """
     if name.endswith("/{stdin_key}/input"):
         asyncio.run(_open_input(stage.ids["workspace_id"], stage.ids["stdin_key"]))

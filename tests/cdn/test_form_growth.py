@@ -46,7 +46,7 @@ LARGE = os.urandom(3 << 20)
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What comes is passed on soon, and each file is looked at once its upload is committed."""
+    """Bytes are passed on soon, and each file is looked at once its upload is committed."""
     monkeypatch.setattr(streaming_body, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr(streaming_body, "DRAIN_SECONDS", 0.1)
     monkeypatch.setattr(streaming_body, "LINGER_SECONDS", 0.1)

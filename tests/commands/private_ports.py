@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+from django.conf import settings
 from django.db import connections
 from django.test import Client
 
@@ -32,7 +34,7 @@ def open_private_world() -> Iterator[World]:
 
 
 def asked(path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-    """What the platform answers to a question of the edge."""
+    """Return the platform's answer to a question of the edge."""
     try:
         answer: Any = Client().get(path, headers={name: value for name, value in headers.items() if name != "host"})
         return answer.status_code, dict(answer.items()), answer.content
@@ -63,3 +65,11 @@ def raw(world: World, *lines: str) -> bytes:
         while more := connection.recv(65536):
             data += more
     return data
+
+
+def answered_world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Return the world as new; the platform answers the edge's questions as it does, with the key of this edge."""
+    world.reset()
+    monkeypatch.setattr(settings, "SECRET_KEY", world.instance.settings({}).secret_key)
+    world.platform.answers["api"] = asked
+    return world

@@ -1,4 +1,4 @@
-"""What passes between visitors and a private port, and what does not: a real Caddy, and the platform's own answers."""
+"""Requests and answers between visitors and a private port: a real Caddy, and the platform's own answers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from django.conf import settings
 
 from edge.port_links import PARAMETER
 from tests.callers import Caller
 from tests.commands.machines import World
-from tests.commands.private_ports import LOG, asked, cookie_of, open_private_world, private_port, raw
+from tests.commands.private_ports import LOG, answered_world, cookie_of, open_private_world, private_port, raw
 from tests.free_ports import free_port
 from tests.workspaces.network.link_requests import name_of, secret_of
 from workspaces.models import PublicPort
@@ -27,11 +26,7 @@ def shared_world() -> Iterator[World]:
 
 @pytest.fixture
 def world(shared_world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The platform answers the edge's questions as it does, with the key of this edge."""
-    shared_world.reset()
-    monkeypatch.setattr(settings, "SECRET_KEY", shared_world.instance.settings({}).secret_key)
-    shared_world.platform.answers["api"] = asked
-    return shared_world
+    return answered_world(shared_world, monkeypatch)
 
 
 @pytest.fixture

@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
-from django.conf import settings
 
 from domains.models import CustomDomain, DomainName, TargetKind
 from edge.domain_files import DomainFiles, link_kind
 from edge.port_links import PARAMETER
 from tests.callers import Caller
 from tests.commands.machines import World, receive
-from tests.commands.private_ports import CLEAN, asked, cookie_of, open_private_world, private_port, raw
+from tests.commands.private_ports import CLEAN, answered_world, cookie_of, open_private_world, private_port, raw
 from tests.workspaces.network.link_requests import name_of, secret_of
 from tests.workspaces.rows import make_workspace
 from workspaces.models import PortLink, PublicPort
@@ -32,11 +31,7 @@ def shared_world() -> Iterator[World]:
 
 @pytest.fixture
 def world(shared_world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The platform answers the edge's questions as it does, with the key of this edge."""
-    shared_world.reset()
-    monkeypatch.setattr(settings, "SECRET_KEY", shared_world.instance.settings({}).secret_key)
-    shared_world.platform.answers["api"] = asked
-    return shared_world
+    return answered_world(shared_world, monkeypatch)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a command prints where nobody reads it any more, as after `make up | head -1`."""
+"""Output of a command that nobody reads any more, as after `make up | head -1`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ RESERVED = "SELECT coalesce(sum(reserved_bytes + open_permits), 0) FROM cdn_pool
 
 
 def at_api(served: TestInstance, client: Api, **terms: Any) -> tuple[str, dict[str, str]]:
-    """Where a form is sent to on this host, and the headers that say so to the edge."""
+    """Return the address of forms on this host, and the headers that say so to the edge."""
     made = client.call("POST", "/cdn/token", 201, json=terms)
     host = urlsplit(made["apiUrl"]).netloc
     headers = {"Authorization": f"Bearer {made['token']}", "Host": host}
@@ -161,7 +161,7 @@ def test_a_form_ends_with_the_credential_of_its_token(
 
 
 def answer_while_sending(connection: socket.socket) -> bytes:
-    """What comes back to a client that goes on: the edge passes an answer on once it has read more of the body."""
+    """Return the answer to a client that goes on: the edge passes an answer on once it has read more of the body."""
     connection.settimeout(1)
     for _ in range(40):
         try:

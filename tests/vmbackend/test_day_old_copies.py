@@ -46,7 +46,7 @@ def issue_certificate() -> str:
 
 
 def verified(harness: Harness, address: GuestAddress, certificate: str) -> str:
-    """What a program of the guest says of a certificate."""
+    """Return the words of a guest's program on a certificate."""
     return run(harness, address, f"echo '{certificate}' > /dev/shm/issued\n{VERIFY}")
 
 

@@ -26,7 +26,7 @@ SUM = "md5sum < /dev/shm/content"
 
 
 def test_a_guest_that_drives_its_balloon_harms_no_neighbour(libvirt_harness: Harness, tmp_path: Path) -> None:
-    """What it says of its memory is no number that its size does not allow; it can be kept, forked and ended."""
+    """Its statement of its memory is no number that its size does not allow; it can be kept, forked and ended."""
     harness, driver = libvirt_harness, libvirt_harness.driver
     honest, hostile = harness.running_machine(), harness.running_machine()
     content = run(harness, honest, FILL)

@@ -21,6 +21,11 @@ COLUMNS = (
 NAMESPACE_COLUMNS = (
     "account_id", "slug", "status", "suspended_by_hand", "suspended_by_quota", "quota_stops_workspaces", "deleted_at",
 )  # fmt: skip
+# Reasons why what a token has opened ends, as its client reads them.
+REPLACED = "the token was replaced"
+DELETED = "the machine was deleted"
+INACTIVE = "the account is not active"
+SUSPENDED = "the namespace is suspended"
 
 
 class TokenUnknown(Unauthorized):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.db import DatabaseError
 
 from common.watched_bodies import BodyGrant
-from workspaces.data_plane.endings import DELETED, INACTIVE, REPLACED, SUSPENDED
+from workspaces.data_plane.holders import DELETED, INACTIVE, REPLACED, SUSPENDED
 from workspaces.grants import batches
 from workspaces.models import Workspace
 from workspaces.states import Status

@@ -1,4 +1,4 @@
-"""What a token of the runtime has opened ends with its epoch, or with what let its holder in."""
+"""Everything that a token of the runtime has opened ends with its epoch, or with what let its holder in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workspaces.runtime.test_tokens import (
     stop_by_quota,
     suspend,
 )
-from workspaces.data_plane import endings
+from workspaces.data_plane import holders
 from workspaces.models import Workspace
 from workspaces.runtime import access, grants
 from workspaces.runtime.grants import RuntimeGrant, revoked_grants
@@ -48,12 +48,12 @@ def granted(workspace: Workspace) -> RuntimeGrant:
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        (rotate, endings.REPLACED),
+        (rotate, holders.REPLACED),
         (disable, grants.DISABLED),
-        (delete, endings.DELETED),
-        (begin_delete, endings.DELETED),
-        (suspend, endings.SUSPENDED),
-        (stop_by_quota, endings.SUSPENDED),
+        (delete, holders.DELETED),
+        (begin_delete, holders.DELETED),
+        (suspend, holders.SUSPENDED),
+        (stop_by_quota, holders.SUSPENDED),
         (block_by_quota, ""),
     ],
 )
@@ -67,7 +67,7 @@ def test_one_ends_and_others_stay(workspaces: list[Workspace], end: Callable[[Wo
 def test_all_end_with_their_account(workspaces: list[Workspace]) -> None:
     found = [granted(workspace) for workspace in workspaces]
     deactivate(workspaces[0])
-    assert revoked_grants(found) == dict.fromkeys(found, endings.INACTIVE)
+    assert revoked_grants(found) == dict.fromkeys(found, holders.INACTIVE)
 
 
 def test_none_ends_while_the_database_does_not_answer(

@@ -1,4 +1,4 @@
-"""What the runtime says of itself, through a guest, and waking one."""
+"""The runtime's description of itself, through a guest, and waking one."""
 
 from __future__ import annotations
 

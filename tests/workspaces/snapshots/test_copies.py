@@ -127,7 +127,7 @@ def test_memory_that_does_not_fit_the_host_is_refused(parent: Parent) -> None:
 
 
 def test_copies_take_over_no_key_no_public_port_and_no_metadata(parent: Parent) -> None:
-    """Of a fork and of a new workspace; the parent keeps what it has."""
+    """Forks and new workspaces alike; the parent keeps what it has."""
     path = f"/workspace/{parent.id}"
     key = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
     assert parent.api.post(f"{path}/ssh/key", {"public_key": key}).status_code == 200

@@ -1,4 +1,4 @@
-"""What the host has no room for is refused before the machine is ended: its memory and its disk stay."""
+"""An operation that the host has no room for is refused before the machine is ended: its memory and its disk stay."""
 
 from __future__ import annotations
 
