@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from asgiref.sync import markcoroutinefunction, sync_to_async
+from asgiref.sync import markcoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
+from common.async_threads import in_request_thread
 from common.wrong_secrets import refusal_waits
 
 
@@ -54,8 +55,11 @@ class AsyncViewSet(ViewSet):
         return _rendered(response) if isinstance(response, ShortResponse) else response
 
     async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Authentication, permissions and throttles. Raise what refuses the request."""
-        await sync_to_async(self.initial)(request, *args, **kwargs)
+        """Authentication, permissions and throttles. Raise what refuses the request.
+
+        An action may wait for long, for its client's body, too: it begins without a thread and a connection.
+        """
+        await in_request_thread(self.initial, request, *args, **kwargs)
 
     def _handler(self) -> Any:
         method = str(self.request.method).lower()

@@ -80,13 +80,6 @@ class SandboxLevelViewSet(AsyncViewSet):
         """The sandbox of the request; `sandbox.workspace` has the columns of `sandboxes.tokens.COLUMNS`."""
         return self.request.user.sandbox
 
-    async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Nothing after it needs the request's thread, unless the body is large."""
-        if self._body_is_small:
-            await in_request_thread(self.initial, request, *args, **kwargs)
-        else:
-            await super().begin(request, *args, **kwargs)
-
     async def body(self, serializer: type[Serializer[Any]]) -> dict[str, Any]:
         """The body's documented fields. Raise a validation_error that names each wrong one."""
         if self._body_is_small:

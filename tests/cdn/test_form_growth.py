@@ -31,6 +31,7 @@ from cdn.services.sweeps import permits_expire
 from cdn.storage.places import cdn_folder
 from cdn.uploads import places
 from common import streaming_body
+from config.database import POOL_SIZE
 from credits.ledger import quota_set
 from credits.models import Balance, Hold, Service
 from namespaces.models import Namespace
@@ -169,6 +170,28 @@ def ended_in_the_middle(token: str, end: Callable[[], object]) -> Answer:
         return await asyncio.wait_for(sending, 20)
 
     return asyncio.run(run())
+
+
+def test_forms_that_stand_still_keep_no_connection_of_the_database(api: Caller) -> None:
+    """More than the pool has connections, and all the others are answered."""
+    requests = [request_of(token_of(api), LARGE, pauses=True) for _ in range(POOL_SIZE + 4)]
+    pauses = [next(piece for piece in each._pieces if isinstance(piece, asyncio.Event)) for each in requests]
+
+    async def run() -> list[Answer]:
+        sending = [asyncio.ensure_future(each.run()) for each in requests]
+        await until(lambda: are_half_received(len(requests)))
+        assert (await sync_to_async(api.get)("/cdn/files")).status_code == 200
+        for each in pauses:
+            each.set()
+        return [await each for each in sending]
+
+    assert {answer.status for answer in asyncio.run(run())} == {201}
+    require_nothing_kept(api, len(requests) * len(LARGE))
+
+
+def are_half_received(count: int) -> bool:
+    parts = [*cdn_folder("parts").iterdir()]
+    return len(parts) == count and all(part.stat().st_size > 1 << 20 for part in parts)
 
 
 @pytest.mark.parametrize("sent_bytes", [10, 60_000])

@@ -11,7 +11,6 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from common.async_threads import in_request_thread
 from common.async_views import AsyncViewSet
 from common.caller_places import remember_account
 from common.log_context import set_logged_workspace
@@ -73,9 +72,6 @@ class RuntimeViewSet(AsyncViewSet):
     def grant(self) -> BodyGrant:
         """Return what a body ends with: the epoch of the token."""
         return grant_of(self.workspace)
-
-    async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        await in_request_thread(self.initial, request, *args, **kwargs)
 
     async def guest(self) -> OpenGuest:
         """Return what `open_guest` returns. Each call of it counts as a use."""
