@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import select
 import struct
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 READY, ADDED, CHANGED, REMOVED, RENAMED, OVERFLOWED, GONE = range(1, 8)
+OWN_NAME = re.compile(rb"\.partial-[0-9a-f]{16}")
 IN_CLOSE_NOWRITE, IN_OPEN = 0x10, 0x20
 
 
@@ -124,7 +126,9 @@ class Picture:
         found = set()
         for folder, folders, files in os.walk(top):
             for name in (*folders, *files):
-                found.add(os.path.relpath(folder + b"/" + name, top))
+                # A change of its folder's name beside it may leave one; watches tell nothing of them.
+                if not OWN_NAME.fullmatch(name):
+                    found.add(os.path.relpath(folder + b"/" + name, top))
         return found
 
     def apply(self, event: Event) -> None:
