@@ -20,7 +20,7 @@ from vmbackend.guest.hold.frames import Answer
 from vmbackend.guest.hold.terminal import HeldTerminal
 
 SOURCES = Path(__file__).parents[2] / "vmbackend" / "guest" / "src"
-WRAPPED = "-Wl,--wrap=enter_guest,--wrap=open_guest_root,--wrap=exec_shell"
+WRAPPED = "-Wl,--wrap=enter_guest,--wrap=open_guest_root,--wrap=exec_shell,--wrap=task_folder"
 FLAGS = ("-static", "-O1", "-g", "-std=gnu11", WRAPPED)
 QUIET = HoldSettings(timeout=60.0)
 CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
@@ -83,6 +83,8 @@ class LocalHold:
         folder.mkdir(parents=True, exist_ok=True)
         self.helper, self.folder = helper, folder
         self.options = (str(buffer_size), str(int(linger * 1000)))
+        self.tasks = folder / "tasks"
+        self._environment = {**os.environ, "TASK_FOLDER": str(self.tasks)}
         self.attached: list[PipeTransport] = []
         self.start()
 
@@ -95,12 +97,13 @@ class LocalHold:
             listener.listen(16)
             fd = listener.fileno()
             command = ["setpriv", "--pdeathsig", "KILL", str(self.helper), "hold", str(fd), *self.options]
-            self.process = subprocess.Popen(command, pass_fds=[fd])
+            self.process = subprocess.Popen(command, pass_fds=[fd], env=self._environment)
 
     async def open_transport(self) -> PipeTransport:
         process = await asyncio.create_subprocess_exec(
             str(self.helper), "attach", str(self.folder), *self.options,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            env=self._environment,
         )  # fmt: skip
         self.attached.append(PipeTransport(process))
         return self.attached[-1]

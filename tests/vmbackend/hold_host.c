@@ -25,3 +25,9 @@ void __wrap_exec_shell(const struct passwd *user, const char *command)
 		setenv("HOME", "/nonexistent", 1);
 	__real_exec_shell(user, command);
 }
+
+const char *__wrap_task_folder(void);
+const char *__wrap_task_folder(void)
+{
+	return getenv("TASK_FOLDER");
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,6 +17,7 @@ from .command import HeldCommands
 from .errors import TerminalNotFound
 from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, text, texts
 from .link import HoldLink
+from .tasks import HeldTasks
 from .terminal import HeldTerminal, TerminalEntry, clamp_size, read_exit
 from .transport import OpenTransport
 from .watch import MAX_PATH_BYTES, HeldWatch
@@ -24,6 +26,9 @@ MAX_TERMINALS = 64  # of a guest; also what a list of a hostile one may have
 MAX_ARGUMENTS = 1 << 20  # bytes of arguments and environment
 MAX_WORDS = 4096
 MAX_PATTERNS = 256 * 1024  # characters
+# A connection that was silent for as long is asked for an answer before what is sent only once is sent on it: its guest
+# may have been killed and started again.
+QUIET_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -63,6 +68,7 @@ class HoldClient:
         self._watches: dict[int, Callable[[HoldLink, Fields], None]] = {}
         self._last_watch = 0  # ids of watches only grow
         self.commands = HeldCommands(self)
+        self.tasks = HeldTasks(self, self._settings.timeout)
         self._instance = b""
         self._link: HoldLink | None = None
         self._connecting = asyncio.Lock()
@@ -170,6 +176,14 @@ class HoldClient:
             self._link = await self._connect()
             return self._link
 
+    async def answering_link(self) -> HoldLink:
+        """Return a connection that is known to work, for what is sent only once. Raise what `connect_guest` raises."""
+        link = await self.connect_guest()
+        if time.monotonic() - link.heard_at > QUIET_SECONDS:
+            await self.repeat_request(Request.LIST, read=Fields.rest)
+            link = await self.connect_guest()
+        return link
+
     async def repeat_request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
         """Send a request that may be carried out twice; it is sent again, once, if the connection turns out to be
         lost.
@@ -210,7 +224,7 @@ class HoldClient:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 transport = await self._open_transport()
-                link = HoldLink(transport, self.commands.receiver(self._receive))
+                link = HoldLink(transport, self.commands.receiver(self.tasks.receiver(self._receive)))
                 try:
                     await link.greet(self._client_id)
                 except BaseException:

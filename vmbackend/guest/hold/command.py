@@ -19,9 +19,6 @@ MAX_WORDS = 4096
 MAX_PATH_BYTES = 4096
 MAX_MS = (1 << 32) - 1
 _MAX_ID = 1 << 32
-# A connection that was silent for as long is asked for an answer before a command is sent on it: its guest may have
-# been killed and started again, and a command that was sent is never repeated.
-QUIET_SECONDS = 1.0
 # After a hold could not be reached or does not know commands, it is not asked again for as long.
 AVOID_SECONDS = 60.0
 
@@ -79,7 +76,6 @@ class HeldCommands:
         self._client = client
         self._running: dict[int, _Running] = {}
         self._last = 0
-        self._answered_at = float("-inf")
         self._avoided_until = float("-inf")
 
     async def run(
@@ -99,7 +95,7 @@ class HeldCommands:
         head = number(id, 4) + number(_milliseconds(timeout), 4) + number(min(limit, _MAX_ID - 1), 4)
         try:
             async with asyncio.timeout(timeout + slack):
-                code, out.truncated = await link.request(Request.RUN, head, encoded, read=self._read_end)
+                code, out.truncated = await link.request(Request.RUN, head, encoded, read=_read_end)
             return code
         except (RequestUnknown, HoldUnsupported, TerminalLimit, GuestCommandInvalid) as refusal:
             if out.data or err.data:
@@ -119,7 +115,6 @@ class HeldCommands:
             if kind != Answer.WRITTEN:
                 otherwise(link, kind, about, fields)
                 return
-            self._note_answer(fields)
             running = self._running.get(about)
             if running is not None:  # else it was under way when the command was given up
                 running.append(fields)
@@ -131,25 +126,10 @@ class HeldCommands:
         if time.monotonic() < self._avoided_until:
             raise NotStarted
         try:
-            if time.monotonic() - self._answered_at > QUIET_SECONDS:
-                await self._client.repeat_request(Request.LIST, read=self._note_answer)
-            link = await self._client.connect_guest()
+            return await self._client.answering_link()
         except BackendError as error:
             self._avoid(error)
             raise NotStarted from error
-        return link
-
-    def _note_answer(self, _: Fields) -> None:
-        self._answered_at = time.monotonic()
-
-    def _read_end(self, fields: Fields) -> tuple[int, bool]:
-        """Return the exit code, and whether output was dropped."""
-        self._note_answer(fields)
-        code, dropped = fields.number(1), fields.number(1)
-        fields.require_end()
-        if dropped > 1:
-            raise GuestGarbage
-        return code, bool(dropped)
 
     def _avoid(self, error: BackendError) -> None:
         if not isinstance(error, (TerminalLimit, GuestCommandInvalid)):
@@ -158,3 +138,12 @@ class HeldCommands:
 
 def _milliseconds(seconds: float) -> int:
     return max(1, min(math.ceil(seconds * 1000), MAX_MS))
+
+
+def _read_end(fields: Fields) -> tuple[int, bool]:
+    """Return the exit code, and whether output was dropped."""
+    code, dropped = fields.number(1), fields.number(1)
+    fields.require_end()
+    if dropped > 1:
+        raise GuestGarbage
+    return code, bool(dropped)

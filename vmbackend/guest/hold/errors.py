@@ -29,6 +29,12 @@ class WatchNotFound(BackendError):
     code = "watch_not_found"
 
 
+class TaskNotFound(BackendError):
+    """No such task: removed, forgotten some time after its end, or of another machine."""
+
+    code = "task_not_found"
+
+
 class TerminalEnded(BackendError):
     """The terminal's program has ended; its output can still be read."""
 
@@ -54,6 +60,7 @@ ERRORS: dict[int, type[BackendError]] = {
     Failure.BAD_VERSION: HoldUnsupported,
     Failure.NO_TERMINAL: TerminalNotFound,
     Failure.NO_WATCH: WatchNotFound,
+    Failure.NO_TASK: TaskNotFound,
     Failure.CANNOT_WATCH: GuestPathInvalid,
     Failure.TOO_MANY: TerminalLimit,
     Failure.INPUT_FULL: InputFull,

@@ -38,6 +38,14 @@ class Request(IntEnum):
     MODES = 14
     RUN = 15
     STOP = 16
+    TASK_START = 17
+    TASK_LIST = 18
+    TASK_SHOW = 19
+    TASK_INPUT = 20
+    TASK_REMOVE = 21
+    TASK_FOLLOW = 22
+    TASK_CREDIT = 23
+    TASK_LEAVE = 24
 
 
 class Answer(IntEnum):
@@ -51,6 +59,8 @@ class Answer(IntEnum):
     EVENT = 134
     BEHIND = 135
     WRITTEN = 136
+    TASK_OUTPUT = 137
+    TASK_ENDED = 138
 
 
 class Failure(IntEnum):
@@ -67,6 +77,7 @@ class Failure(IntEnum):
     BAD_OFFSET = 9
     CANNOT_START = 10
     CANNOT_WATCH = 11
+    NO_TASK = 12
 
 
 class GuestGarbage(GuestUnreachable):
@@ -109,6 +120,11 @@ class Fields:
         """Return bytes of all fields."""
         return len(self._data)
 
+    @property
+    def left(self) -> int:
+        """Return bytes of the fields that are left."""
+        return len(self._data) - self._at
+
     def number(self, size: int) -> int:
         """Return the next number of that many bytes."""
         return int.from_bytes(self.part(size), "big")
@@ -133,6 +149,13 @@ class Fields:
         if self._at > len(self._data):
             raise GuestGarbage
         return self._data[start : self._at]
+
+    def short_text(self, limit: int) -> str:
+        """Return the next text. Raise GuestGarbage if it has more than `limit` bytes."""
+        size = self.number(4)
+        if size > limit:
+            raise GuestGarbage
+        return self.part(size).decode("utf-8", "replace")
 
     def rest(self) -> bytes:
         """Return all bytes that are left."""

@@ -18,6 +18,8 @@ from .transport import Transport
 T = TypeVar("T")
 _BLOCK = 32 * 1024
 _MAX_REQUEST_ID = 1 << 32
+# What is not the answer to a request.
+_UNASKED = {*Answer} - {Answer.WELCOME, Answer.DONE, Answer.FAILED}
 
 # A receiver of messages about a terminal or a watch: link, kind, id, fields. Raises GuestGarbage.
 Receive = Callable[["HoldLink", int, int, Fields], None]
@@ -28,6 +30,9 @@ class LinkOpener(Protocol):
 
     async def connect_guest(self) -> HoldLink:
         """Return the open connection, or a new one. Raise GuestUnreachable, HoldUnsupported."""
+
+    async def answering_link(self) -> HoldLink:
+        """Return a connection that is known to work, for what is sent only once. Raise what `connect_guest` raises."""
 
     async def repeat_request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
         """Send a request that may be carried out twice; it is sent again, once, if the connection turns out to be
@@ -58,6 +63,7 @@ class HoldLink:
         self.lost: asyncio.Future[BackendError] = asyncio.get_running_loop().create_future()
         self.instance = b""
         self.buffer_size = 0
+        self.heard_at = time.monotonic()  # when the guest last sent anything
 
     async def greet(self, client_id: bytes) -> None:
         """Make the first exchange. Raise GuestUnreachable, HoldUnsupported; the caller closes the link then."""
@@ -126,6 +132,7 @@ class HoldLink:
         try:
             block = b""
             while True:
+                self.heard_at = time.monotonic()
                 begun = time.thread_time()
                 for kind, about, fields in reader.frames(block):
                     self._dispatch(kind, about, fields)
@@ -151,7 +158,7 @@ class HoldLink:
                 answer.set_result(read(fields))
             else:
                 answer.set_exception(make_error(fields.number(2), fields.rest()))
-        elif kind in (Answer.OUTPUT, Answer.EXITED, Answer.EVENT, Answer.BEHIND, Answer.WRITTEN):
+        elif kind in _UNASKED:
             self._receive(self, kind, about, fields)
         else:
             raise GuestGarbage

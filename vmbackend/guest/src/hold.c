@@ -9,6 +9,7 @@
 #include "hold_commands.h"
 #include "hold_state.h"
 #include "hold_streams.h"
+#include "hold_tasks.h"
 #include "hold_terminals.h"
 #include "hold_watches.h"
 
@@ -24,7 +25,7 @@
 #define MIN_BUFFER 4096
 #define MAX_BUFFER (16 << 20)
 #define OOM_SCORE "-900" /* its children have 0 again */
-#define SOURCES (2 + 3 * MAX_STREAMS + 2 * MAX_TERMINALS + MAX_WATCHES + COMMAND_OUTPUTS * MAX_COMMANDS)
+#define SOURCES (2 + 3 * MAX_STREAMS + 2 * MAX_TERMINALS + MAX_WATCHES + COMMAND_OUTPUTS * MAX_COMMANDS + TASK_SOURCES * MAX_RUNNING)
 #define FIRST_SWEEP_MS 50
 #define LAST_SWEEP_MS 60000
 
@@ -47,7 +48,7 @@ static int groups_expire(void)
 	long long rest = sweep_at - now_ms();
 	if (rest > 0)
 		return (int)rest;
-	for (const char *kind = "tcr"; *kind; kind++)
+	for (const char *kind = "tckr"; *kind; kind++)
 		cgroup_sweep(*kind);
 	sweep_pause = 2 * sweep_pause < LAST_SWEEP_MS ? 2 * sweep_pause : LAST_SWEEP_MS;
 	sweep_at = now_ms() + sweep_pause;
@@ -57,7 +58,7 @@ static int groups_expire(void)
 static void serve(void)
 {
 	static struct pollfd sources[SOURCES];
-	int wait = shorter_wait(terminals_expire(), commands_expire());
+	int wait = shorter_wait(shorter_wait(terminals_expire(), commands_expire()), tasks_expire());
 	wait = streams_broken() ? 0 : shorter_wait(wait, groups_expire());
 	size_t stream_total = stream_count, terminal_total = terminal_count;
 	struct pollfd *of_commands = sources + 2, *of_streams = of_commands + commands_poll(of_commands);
@@ -67,12 +68,15 @@ static void serve(void)
 	sources[1] = (struct pollfd){.fd = listener, .events = POLLIN};
 	struct pollfd *of_watches = of_terminals + terminal_poll(of_terminals);
 	size_t watch_total = (size_t)watch_poll(of_watches);
-	nfds_t count = (nfds_t)(of_watches - sources) + watch_total;
+	struct pollfd *of_tasks = of_watches + watch_total;
+	size_t task_total = (size_t)tasks_poll(of_tasks);
+	nfds_t count = (nfds_t)(of_tasks - sources) + task_total;
 	if (poll(sources, count, wait) < 0)
 		return;
 	commands_serve(of_commands, (size_t)(of_streams - of_commands) / COMMAND_OUTPUTS);
 	terminal_serve(of_terminals, terminal_total);
 	watch_serve(of_watches, watch_total);
+	tasks_serve(of_tasks, task_total);
 	if (sources[0].revents && read(signals, &info, sizeof info) == sizeof info) {
 		terminals_reap();
 		plan_sweep();
@@ -90,6 +94,7 @@ static void end_former(void)
 	cgroup_prepare();
 	cgroup_kill_former('t');
 	cgroup_kill_former('c');
+	cgroup_kill_former('k');
 	plan_sweep();
 }
 
@@ -108,6 +113,7 @@ int hold_main(char **argv)
 	config_load(CONFIG_FILE);
 	terminal_ids_open(listener);
 	end_former();
+	tasks_open();
 	syscall(SYS_getrandom, &instance, sizeof instance, 0);
 	for (const int *number = (const int[]){SIGPIPE, SIGHUP, SIGINT, SIGQUIT, 0}; *number; number++)
 		signal(*number, SIG_IGN);

@@ -7,6 +7,7 @@
 #include "hold_input.h"
 #include "hold_start.h"
 #include "hold_state.h"
+#include "hold_tasks.h"
 #include "hold_terminals.h"
 #include "hold_views.h"
 #include "hold_watches.h"
@@ -208,6 +209,8 @@ void handle_frame(struct stream *stream, uint8_t type, uint32_t request, struct 
 		list(stream, request);
 	} else if (type == RUN || type == STOP) {
 		handle_command(stream, type, request, fields);
+	} else if (type >= TASK_START && type <= TASK_LEAVE) {
+		handle_task(stream, type, request, fields);
 	} else if (type == BYE) {
 		stream->leaving = true;
 	} else if (type == INPUT || type == RESIZE || type == CLOSE || type == ATTACH || type == DETACH || type == CREDIT || type == MODES) {

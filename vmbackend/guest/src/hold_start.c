@@ -4,6 +4,7 @@
 
 #include "guest.h"
 #include "hold_state.h"
+#include "hold_tasks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,66 @@ void command_exec(const struct start *start, int out, int err)
 	close(input[1]);
 	enter_user(start, NULL);
 	exec_command(start->command);
+}
+
+/* As that of a terminal, with pipes. */
+static void run_task(const struct start *start, int pipes[3][2], int report)
+{
+	reset_signals();
+	setpgid(0, 0);
+	dup2(pipes[0][0], STDIN_FILENO);
+	dup2(pipes[1][1], STDOUT_FILENO);
+	dup2(report, STDERR_FILENO);
+	enter_user(start, NULL);
+	dup2(pipes[2][1], STDERR_FILENO);
+	execvp(*start->command, start->command);
+	int error = errno;
+	dprintf(report, "guest: cannot start %s: %s\n", *start->command, strerror(error));
+	_exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+}
+
+static void close_pipes(int pipes[4][2])
+{
+	for (int i = 0; i < 4; i++)
+		for (int end = 0; end < 2; end++)
+			if (pipes[i][end] >= 0)
+				close(pipes[i][end]);
+}
+
+/* Takes the ends of the pipes that are the hold's. */
+static void keep_ends(struct task *task, int pipes[4][2])
+{
+	int *ends[] = {&pipes[0][1], &pipes[1][0], &pipes[2][0], &pipes[3][0]};
+	int *places[] = {&task->input.fd, &task->outputs[0].fd, &task->outputs[1].fd, &task->starting};
+	for (int i = 0; i < 4; i++) {
+		fcntl(*ends[i], F_SETFL, O_NONBLOCK);
+		*places[i] = *ends[i];
+		*ends[i] = -1;
+	}
+}
+
+bool task_start(struct task *task, const struct start *start)
+{
+	int pipes[4][2] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+	bool made = true;
+	for (int i = 0; i < 4 && made; i++)
+		made = !pipe2(pipes[i], O_CLOEXEC);
+	task->cgroup = made ? cgroup_create('k') : -1;
+	pid_t pid = made ? cgroup_fork(task->cgroup) : -1;
+	if (!pid)
+		run_task(start, pipes, pipes[3][1]);
+	int error = errno;
+	if (pid > 0) {
+		setpgid(pid, pid); /* in parent and child, so that the group exists in either order */
+		keep_ends(task, pipes);
+		task->pid = task->shown_pid = pid;
+	} else {
+		cgroup_remove(task->cgroup);
+		task->cgroup = -1;
+	}
+	close_pipes(pipes);
+	errno = error;
+	return pid > 0;
 }
 
 static int open_master(const struct start *start, int *slave)

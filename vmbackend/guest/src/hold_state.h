@@ -29,6 +29,7 @@ struct stream {
 	size_t answer_start, answer_end;
 	int pending;
 	size_t next; /* the terminal whose output is sent next */
+	size_t next_task;
 };
 
 struct view { /* of a client on a terminal */

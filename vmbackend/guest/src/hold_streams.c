@@ -7,6 +7,8 @@
 #include "hold_input.h"
 #include "hold_requests.h"
 #include "hold_state.h"
+#include "hold_task_followers.h"
+#include "hold_tasks.h"
 #include "hold_views.h"
 #include "hold_watches.h"
 
@@ -59,6 +61,7 @@ static void stream_close(struct stream *stream)
 {
 	size_t place = 0;
 	commands_leave(stream);
+	tasks_leave(stream);
 	views_leave(stream);
 	watches_leave(stream);
 	for (size_t i = 0; i < terminal_count; i++) {
@@ -138,10 +141,16 @@ static void read_request(struct stream *stream)
 	}
 }
 
+static void send_outputs(struct stream *stream)
+{
+	send_output(stream);
+	send_task_output(stream);
+}
+
 static void write_answers(struct stream *stream)
 {
 	if (stream->greeted)
-		send_output(stream);
+		send_outputs(stream);
 	while (unsent(stream)) {
 		ssize_t put = write(stream->out, stream->answer + stream->answer_start, unsent(stream));
 		if (put < 0) {
@@ -152,7 +161,7 @@ static void write_answers(struct stream *stream)
 		if (!unsent(stream)) {
 			stream->answer_start = stream->answer_end = 0;
 			if (stream->greeted)
-				send_output(stream);
+				send_outputs(stream);
 		}
 	}
 }

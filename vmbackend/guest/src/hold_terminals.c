@@ -7,6 +7,7 @@
 #include "hold_frames.h"
 #include "hold_input.h"
 #include "hold_state.h"
+#include "hold_tasks.h"
 #include "hold_views.h"
 
 #include <errno.h>
@@ -126,6 +127,7 @@ void terminals_reap(void)
 	pid_t ended;
 	while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
 		command_ended(ended, status);
+		task_ended(ended, status);
 		for (size_t i = 0; i < terminal_count; i++) {
 			if (terminals[i]->pid != ended)
 				continue;
