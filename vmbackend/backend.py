@@ -19,7 +19,6 @@ from vmbackend.machines_folder import claim_folder
 
 if TYPE_CHECKING:
     from vmbackend.guest.hold import HoldClient, HoldSettings
-    from vmbackend.guest.hold.transport import Transport
     from vmbackend.images.store import ImageStore
 
 # Backends are imported where they are chosen: only vmhost needs libvirt, and most workers reach no guest, for which
@@ -161,16 +160,11 @@ def _search_folder() -> Path:
 def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
     """Return a client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
     if settings.ENV.vm_backend == "fake":
+        from vmbackend.fake.no_hold import no_hold
         from vmbackend.guest.hold import HoldClient
 
-        return HoldClient(_no_hold, hold)
+        return HoldClient(no_hold, hold)
     from vmbackend.guest.ssh import SSHGuestSession
 
     kept = settings.ENV.sandbox_output_bytes
     return SSHGuestSession(address, control_key(), terminal_buffer=kept).open_hold(hold)
-
-
-async def _no_hold() -> Transport:
-    from vmbackend.guest.hold import HoldUnsupported
-
-    raise HoldUnsupported("Machines of the fake driver have no terminal service.")

@@ -139,6 +139,11 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
     commands_per_account: int = Field(default=256, ge=1, le=_MANY)
+    # Limits of the tasks of one workspace. The guest itself runs at most 96.
+    runtime_tasks_max: int = Field(default=64, ge=1, le=96)
+    runtime_ended_tasks_max: int = Field(default=1000, ge=0, le=4000)
+    runtime_log_bytes: int = Field(default=16 << 20, ge=1 << 20, le=1 << 30)
+    runtime_logs_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 36)
     # Limits of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
     sandbox_sockets_max: int = Field(default=16, ge=1, le=_MANY)
     sandbox_terminals_max: int = Field(default=64, ge=1, le=64)

@@ -36,8 +36,7 @@ async def begin(
     client: HoldClient, script: str | list[str], *, limits: TaskLimits | None = None, **options: Any
 ) -> TaskRecord:
     """Start a task that nobody follows."""
-    record, _ = await client.tasks.start(start_of(script), options_of(limits, options))
-    return record
+    return await client.tasks.start(start_of(script), options_of(limits, options))
 
 
 async def begin_followed(
@@ -48,9 +47,7 @@ async def begin_followed(
     window: int = WINDOW,
     **options: Any,
 ) -> tuple[TaskRecord, TaskOutput]:
-    record, output = await client.tasks.start(start_of(script), options_of(limits, options), window=window)
-    assert output is not None
-    return record, output
+    return await client.tasks.start_followed(start_of(script), options_of(limits, options), window=window)
 
 
 def start_of(script: str | list[str]) -> CommandStart:

@@ -15,7 +15,7 @@ from tests.vmbackend.hold_factory import LocalHold, RawPeer
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.vmbackend.test_command_cgroups import GROUPS, wait_gone
 from vmbackend.errors import GuestUnreachable
-from vmbackend.guest.communicate import BoundedBuffer
+from vmbackend.guest.buffers import BoundedBuffer
 from vmbackend.guest.hold.client import HoldClient
 from vmbackend.guest.hold.command import CommandStart, NotStarted
 from vmbackend.guest.hold.frames import Answer, Failure, Request, number, text, texts

@@ -18,7 +18,7 @@ from vmbackend.guest.connection import Connection, ConnectionSettings
 from vmbackend.guest.hold.client import HoldSettings
 from vmbackend.guest.hold.errors import HoldUnsupported
 from vmbackend.guest.hold.frames import MAX_FRAME, Answer, Failure, Request, number
-from vmbackend.guest.hold.transport import SSHTransport
+from vmbackend.guest.hold_channel import SSHTransport
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.ssh_limits import CPU_BURST_SECONDS, CPU_SHARE, CpuBudget, TotalBudget
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from vmbackend.errors import GuestCommandInvalid
 from vmbackend.guest.asking import Answer, answer_questions
+from vmbackend.guest.buffers import BoundedBuffer, EnoughOutput
 from vmbackend.guest.commands import TIMED_OUT, start_failure
-from vmbackend.guest.communicate import BoundedBuffer, EnoughOutput, no_parts
+from vmbackend.guest.communicate import no_parts
 from vmbackend.guest.output import CommandExit, OutputPart, StreamOptions
 from vmbackend.guest.output_reader import OutputReader
 from vmbackend.guest.running import DEADLINE_SLACK

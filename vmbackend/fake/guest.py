@@ -29,9 +29,13 @@ from vmbackend.errors import (
 )
 from vmbackend.fake import trees
 from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking, stream_command
+from vmbackend.fake.no_hold import no_hold
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
+from vmbackend.guest.hold import HoldClient, HoldSettings
+from vmbackend.guest.hold.tasks import HeldTasks
+from vmbackend.guest.hold.transport import OpenTransport
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.output import StreamedOutput, StreamOptions
 from vmbackend.guest.records import ssh_key_file
@@ -57,10 +61,13 @@ class FakeGuestSession(GuestSession):
     """
 
     helper: Path | None = None
+    # How a test reaches the hold of a machine, if it has one.
+    hold_of: Callable[[str], OpenTransport] | None = None
 
     def __init__(self, root: Path, machine_id: str) -> None:
         self._store = FakeStore(root)
         self._id = machine_id
+        self._hold: HoldClient | None = None
         self._disk = self._store.directory(machine_id) / "disk"
 
     async def execute(
@@ -92,6 +99,13 @@ class FakeGuestSession(GuestSession):
         async with aclosing(stream_command(await self._start(words, domain, env, cwd), options)) as parts:
             async for part in parts:
                 yield part
+
+    async def open_tasks(self) -> HeldTasks:
+        self._require_ready()
+        opener = type(self).hold_of
+        if self._hold is None:
+            self._hold = HoldClient(no_hold if opener is None else opener(self._id), HoldSettings())
+        return self._hold.tasks
 
     async def execute_answering(
         self,
@@ -266,7 +280,9 @@ class FakeGuestSession(GuestSession):
         self._require_ready()
 
     async def close(self) -> None:
-        return
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            await hold.close()
 
     def _require_ready(self) -> Domain:
         domain = self._store.domain(self._id)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from .buffers import BoundedBuffer
 from .commands import TIMED_OUT
-from .communicate import BoundedBuffer
 from .hold.client import HoldClient, HoldSettings
 from .hold.command import CommandStart
 from .running import DEADLINE_SLACK, make_result
@@ -35,15 +35,20 @@ class HeldRunner:
         out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
         async with self._place():
             begun = time.monotonic()
-            if self._client is None:
-                self._client = self._open_hold(SETTINGS)
             try:
-                code = await self._client.commands.run(
+                code = await self.client.commands.run(
                     start, out, err, timeout=timeout, slack=DEADLINE_SLACK, limit=max_output
                 )
             except TimeoutError:
                 code = TIMED_OUT
         return make_result(code, out, err, time.monotonic() - begun, timeout)
+
+    @property
+    def client(self) -> HoldClient:
+        """Return the client for commands and tasks; its connection is opened when it is needed."""
+        if self._client is None:
+            self._client = self._open_hold(SETTINGS)
+        return self._client
 
     async def close(self) -> None:
         """Close the connection, which ends the commands; the next one opens another."""

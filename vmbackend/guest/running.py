@@ -6,8 +6,9 @@ import asyncio
 import time
 
 from .asking import Answer
+from .buffers import BoundedBuffer, EnoughOutput
 from .commands import TIMED_OUT, RemoteCommand
-from .communicate import BoundedBuffer, EnoughOutput, communicate, communicate_answering
+from .communicate import communicate, communicate_answering
 from .connection import CommandConnections
 from .session import ExecResult
 

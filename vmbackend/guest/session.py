@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from .asking import Answer
+from .hold.tasks import HeldTasks
 from .output import StreamedOutput, StreamOptions
 
 # As a command's user: the image's, in its working directory unless another one is given. A machine with an older kit
@@ -162,6 +163,12 @@ class GuestSession(ABC):
         return await self.execute(
             command, env=env, working_dir=working_dir, user=user, timeout=timeout, max_output=max_output
         )
+
+    @abstractmethod
+    async def open_tasks(self) -> HeldTasks:
+        """Return the tasks of the guest, for the event loop of the session and as long as it is used. Each call of them
+        raises HoldUnsupported if the machine's kit has none.
+        """
 
     @abstractmethod
     async def execute_answering(

@@ -15,13 +15,15 @@ from vmbackend.errors import GuestCommandInvalid, GuestKitOutdated, GuestPathInv
 
 from . import changes, commands, kernel_files, records, search, transfer, walks
 from .asking import Answer
+from .buffers import BoundedBuffer
 from .commands import KitPaths, RemoteCommand
-from .communicate import BoundedBuffer, read_output
+from .communicate import read_output
 from .connection import CommandConnections, Connection, ConnectionSettings
 from .held import HeldRunner
 from .hold.client import HoldClient, HoldSettings
 from .hold.command import CommandStart, NotStarted
-from .hold.transport import ssh_opener
+from .hold.tasks import HeldTasks
+from .hold_channel import ssh_opener
 from .left_out import MOST_BYTES
 from .listing import attributes_entry, check_path
 from .output import StreamedOutput, StreamOptions
@@ -135,6 +137,9 @@ class SSHGuestSession(GuestSession):
             return _started(await self._held.run(start, timeout, max_output))
         except NotStarted:
             return await self._execute(remote, b"", timeout, max_output, reserved=False)
+
+    async def open_tasks(self) -> HeldTasks:
+        return self._held.client.tasks
 
     def open_hold(self, settings: HoldSettings | None = None) -> HoldClient:
         """Return a client of the terminals that the guest keeps. It has a connection of its own and outlives the

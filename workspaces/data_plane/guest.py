@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from workspaces import last_used
 from workspaces.commands.capacity import command_place
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.errors import OperationInProgress, VmNotRunning
-from workspaces.guests import call_guest, open_file, running_address
+from workspaces.guests import call_guest, open_file, running_address, stream_guest
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -51,6 +51,18 @@ class OpenGuest:
         """
         async with while_granted(self.grant):
             return await run_to_end(self._run(fn, timeout))
+
+    async def wait(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
+        """Do what `run` does, for what goes on in the guest: the call ends if its client goes away."""
+        async with while_granted(self.grant):
+            return await self._run(fn, timeout)
+
+    def stream(self, read: Callable[[GuestSession], AsyncIterator[T]]) -> AsyncGenerator[T, None]:
+        """Yield what `read` yields, for any length of time; it ends with the machine, and counts as a use meanwhile.
+
+        Use it within `contextlib.aclosing`. Raises the errors of `call`.
+        """
+        return stream_guest(self.address, read)
 
     async def _run(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
         with command_place(self.account_id):

@@ -5,16 +5,22 @@ Every route is also below `runtimes/default/` and `runtimes/local/`, as existing
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 
 # Registers itself; with the routes, as a process without them needs no description of them.
 from workspaces.runtime import openapi  # noqa: F401
 from workspaces.runtime.information import InformationViewSet
+from workspaces.runtime.tasks.views import TasksViewSet
 
 information = InformationViewSet.as_view
+tasks = TasksViewSet.as_view
 LEVEL: list[URLPattern | URLResolver] = [
     path("health", information({"get": "health"})),
     path("runtime", information({"get": "runtime"})),
     path("runtimes", information({"get": "runtimes"})),
+    path("exec", tasks({"get": "list", "post": "run", "delete": "remove_all"})),
+    path("exec/stream", tasks({"get": "follow", "post": "run_streamed"})),
+    re_path(r"^exec/(?P<task_id>[0-9]{1,18})$", tasks({"get": "show", "delete": "remove"})),
+    re_path(r"^exec/(?P<task_id>[0-9]{1,18})/input$", tasks({"post": "write_input"})),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

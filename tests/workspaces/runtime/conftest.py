@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.test import Client
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from vmbackend.backend import guest_pool
+from vmbackend.fake.guest import FakeGuestSession
 from workspaces.models import Workspace
+
+if TYPE_CHECKING:
+    from tests.workspaces.runtime.task_guests import Guests
 
 
 @dataclass
@@ -44,3 +51,15 @@ def holder(api: Caller, vmhost: FakeHost) -> Holder:
     made = api.post("/workspace", {"image": "localhost/tiny:1"})
     assert made.status_code == 201, made.content
     return switched_on(api, made.json()["workspace"]["id"])
+
+
+@pytest.fixture
+def guests(hold_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guests]:
+    """Machines whose tasks are processes of this host."""
+    from tests.workspaces.runtime.task_guests import Guests
+
+    made = Guests(hold_program, tmp_path / "holds")
+    monkeypatch.setattr(FakeGuestSession, "hold_of", staticmethod(made.opener))
+    yield made
+    guest_pool().close()
+    made.close()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmbackend.errors import BackendError, GuestCommandInvalid
-from vmbackend.guest.communicate import BoundedBuffer
+from vmbackend.guest.buffers import BoundedBuffer
 
 from .errors import HoldUnsupported, RequestUnknown, TerminalLimit
 from .frames import Answer, Fields, GuestGarbage, Request, number, text, texts

@@ -20,7 +20,8 @@ from .task_record import TaskRecord, read_task, read_tasks
 T = TypeVar("T")
 _MAX_ID = 1 << 32
 _PRESENT, _LAST = 1, 2
-LIST_LIMIT = 1100  # tasks of a guest, also of a hostile one
+_NOBODY = bytes(8)  # in place of a follower and its window
+LIST_LIMIT = 4200  # tasks of a guest, also of a hostile one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +67,44 @@ class HeldTasks:
         self._outputs: dict[int, TaskOutput] = {}
         self._last = 0
 
-    async def start(
-        self, start: CommandStart, options: TaskOptions, *, window: int = 0, retained: int = 0
-    ) -> tuple[TaskRecord, TaskOutput | None]:
-        """Start a task; return its record, and with a `window` its output from its first byte.
+    async def start(self, start: CommandStart, options: TaskOptions) -> TaskRecord:
+        """Start a task and return its record. A program that cannot be started is a task that has failed.
 
         Raise NotStarted (a field that the guest would refuse), TerminalLimit (too many run), GuestCommandInvalid (the
-        machine cannot start any). With GuestUnreachable the task may have been started. A program that cannot be
-        started is a task that has failed.
+        machine cannot start any). With GuestUnreachable the task may have been started.
         """
-        encoded = start.encode()
         link = await self._client.answering_link()
-        output = self._new_output(0, 0, window, retained) if window else None
+        return await self._start(link, start, options, _NOBODY, read=read_task)
+
+    async def start_followed(
+        self, start: CommandStart, options: TaskOptions, *, window: int, retained: int = 0
+    ) -> tuple[TaskRecord, TaskOutput]:
+        """Do what `start` does, and return the output, too, from its first byte."""
+        link = await self._client.answering_link()
+        output = self._new_output(0, 0, window, retained)
 
         def begin(fields: Fields) -> TaskRecord:
             record = read_task(fields)
-            if output is not None:
-                output.begin(link, record.id)
+            output.begin(link, record.id)
             return record
 
-        follower = number(output.follower if output else 0, 4) + number(window, 4)
+        follower = number(output.follower, 4) + number(window, 4)
         try:
-            record = await self._timed(link, Request.TASK_START, options.encode() + follower, encoded, read=begin)
+            return await self._start(link, start, options, follower, read=begin), output
         except BaseException:
             self._forget(output)
             raise
-        return record, output
+
+    async def _start(
+        self,
+        link: HoldLink,
+        start: CommandStart,
+        options: TaskOptions,
+        follower: bytes,
+        *,
+        read: Callable[[Fields], TaskRecord],
+    ) -> TaskRecord:
+        return await self._timed(link, Request.TASK_START, options.encode() + follower, start.encode(), read=read)
 
     async def list(self) -> Sequence[TaskRecord]:
         """Return all tasks, the newest first."""
@@ -184,9 +197,8 @@ class HeldTasks:
         self._outputs[output.follower] = output
         return output
 
-    def _forget(self, output: TaskOutput | None) -> None:
-        if output is not None:
-            self._outputs.pop(output.follower, None)
+    def _forget(self, output: TaskOutput) -> None:
+        self._outputs.pop(output.follower, None)
 
     async def _repeated(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
         return await self._client.repeat_request(kind, *parts, read=read)
