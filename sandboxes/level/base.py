@@ -18,21 +18,17 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
-from common.async_threads import in_request_thread
 from common.async_views import AsyncViewSet
 from common.caller_places import remember_account
 from common.log_context import set_logged_workspace
-from common.requests import validated
 from common.watched_bodies import BodyGrant
 from sandboxes.grants import SocketGrant, revoked_grants
 from sandboxes.models import Sandbox
 from sandboxes.tokens import TokenHolder, require_holder
 from workspaces import call_counter
+from workspaces.data_plane.bodies import read_body
 from workspaces.data_plane.guest import OpenGuest, open_guest
 from workspaces.data_plane.holders import bearer_token, require_running_allowed, wrong_tokens_counted
-
-# Bytes of a body that is read on the event loop: in less time than a thread takes to be asked.
-SMALL_BODY = 8 * 1024
 
 
 class SandboxRequest(Request):
@@ -82,18 +78,12 @@ class SandboxLevelViewSet(AsyncViewSet):
 
     async def body(self, serializer: type[Serializer[Any]]) -> dict[str, Any]:
         """The body's documented fields. Raise a validation_error that names each wrong one."""
-        if self._body_is_small:
-            return validated(serializer, self.request)
-        return await in_request_thread(validated, serializer, self.request)
+        return await read_body(serializer, self.request)
 
     @property
     def grant(self) -> BodyGrant:
         """Return what a body ends with: the token of the request."""
         return BodyGrant(SocketGrant(self.request.user.workspace.pk, self.sandbox.token_hash), revoked_grants)
-
-    @property
-    def _body_is_small(self) -> bool:
-        return int(self.http_request.META.get("CONTENT_LENGTH") or 0) <= SMALL_BODY
 
     async def guest(self) -> OpenGuest:
         """Return what `open_guest` returns, for the sandbox. Each call of it counts as a use."""

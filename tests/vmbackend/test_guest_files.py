@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vmbackend.errors import GuestDiskFull, GuestPathInvalid, GuestPathNotFound
-from vmbackend.guest import kernel_files, ssh
+from vmbackend.guest import kernel_files, ssh_files
 
 from .local_dropbear import LocalGuest
 from .test_guest_session import Guest, helper, local, ssh_pool
@@ -129,7 +129,7 @@ def test_an_endless_virtual_file_is_refused_and_other_files_work(guest: Guest, m
     monkeypatch.setattr(kernel_files, "MAX_VIRTUAL_FILE", 10)
     with pytest.raises(GuestPathInvalid, match="virtual file"):
         guest.read("/proc/version")
-    monkeypatch.setattr(ssh, "KERNEL_SECONDS", 1.0)
+    monkeypatch.setattr(ssh_files, "KERNEL_SECONDS", 1.0)
     (guest.outside / "never").symlink_to("/proc/kmsg")
     with pytest.raises(GuestPathInvalid):  # the read blocks, or is not permitted
         guest.read("never")

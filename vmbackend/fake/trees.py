@@ -28,10 +28,15 @@ LOCK_SECONDS = 2.0  # the kit waits for ten
 
 def walk_tree(root: Path, path: str, *, depth: int, limit: int, ignore: Sequence[str]) -> tuple[list[TreeEntry], bool]:
     """See GuestSession.walk."""
+    found = list(islice(walk_entries(root, path, depth=depth, ignore=ignore), limit + 1))
+    return found[:limit], len(found) > limit
+
+
+def walk_entries(root: Path, path: str, *, depth: int, ignore: Sequence[str]) -> Iterator[TreeEntry]:
+    """Return the entries below a directory, each when it is asked for. Raise GuestPathInvalid."""
     if not root.is_dir():
         raise GuestPathInvalid(f"{path!r} is not a directory.")
-    found = list(islice(_below(root, "", depth, ignore), limit + 1))
-    return found[:limit], len(found) > limit
+    return _below(root, "", depth, ignore)
 
 
 def _below(root: Path, before: str, depth: int, ignore: Sequence[str]) -> Iterator[TreeEntry]:

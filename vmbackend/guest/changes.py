@@ -6,39 +6,23 @@ Acknowledged changes are on the disk: the directories concerned are flushed befo
 from __future__ import annotations
 
 import stat
-from collections.abc import Awaitable, Sequence
 from posixpath import basename, dirname
-from typing import Protocol
 
-from vmbackend.errors import DeadlineExceeded, GuestPathExists, GuestPathInvalid, GuestPathNotFound
+import asyncssh
 
+from vmbackend.errors import GuestPathExists, GuestPathInvalid, GuestPathNotFound
+
+from .command_results import KitCommand, require_end
 from .directories import diagnose_failure, flush_directories, make_parents, require_absent
 from .listing import check_path
-from .session import ExecResult
+from .mount_points import require_removable
 from .sftp import FileChannel
 from .translate import UnnamedFailure
 
 MAX_MESSAGE = 4096
 
 
-class KitCommand(Protocol):
-    """A function that runs a program of the kit (`helper`, `busybox`) in the guest. Raises GuestUnreachable,
-    GuestCommandInvalid.
-    """
-
-    def __call__(
-        self, program: str, arguments: Sequence[str], working_dir: str, stdin: bytes, max_output: int
-    ) -> Awaitable[ExecResult]: ...
-
-
-def require_end(result: ExecResult) -> ExecResult:
-    """Return the result of a command that ended by itself. Raise DeadlineExceeded."""
-    if result.timed_out:
-        raise DeadlineExceeded("The machine did not finish in time.")
-    return result
-
-
-async def make_directory(files: FileChannel, path: str) -> None:
+async def make_directory(files: FileChannel, path: str, mode: int | None = None) -> None:
     """See GuestSession.make_directory."""
     path = _named(path)
     client = await files.client()
@@ -49,16 +33,19 @@ async def make_directory(files: FileChannel, path: str) -> None:
     except (UnnamedFailure, GuestPathExists, GuestPathNotFound) as error:
         await require_absent(files, path)
         raise await diagnose_failure(files, path) or error from error
+    if mode is not None:  # by itself, as the file server takes its own mask from that of a new directory
+        await files.request(client.setstat(path, asyncssh.SFTPAttrs(permissions=mode)), path)
     await flush_directories(files, [dirname(path), *map(dirname, made)])
 
 
-async def remove_path(files: FileChannel, run: KitCommand, path: str) -> None:
+async def remove_path(files: FileChannel, run: KitCommand, path: str, kit: str) -> None:
     """See GuestSession.remove."""
     path = _named(path)
     client = await files.client()
     found = await files.request(client.lstat(path), path)
     try:
         if stat.S_ISDIR(found.permissions or 0):
+            await require_removable(files, run, path, kit)
             await _remove_tree(files, run, path)
         else:
             await files.request(client.remove(path), path)

@@ -35,6 +35,7 @@ class KitPaths:
     libraries: str = "/run/kit/lib"
     hold: str = "/hold"  # of the kit's own file system
     askpass: str = "/run/kit/bin/askpass"
+    root: str = "/run/kit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from posixpath import basename, dirname
 
 from vmbackend.errors import GuestCommandInvalid, GuestFileChanged, GuestKitOutdated, GuestPathInvalid
 
-from .changes import MAX_MESSAGE, KitCommand, require_end
+from .changes import MAX_MESSAGE
+from .command_results import KitCommand, require_end
 from .session import ANY_CONTENT
 from .translate import UnnamedFailure
 

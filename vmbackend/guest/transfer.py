@@ -117,8 +117,8 @@ async def write_file(
     """
     client = await files.client()
     if replace:
-        target = await _final_path(files, client, path)
-        before = await _existing(files, client, target)
+        target = await final_path(files, client, path)
+        before = await existing_file(files, client, target)
     else:
         await require_absent(files, path)
         target, before = path, None
@@ -148,7 +148,7 @@ async def write_file(
     return size
 
 
-async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> str:
+async def final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> str:
     """Return the target of a symbolic link, so that writing does not replace the link."""
     if basename(path) in ("", ".", ".."):
         raise GuestPathInvalid(f"{path!r} names a directory.")
@@ -168,7 +168,7 @@ async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str
     return str(resolved)
 
 
-async def _existing(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> asyncssh.SFTPAttrs | None:
+async def existing_file(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> asyncssh.SFTPAttrs | None:
     try:
         found = await files.request(client.lstat(path), path)
     except GuestPathNotFound:
@@ -196,14 +196,14 @@ async def _write_partial(
 ) -> int:
     created = asyncssh.SFTPAttrs(permissions=0o600)
     async with files.open_file(partial, FXF_WRITE | FXF_CREAT | FXF_EXCL, created) as handle:
-        size = await _send_chunks(files, handle, chunks, partial)
+        size = await send_chunks(files, handle, chunks, partial)
         for step in attributes:
             await files.request(handle.setstat(step), partial)
         await flush_handle(files, handle, partial)
     return size
 
 
-async def _send_chunks(
+async def send_chunks(
     files: FileChannel, handle: asyncssh.SFTPClientFile, chunks: AsyncIterator[bytes], path: str
 ) -> int:
     """Send the chunks, at most DEPTH blocks unanswered.

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
 
-from .changes import KitCommand, require_end
+from .command_results import KitCommand, require_end
 from .kernel_files import PlatformCommand
 from .listing import make_entry
 from .session import Entry, TreeEntry

@@ -9,11 +9,13 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 
 # Registers itself; with the routes, as a process without them needs no description of them.
 from workspaces.runtime import openapi  # noqa: F401
+from workspaces.runtime.files.views import RuntimeFilesViewSet
 from workspaces.runtime.information import InformationViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
 
 information = InformationViewSet.as_view
 tasks = TasksViewSet.as_view
+files = RuntimeFilesViewSet.as_view
 LEVEL: list[URLPattern | URLResolver] = [
     path("health", information({"get": "health"})),
     path("runtime", information({"get": "runtime"})),
@@ -22,5 +24,11 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("exec/stream", tasks({"get": "follow", "post": "run_streamed"})),
     re_path(r"^exec/(?P<task_id>[0-9]{1,18})$", tasks({"get": "show", "delete": "remove"})),
     re_path(r"^exec/(?P<task_id>[0-9]{1,18})/input$", tasks({"post": "write_input"})),
+    path("files", files({"get": "list"})),
+    path("files/read", files({"get": "read"})),
+    path("files/write", files({"post": "write"})),
+    path("files/mkdir", files({"post": "mkdir"})),
+    path("files/stat", files({"get": "stat"})),
+    path("files/delete", files({"post": "remove"})),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

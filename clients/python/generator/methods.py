@@ -100,7 +100,7 @@ class _Writer:
         return bool(self.operation.body)
 
     def _call(self) -> str:
-        path = re.sub(r"{(\w+)}", r"{quoted(\1)}", self.method.path.removeprefix("{url}"))
+        path = re.sub(r"{(\w+)}", r"{quoted(\1)}", self.method.path.removeprefix("{url}").removeprefix("{runtime}"))
         path = f'f"{path}"' if "{" in path else f'"{path}"'
         query = ", ".join(f'"{name}": {python}' for python, (name, _) in self._query().items())
         if self.is_iterator:

@@ -32,13 +32,13 @@ class Method:
 
     @property
     def placeholders(self) -> list[str]:
-        """The names of the path's parameters, but for a sandbox's address."""
-        return [name for name in re.findall(r"{(\w+)}", self.path) if name != "url"]
+        """The names of the path's parameters, but for the address of a sandbox or a runtime."""
+        return [name for name in re.findall(r"{(\w+)}", self.path) if name not in ("url", "runtime")]
 
     @property
     def shape(self) -> str:
         """The path without names of parameters, to find it in the API's description."""
-        return re.sub(r"{\w+}", "{}", self.path.replace("{url}", "/s/{}"))
+        return re.sub(r"{\w+}", "{}", self.path.replace("{url}", "/s/{}").replace("{runtime}", "/r"))
 
 
 @dataclass

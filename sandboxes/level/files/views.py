@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +27,8 @@ from workspaces.conditions import exactly_sized
 from workspaces.data_plane.fields import path_fields
 from workspaces.data_plane.files import services
 from workspaces.data_plane.files.edits import Edit
-from workspaces.data_plane.files.lines import LAST, numbered
+from workspaces.data_plane.files.lines import LAST
+from workspaces.data_plane.files.shown import shown_content
 from workspaces.files.content import CALL_SECONDS, FILES_IN_JSON, JSON, READ_SECONDS, WRITE_SECONDS, write_json
 from workspaces.files.paths import displayed_path, encoded_path
 
@@ -266,12 +266,8 @@ def _entry(entry: TreeEntry, path: str, hashes: Mapping[str, str]) -> dict[str, 
 
 
 def _shown(part: services.FilePart, *, with_numbers: bool) -> dict[str, Any]:
-    body: dict[str, Any] = {"size": part.size, "lines": part.lines, **path_fields(part.path)}
-    try:
-        text = part.content.decode()
-    except UnicodeDecodeError:
-        return body | {"content": base64.b64encode(part.content).decode(), "encoding": "base64"}
-    return body | {"content": numbered(text, part.first, 2 * services.TEXT_LIMIT) if with_numbers else text}
+    content = shown_content(part, with_numbers=with_numbers)
+    return {"size": part.size, "lines": part.lines, **path_fields(part.path), **content}
 
 
 async def _edited(session: GuestSession, path: str, data: Mapping[str, Any]) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from vmbackend.backend import guest_pool
+from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake.guest import FakeGuestSession
 from workspaces.models import Workspace
 
@@ -31,6 +33,11 @@ class Holder:
     def workspace(self) -> Workspace:
         return Workspace.objects.get(pk=self.id)
 
+    @property
+    def disk(self) -> Path:
+        """The machine's files, past the platform."""
+        return machines_dir() / "directories" / self.id / "disk"
+
     def send(self, method: str, path: str, *, token: str | None = None, **request: Any) -> Any:
         """A request below `/r`."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}", **request.pop("headers", {})}
@@ -38,6 +45,26 @@ class Holder:
 
     def get(self, path: str, **request: Any) -> Any:
         return self.send("GET", path, **request)
+
+    def ask(self, route: str, /, **query: Any) -> Any:
+        """Values of the query are text, or bytes."""
+        return self.send("GET", f"{route}?{urlencode(query)}" if query else route)
+
+    def post(self, route: str, /, body: Any = None, **request: Any) -> Any:
+        data = "" if body is None else json.dumps(body)
+        return self.send("POST", route, data=data, content_type="application/json", **request)
+
+    def found(self, route: str, /, **query: Any) -> Any:
+        """The body of a success; fails the test with anything else."""
+        answer = self.ask(route, **query)
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    def posted(self, route: str, /, body: Any = None) -> Any:
+        """The same of a POST."""
+        answer = self.post(route, body)
+        assert answer.status_code == 200, answer.content
+        return answer.json()
 
 
 def switched_on(api: Caller, workspace_id: str) -> Holder:

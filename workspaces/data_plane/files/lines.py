@@ -34,9 +34,7 @@ class LineCollector:
         end = _after_lines(chunk, self._last - self._line + 1, newlines)
         self.content += chunk[start:end]
         if len(self.content) > self._limit:
-            raise PayloadTooLarge(
-                f"More than {self._limit} bytes; request fewer lines by `range`, or the whole file by /files/download."
-            )
+            raise PayloadTooLarge(f"More than {self._limit} bytes; request fewer lines, or download the whole file.")
         self.size += len(chunk)
         self._line += newlines
         self._ends_whole = chunk.endswith(b"\n") if chunk else self._ends_whole
@@ -56,7 +54,7 @@ def numbered(text: str, first: int, limit: int) -> str:
     """Return each line with its number and a tab before it. Raise PayloadTooLarge above `limit` characters."""
     width = len(str(first + text.count("\n")))
     if len(text) + (text.count("\n") + 1) * (max(width, 6) + 1) > limit:
-        raise PayloadTooLarge("The line numbers make the text too long; request fewer lines by `range`.")
+        raise PayloadTooLarge("The line numbers make the text too long; request fewer lines.")
     lines = text.split("\n")
     ends_whole = lines[-1] == ""
     shown = lines[:-1] if ends_whole else lines

@@ -99,7 +99,7 @@ def _with_folders(files: Sequence[str]) -> tuple[list[str], bool]:
     names: list[str] = []
     size, before = 0, ""
     for file in sorted(set(files), key=lambda name: name.replace("/", "\0")):
-        for name in _new_names(file, before):
+        for name in new_names(file, before):
             size += len(name)
             if len(names) == LIST_LIMIT or size > LIST_BYTES:
                 return names, True
@@ -108,7 +108,7 @@ def _with_folders(files: Sequence[str]) -> tuple[list[str], bool]:
     return names, False
 
 
-def _new_names(file: str, before: str) -> Iterator[str]:
+def new_names(file: str, before: str) -> Iterator[str]:
     """Yield a file, and before it those of its folders in which the file `before` is not."""
     start, shared = 0, True
     while (end := file.find("/", start)) >= 0:
@@ -125,8 +125,8 @@ async def file_read(session: GuestSession, *, path: str, first: int = 1, last: i
     whole = (first, last) == (1, LAST)
     if whole and not entry.is_virtual and entry.size > TEXT_LIMIT:
         raise PayloadTooLarge(
-            f"The file has {entry.size} bytes, and a text at most {TEXT_LIMIT}: request some of its lines by `range`, "
-            "or its bytes by /files/download."
+            f"The file has {entry.size} bytes, and a text at most {TEXT_LIMIT}: request some of its lines, or download "
+            "its bytes."
         )
     found = LineCollector(first, last, TEXT_LIMIT)
     counts = entry.size <= COUNTED_LIMIT
@@ -152,7 +152,7 @@ async def regular_file(session: GuestSession, path: str) -> Entry:
 
 async def file_create(session: GuestSession, *, path: str, content: str) -> int:
     """Create a file; return its bytes. Raise GuestPathExists, GuestPathInvalid, GuestDiskFull."""
-    return await session.write(path, _blocks(content.encode()), replace=False)
+    return await session.write(path, content_blocks(content.encode()), replace=False)
 
 
 async def folder_create(session: GuestSession, *, path: str) -> None:
@@ -164,7 +164,7 @@ async def file_replace(session: GuestSession, *, path: str, content: str) -> int
     """Replace the content of an existing file; return its bytes. Raise what `file_edit` raises."""
     async with _edited(session, path):
         await regular_file(session, path)
-        return await session.write(path, _blocks(content.encode()), expected=ANY_CONTENT)
+        return await session.write(path, content_blocks(content.encode()), expected=ANY_CONTENT)
 
 
 async def file_edit(session: GuestSession, *, path: str, edits: Sequence[Edit]) -> int:
@@ -189,7 +189,7 @@ async def _edit_once(session: GuestSession, path: str, edits: Sequence[Edit]) ->
         changed = await asyncio.to_thread(apply_edits, content, edits, TEXT_LIMIT)
     except ValueError as exc:
         raise PayloadTooLarge(str(exc)) from exc
-    return await session.write(path, _blocks(changed), expected=hashlib.sha256(content).hexdigest())
+    return await session.write(path, content_blocks(changed), expected=hashlib.sha256(content).hexdigest())
 
 
 async def path_remove(session: GuestSession, *, path: str) -> None:
@@ -215,7 +215,8 @@ async def _content(session: GuestSession, path: str) -> bytes:
     return bytes(content)
 
 
-async def _blocks(content: bytes) -> AsyncIterator[bytes]:
+async def content_blocks(content: bytes) -> AsyncIterator[bytes]:
+    """Yield a file's content in the pieces that it is written in."""
     for start in range(0, len(content), BLOCK):
         yield content[start : start + BLOCK]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.errors import ValidationError
+from vmbackend.guest.output import CommandExit, OutputPart
 from vmbackend.guest.own_names import OWN_PATTERNS
 from vmbackend.guest.session import ExecResult
 from workspaces.data_plane.search.errors import SearchFailed, SearchMemoryExceeded
@@ -37,6 +38,7 @@ _PLACE = re.compile(rb"(\d{1,12}):(\d{1,12}):([^\n]*)\n")
 _META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")  # of Rust's `regex`, which accepts no other escapes
 _CUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
 ERROR_TAIL = 300
+STDERR_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,29 @@ def shown_line(line: bytes) -> str:
 def read_paths(output: bytes) -> list[str]:
     """Return the NUL-terminated paths; the last one is left out if it is incomplete."""
     return [_text(path.removeprefix(b"./")[:MAX_PATH]) for path in output.split(b"\0")[:-1] if path]
+
+
+class PathReader:
+    """A reader of NUL-terminated paths that come in parts, and of what the program says beside them."""
+
+    def __init__(self) -> None:
+        self._rest, self._said, self._is_found = b"", b"", False
+
+    def take(self, part: OutputPart) -> list[str]:
+        """Return the paths that this part completes. Raise SearchFailed if one is longer than any path."""
+        if part.stream == "stderr":
+            self._said = (self._said + part.data)[:STDERR_LIMIT]
+            return []
+        paths, _, self._rest = (self._rest + part.data).rpartition(b"\0")
+        if len(self._rest) > 2 * MAX_PATH:
+            raise SearchFailed("The machine's listing violates the protocol.")
+        self._is_found = self._is_found or bool(paths)
+        return read_paths(paths + b"\0")
+
+    def result(self, end: CommandExit) -> ExecResult:
+        """Return the result as that of a command whose output is at hand."""
+        found = b"\0" if self._is_found else b""
+        return ExecResult(end.exit_code, found, self._said, end.duration_ms, False, end.timed_out)
 
 
 def _text(path: bytes) -> str:

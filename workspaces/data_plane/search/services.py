@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from posixpath import basename, dirname
 
 from vmbackend.errors import GuestCommandInvalid
+from vmbackend.guest.output import OutputPart
 from vmbackend.guest.session import ExecResult, GuestSession, SearchTools
+from vmbackend.guest.sources import closing_source
 from workspaces.data_plane.search import program
 from workspaces.data_plane.search.errors import SearchMemoryExceeded
 from workspaces.data_plane.search.program import Match, Selection
@@ -18,6 +20,7 @@ from workspaces.data_plane.search.program import Match, Selection
 DEFAULT_RESULTS = 1000
 MAX_RESULTS = 10_000
 SEARCH_SECONDS = 30.0
+STREAM_SECONDS = 3600.0  # of a listing of any size; its reader may be slow
 LEAST_SECONDS = 1.0  # of a search that is repeated
 # The exit code of the loader and of shells if there is no such program. The search program itself never ends with it.
 NO_PROGRAM = 127
@@ -125,6 +128,25 @@ async def files_not_ignored(
     result = await _run(session, command, path, "./", (b"\0", limit + 1))
     files = program.read_paths(result.stdout)
     return files[:limit], result.timed_out or result.truncated or len(files) > limit
+
+
+async def files_streamed(session: GuestSession, *, path: str, selection: Selection) -> AsyncIterator[list[str]]:
+    """Yield relative paths of the files of a directory that the selection has, by name, in lists as they are found.
+
+    Raise ValidationError (a pattern), SearchFailed, GuestUnreachable, and as GuestSession.search_tools.
+    """
+    for again in (False, True):
+        tools = await session.search_tools(again=again)
+        words = [*tools.program, "--files", "--null", "--sort=path", *selection.words()]
+        reader = program.PathReader()
+        async with closing_source(session.execute_streamed(words, working_dir=path, timeout=STREAM_SECONDS)) as parts:
+            async for part in parts:
+                if isinstance(part, OutputPart):
+                    if names := reader.take(part):
+                        yield names
+                elif part.exit_code != NO_PROGRAM:
+                    program.require_success(reader.result(part))
+                    return
 
 
 async def _place(session: GuestSession, path: str) -> tuple[str, str]:

@@ -26,12 +26,12 @@ from microvm.aio.routes.pages import AsyncPageRoutes
 from microvm.aio.routes.ports import AsyncPortRoutes
 from microvm.aio.routes.quota import AsyncQuotaRoutes
 from microvm.aio.routes.resources import AsyncResourceRoutes
-from microvm.aio.routes.runtime_access import AsyncRuntimeAccessRoutes
 from microvm.aio.routes.snapshots import AsyncSnapshotRoutes
 from microvm.aio.routes.ssh import AsyncSshRoutes
 from microvm.aio.routes.tokens import AsyncTokenRoutes
 from microvm.aio.routes.usage import AsyncUsageRoutes
 from microvm.aio.routes.webhooks import AsyncWebhookRoutes
+from microvm.aio.runtimes import AsyncRuntimes
 from microvm.aio.sandboxes import AsyncSandboxes
 from microvm.aio.streams import AsyncLogs, AsyncMetrics, AsyncWorkloads
 from microvm.aio.token_auth import AsyncTokenAuth
@@ -84,7 +84,7 @@ class AsyncMicrovm:
         self.images = AsyncImageRoutes(transport)
         self.network = AsyncNetworkRoutes(transport)
         self.ports = AsyncPortRoutes(transport)
-        self.runtime_access = AsyncRuntimeAccessRoutes(transport)
+        self.runtime_access = AsyncRuntimes(transport)
         self.ssh = AsyncSshRoutes(transport)
         self.workloads = AsyncWorkloads(transport)
         self.domains = AsyncDomainRoutes(transport)

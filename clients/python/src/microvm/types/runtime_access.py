@@ -1,4 +1,4 @@
-"""The address and the tokens of the inside of a workspace.
+"""The address and the tokens of the inside of a workspace; `open` reaches into it.
 
 Written by `make client`. Answers may have further fields.
 """

@@ -1,4 +1,4 @@
-"""The address and the tokens of the inside of a workspace.
+"""The address and the tokens of the inside of a workspace; `open` reaches into it.
 
 Written by `make client`.
 """
@@ -17,7 +17,7 @@ from microvm.types.runtime_access import (
 
 
 class AsyncRuntimeAccessRoutes(AsyncGroup):
-    """The address and the tokens of the inside of a workspace."""
+    """The address and the tokens of the inside of a workspace; `open` reaches into it."""
 
     async def get(self, workspace: str) -> AccessResponse:
         """Return whether it is enabled, and its address."""

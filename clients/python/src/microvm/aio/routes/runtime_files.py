@@ -1,0 +1,103 @@
+"""Files in one workspace, with a token of its runtime.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from microvm.aio.group import AsyncGroup
+from microvm.types.runtime_files import (
+    RuntimeFolderRequest,
+    RuntimeListResponse,
+    RuntimeReadResponse,
+    RuntimeRemoveRequest,
+    RuntimeStatResponse,
+    RuntimeWriteRequest,
+    RuntimeWrittenResponse,
+)
+
+
+class AsyncRuntimeFileRoutes(AsyncGroup):
+    """Files in one workspace, with a token of its runtime."""
+
+    async def list(
+        self,
+        *,
+        code_files_only: bool | None = None,
+        flatten: bool | None = None,
+        ignore_patterns: str | None = None,
+        include_content: bool | None = None,
+        include_ext: str | None = None,
+        include_extensions: bool | None = None,
+        include_hash: bool | None = None,
+        light: bool | None = None,
+        max_content_budget: int | None = None,
+        max_depth: int | None = None,
+        nested: bool | None = None,
+        path: str | None = None,
+        path_filter: str | None = None,
+        use_gitignore: bool | None = None,
+    ) -> RuntimeListResponse:
+        """The entries of a directory, or of all below it, each before those inside it, by name: at most 10,000."""
+        answer: RuntimeListResponse = await self._call(
+            "GET",
+            "/files",
+            query={
+                "code_files_only": code_files_only,
+                "flatten": flatten,
+                "ignore_patterns": ignore_patterns,
+                "include_content": include_content,
+                "include_ext": include_ext,
+                "include_extensions": include_extensions,
+                "include_hash": include_hash,
+                "light": light,
+                "max_content_budget": max_content_budget,
+                "max_depth": max_depth,
+                "nested": nested,
+                "path": path,
+                "path_filter": path_filter,
+                "use_gitignore": use_gitignore,
+            },
+        )
+        return answer
+
+    async def read(
+        self,
+        *,
+        path: str,
+        end_line: int | None = None,
+        start_line: int | None = None,
+        with_line_numbers: bool | None = None,
+    ) -> RuntimeReadResponse:
+        """The text of a file, or some of its lines; base64 of their bytes if these are not UTF-8."""
+        answer: RuntimeReadResponse = await self._call(
+            "GET",
+            "/files/read",
+            query={
+                "path": path,
+                "end_line": end_line,
+                "start_line": start_line,
+                "with_line_numbers": with_line_numbers,
+            },
+        )
+        return answer
+
+    async def write(self, **body: Unpack[RuntimeWriteRequest]) -> RuntimeWrittenResponse:
+        """Write a file, replacing one that exists, or write to its end with `append`."""
+        answer: RuntimeWrittenResponse = await self._call("POST", "/files/write", body=body)
+        return answer
+
+    async def mkdir(self, **body: Unpack[RuntimeFolderRequest]) -> None:
+        """Create a directory with its parents. One that exists stays as it is."""
+        await self._call("POST", "/files/mkdir", body=body, again=True)
+
+    async def stat(self, *, path: str) -> RuntimeStatResponse:
+        """What is at a path; symbolic links are not followed."""
+        answer: RuntimeStatResponse = await self._call("GET", "/files/stat", query={"path": path})
+        return answer
+
+    async def delete(self, **body: Unpack[RuntimeRemoveRequest]) -> None:
+        """Remove a file, a symbolic link, or a directory with all that it contains."""
+        await self._call("POST", "/files/delete", body=body)

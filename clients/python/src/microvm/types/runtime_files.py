@@ -1,0 +1,102 @@
+"""Files in one workspace, with a token of its runtime.
+
+Written by `make client`. Answers may have further fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class RuntimeListResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.list`."""
+
+    path: str
+    entries: list[RuntimeEntry]
+    count: int
+    truncated: bool
+    encodedPath: NotRequired[str]
+
+
+class RuntimeEntry(TypedDict):
+    """Answer, or a part of one, of `runtime_files.list`."""
+
+    name: str
+    path: str
+    type: str
+    size: NotRequired[int]
+    modified: NotRequired[str]
+    extension: NotRequired[str]
+    content: NotRequired[str]
+    hash: NotRequired[str]
+    target: NotRequired[str]
+    children: NotRequired[list[dict[str, Any]]]
+    encodedPath: NotRequired[str]
+
+
+class RuntimeReadResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.read`."""
+
+    path: str
+    content: str
+    size: int
+    lines: NotRequired[int]
+    extension: str
+    start_line: int
+    end_line: int
+    encoding: NotRequired[str]
+    encodedPath: NotRequired[str]
+
+
+class RuntimeWriteRequest(TypedDict):
+    """Body, or a part of it, of `runtime_files.write`."""
+
+    path: str | dict[str, Any]
+    content: str
+    create_dirs: NotRequired[bool]
+    append: NotRequired[bool]
+    mode: NotRequired[str]
+    encoding: NotRequired[Literal["utf-8", "base64"]]
+
+
+class RuntimeWrittenResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.write`."""
+
+    path: str
+    size: int
+    encodedPath: NotRequired[str]
+
+
+class RuntimeFolderRequest(TypedDict):
+    """Body, or a part of it, of `runtime_files.mkdir`."""
+
+    path: str | dict[str, Any]
+    mode: NotRequired[str]
+
+
+class RuntimePathResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.mkdir`."""
+
+    path: str
+    encodedPath: NotRequired[str]
+
+
+class RuntimeStatResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.stat`."""
+
+    path: str
+    name: str
+    type: str
+    size: int
+    modified: str
+    permissions: str
+    is_code: bool
+    extension: NotRequired[str]
+    symlink_target: NotRequired[str]
+    encodedPath: NotRequired[str]
+
+
+class RuntimeRemoveRequest(TypedDict):
+    """Body, or a part of it, of `runtime_files.delete`."""
+
+    path: NotRequired[str | dict[str, Any]]
