@@ -133,6 +133,11 @@ class FakeGuestSession(FakeFiles):
             raise BackendUnavailable("This host has no ripgrep.")
         return SearchTools((program,), ("/bin/sh",))
 
+    async def find_search_tools(self) -> SearchTools | None:
+        self._require_ready()
+        program = shutil.which("rg")
+        return None if program is None else SearchTools((program,), ("/bin/sh",))
+
     async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
         self._require_ready()
         try:

@@ -32,13 +32,29 @@ async def bring_tools(session: GuestSession, kit: KitPaths, source: Path) -> Sea
     The program is written last, and each file whole, so two that bring it at once do no harm, and neither does the
     death of one.
     """
-    digest = await asyncio.to_thread(_digest, source / PROGRAM)
-    folder = f"{kit.tracking}/.search-{digest}"
+    folder = await _folder(kit, source)
+    if (found := await find_tools(session, kit, source)) is not None:
+        return found
+    for path in _files(source):
+        await session.write(f"{folder}/{path.name}", _blocks(path), mode=0o755)
+    return _tools(kit, folder)
+
+
+async def find_tools(session: GuestSession, kit: KitPaths, source: Path) -> SearchTools | None:
+    """See GuestSession.find_search_tools."""
+    folder = await _folder(kit, source)
     try:
         await session.stat(f"{folder}/{PROGRAM}")
     except GuestPathNotFound:
-        for path in _files(source):
-            await session.write(f"{folder}/{path.name}", _blocks(path), mode=0o755)
+        return None
+    return _tools(kit, folder)
+
+
+async def _folder(kit: KitPaths, source: Path) -> str:
+    return f"{kit.tracking}/.search-{await asyncio.to_thread(_digest, source / PROGRAM)}"
+
+
+def _tools(kit: KitPaths, folder: str) -> SearchTools:
     loader = f"{kit.libraries}/{LOADER}"
     program = (loader, "--library-path", f"{folder}:{kit.libraries}", f"{folder}/{PROGRAM}")
     return SearchTools(program, (kit.busybox, "sh"))

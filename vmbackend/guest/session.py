@@ -173,6 +173,10 @@ class GuestSession(FileSession):
         """Return how many connections to port 22 of the guest are established, logged in or not."""
 
     @abstractmethod
+    async def find_search_tools(self) -> SearchTools | None:
+        """Return ripgrep if the guest has it in its memory; it is not brought there. Raise BackendUnavailable."""
+
+    @abstractmethod
     async def kit_helper(self, words: str, stdin: bytes, max_output: int = 4096) -> bytes:
         """Return the output of a command of the kit's own (`guest WORDS`, README.md), at most `max_output` bytes.
 

@@ -143,6 +143,9 @@ class SSHGuestSession(SSHFiles):
             self._search_tools = await search.bring_tools(self, self._kit, self._search_folder())
         return self._search_tools
 
+    async def find_search_tools(self) -> SearchTools | None:
+        return await search.find_tools(self, self._kit, self._search_folder())
+
     async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
         try:
             lines = records.ssh_key_file(keys) if enabled else b""

@@ -11,11 +11,13 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from workspaces.runtime import openapi  # noqa: F401
 from workspaces.runtime.files.views import RuntimeFilesViewSet
 from workspaces.runtime.information import InformationViewSet
+from workspaces.runtime.search.views import RuntimeSearchViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
 
 information = InformationViewSet.as_view
 tasks = TasksViewSet.as_view
 files = RuntimeFilesViewSet.as_view
+search = RuntimeSearchViewSet.as_view
 LEVEL: list[URLPattern | URLResolver] = [
     path("health", information({"get": "health"})),
     path("runtime", information({"get": "runtime"})),
@@ -30,5 +32,8 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("files/mkdir", files({"post": "mkdir"})),
     path("files/stat", files({"get": "stat"})),
     path("files/delete", files({"post": "remove"})),
+    path("files/search", search({"get": "search"})),
+    path("files/search/files", search({"get": "names"})),
+    path("files/search/init", search({"get": "look", "post": "install"})),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

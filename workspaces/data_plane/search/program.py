@@ -34,7 +34,8 @@ ulimit -d $limit && exec """
 OUT_OF_MEMORY = (128 + signal.SIGABRT, 128 + signal.SIGKILL)
 OUTPUT_LIMIT = 8 << 20
 MAX_PATH = 4096
-_PLACE = re.compile(rb"(\d{1,12}):(\d{1,12}):([^\n]*)\n")
+# A match has its column, a line around it has none.
+_PLACE = re.compile(rb"(\d{1,12})(?::(\d{1,12}):|-)([^\n]*)\n")
 _META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")  # of Rust's `regex`, which accepts no other escapes
 _CUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
 ERROR_TAIL = 300
@@ -49,6 +50,8 @@ class Selection:
     exclude: Sequence[str] = ()
     gitignore: bool = False
     depth: int | None = None
+    hidden: bool = True
+    extensions: Sequence[str] = ()
 
     def words(self) -> list[str]:
         """Return the options of the search program."""
@@ -56,14 +59,23 @@ class Selection:
         depth = [] if self.depth is None else [f"--max-depth={self.depth}"]
         globs = [f"--glob={pattern}" for pattern in self.include]
         globs += [f"--glob=!{pattern}" for pattern in self.exclude]
-        common = ["--no-config", "--color=never", "--no-messages", "--hidden", "--one-file-system"]
+        common = ["--no-config", "--color=never", "--no-messages", "--one-file-system"]
+        common += ["--hidden"] if self.hidden else []
+        # Types, as globs would bring ignored files back.
+        common += [f"--type-add=wanted:*.{extension}" for extension in self.extensions]
+        common += ["--type=wanted"] if self.extensions else []
+        if self.extensions and not self.hidden:
+            globs.append("--glob=!.*")  # what a type selects is else found though it is hidden
         globs += [f"--glob=!{pattern}" for pattern in OWN_PATTERNS]  # the last one that matches decides
         return [*common, *ignored, *depth, *globs]
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A line with a match; `column` counts bytes from 1, `file` is relative, with surrogates if it is not UTF-8."""
+    """A line with a match; `column` counts bytes from 1, `file` is relative, with surrogates if it is not UTF-8.
+
+    A line around a match has the column 0.
+    """
 
     file: str
     line: int
@@ -71,12 +83,27 @@ class Match:
     text: str
 
 
-def text_words(query: str, *, case_sensitive: bool, regex: bool, selection: Selection, target: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of a search in texts. `context`: lines before and after each match."""
+
+    case_sensitive: bool
+    regex: bool
+    whole_word: bool = False
+    context: int = 0
+
+    def words(self) -> list[str]:
+        """Return the options of the search program that concern lines."""
+        around = [f"--context={self.context}", "--no-context-separator"] if self.context else []
+        return [*around, *(["--word-regexp"] if self.whole_word else [])]
+
+
+def text_words(query: str, *, shape: Shape, selection: Selection, target: str) -> list[str]:
     """Return the options that search texts of files."""
     # Line by line: what was found before the time is over is not in a buffer of the program.
     words = ["--no-heading", "--with-filename", "--line-number", "--column", "--null", "--line-buffered"]
-    words += [f"--max-columns={LINE_LIMIT}", "--max-columns-preview", *selection.words()]
-    return [*words, *_query_words(query, case_sensitive=case_sensitive, regex=regex), "--", target]
+    words += [f"--max-columns={LINE_LIMIT}", "--max-columns-preview", *selection.words(), *shape.words()]
+    return [*words, *_query_words(query, case_sensitive=shape.case_sensitive, regex=shape.regex), "--", target]
 
 
 def with_memory_limit(shell: Sequence[str], program: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -105,8 +132,13 @@ def _query_words(query: str, *, case_sensitive: bool, regex: bool) -> list[str]:
 
 
 def read_matches(output: bytes) -> Iterator[Match]:
-    """Yield the matches, up to the first that is incomplete. Other messages of the program about a file are passed
-    over.
+    """Yield the matches, up to the first that is incomplete."""
+    return (line for line in read_lines(output) if line.column)
+
+
+def read_lines(output: bytes) -> Iterator[Match]:
+    """Yield the matches and the lines around them, up to the first that is incomplete. Other messages of the program
+    about a file are passed over.
     """
     position = 0
     while (end := output.find(b"\0", position)) >= 0:
@@ -120,7 +152,7 @@ def read_matches(output: bytes) -> Iterator[Match]:
             position = newline + 1
             continue
         position = place.end()
-        yield Match(_text(path[:MAX_PATH]), int(place[1]), int(place[2]), shown_line(place[3]))
+        yield Match(_text(path[:MAX_PATH]), int(place[1]), int(place[2] or 0), shown_line(place[3]))
 
 
 def shown_line(line: bytes) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from posixpath import basename, dirname
 
 from vmbackend.errors import GuestCommandInvalid
@@ -15,7 +15,7 @@ from vmbackend.guest.session import ExecResult, GuestSession, SearchTools
 from vmbackend.guest.sources import closing_source
 from workspaces.data_plane.search import program
 from workspaces.data_plane.search.errors import SearchMemoryExceeded
-from workspaces.data_plane.search.program import Match, Selection
+from workspaces.data_plane.search.program import Match, Selection, Shape
 
 DEFAULT_RESULTS = 1000
 MAX_RESULTS = 10_000
@@ -31,13 +31,17 @@ MakeCommand = Callable[[SearchTools, str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class TextFound:
-    """Matches below `root`. `truncated`: there may be more, also in files left out; `timed_out`: for lack of time."""
+    """Matches below `root`. `truncated`: there may be more, also in files left out; `timed_out`: for lack of time.
+
+    `around`: the texts of all lines that came, by file and line, if lines around matches were asked for.
+    """
 
     root: str
     matches: Sequence[Match]
     duration_ms: int
     truncated: bool
     timed_out: bool
+    around: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +64,19 @@ async def text_search(
     regex: bool,
     max_results: int,
     selection: Selection,
+    whole_word: bool = False,
+    context: int = 0,
+    seconds: float = SEARCH_SECONDS,
 ) -> TextFound:
-    """Return lines with a match, by file and line: at most `max_results`, and those found within SEARCH_SECONDS.
+    """Return lines with a match, by file and line: at most `max_results`, and those found within so many seconds.
 
     If the program's memory is not enough for a line, large files are left out. Raise GuestPathNotFound,
     ValidationError (an expression or a pattern), SearchFailed, and as GuestSession.search_tools.
     """
+    shape = Shape(case_sensitive=case_sensitive, regex=regex, whole_word=whole_word, context=context)
 
     def options(target: str) -> list[str]:
-        return program.text_words(query, case_sensitive=case_sensitive, regex=regex, selection=selection, target=target)
+        return program.text_words(query, shape=shape, selection=selection, target=target)
 
     def all_files(tools: SearchTools, target: str) -> list[str]:
         return program.with_memory_limit(tools.shell, tools.program, options(target))
@@ -76,17 +84,19 @@ async def text_search(
     def small_files(tools: SearchTools, target: str) -> list[str]:
         return program.without_large_files(tools.shell, tools.program, options(target))
 
-    until = time.monotonic() + SEARCH_SECONDS
-    stop_after, left_out = (b"\n", max_results + 1), False
+    until = time.monotonic() + seconds
+    stop_after, left_out = (b"\n", (max_results + 1) * (1 + 2 * context)), False
     try:
-        root, result = await _run_below(session, path, all_files, stop_after)
+        root, result = await _run_below(session, path, all_files, stop_after, seconds=seconds)
     except SearchMemoryExceeded:
         left, left_out = max(LEAST_SECONDS, until - time.monotonic()), True
         root, result = await _run_below(session, path, small_files, stop_after, seconds=left)
-    matches = await asyncio.to_thread(lambda: list(program.read_matches(result.stdout)))
+    lines = await asyncio.to_thread(lambda: list(program.read_lines(result.stdout)))
+    matches = [line for line in lines if line.column]
     kept = sorted(matches[:max_results], key=lambda match: (match.file, match.line))
     more = left_out or result.timed_out or result.truncated or len(matches) > max_results
-    return TextFound(root, kept, result.duration_ms, more, result.timed_out)
+    around = {(line.file, line.line): line.text for line in lines} if context else {}
+    return TextFound(root, kept, result.duration_ms, more, result.timed_out, around)
 
 
 async def name_search(

@@ -100,3 +100,42 @@ class RuntimeRemoveRequest(TypedDict):
     """Body, or a part of it, of `runtime_files.delete`."""
 
     path: NotRequired[str | dict[str, Any]]
+
+
+class RuntimeSearchResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.search`."""
+
+    query: str
+    path: str
+    total_files: int
+    capped: bool
+    results: dict[str, list[RuntimeMatch]]
+    total_matches: int
+
+
+class RuntimeMatch(TypedDict):
+    """Answer, or a part of one, of `runtime_files.search`."""
+
+    line: int
+    column: int
+    text: str
+    before: NotRequired[list[str]]
+    after: NotRequired[list[str]]
+
+
+class RuntimeNamesResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.search_names`."""
+
+    query: str
+    path: str
+    total_files: int
+    capped: bool
+    files: list[str]
+
+
+class RuntimeSearchProgram(TypedDict):
+    """Answer, or a part of one, of `runtime_files.find_search`."""
+
+    installed: bool
+    path: str | None
+    version: str | None

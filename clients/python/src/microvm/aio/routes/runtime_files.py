@@ -11,8 +11,11 @@ from microvm.aio.group import AsyncGroup
 from microvm.types.runtime_files import (
     RuntimeFolderRequest,
     RuntimeListResponse,
+    RuntimeNamesResponse,
     RuntimeReadResponse,
     RuntimeRemoveRequest,
+    RuntimeSearchProgram,
+    RuntimeSearchResponse,
     RuntimeStatResponse,
     RuntimeWriteRequest,
     RuntimeWrittenResponse,
@@ -101,3 +104,75 @@ class AsyncRuntimeFileRoutes(AsyncGroup):
     async def delete(self, **body: Unpack[RuntimeRemoveRequest]) -> None:
         """Remove a file, a symbolic link, or a directory with all that it contains."""
         await self._call("POST", "/files/delete", body=body)
+
+    async def search(
+        self,
+        *,
+        q: str,
+        case_sensitive: bool | None = None,
+        context_lines: int | None = None,
+        file_types: str | None = None,
+        ignore_patterns: str | None = None,
+        include_hidden: bool | None = None,
+        max_results: int | None = None,
+        no_gitignore: bool | None = None,
+        path: str | None = None,
+        regex: bool | None = None,
+        timeout: int | None = None,
+        whole_word: bool | None = None,
+    ) -> RuntimeSearchResponse:
+        """Lines with a match in the files below a path, one match for each line."""
+        answer: RuntimeSearchResponse = await self._call(
+            "GET",
+            "/files/search",
+            query={
+                "q": q,
+                "case_sensitive": case_sensitive,
+                "context_lines": context_lines,
+                "file_types": file_types,
+                "ignore_patterns": ignore_patterns,
+                "include_hidden": include_hidden,
+                "max_results": max_results,
+                "no_gitignore": no_gitignore,
+                "path": path,
+                "regex": regex,
+                "timeout": timeout,
+                "whole_word": whole_word,
+            },
+        )
+        return answer
+
+    async def search_names(
+        self,
+        *,
+        q: str,
+        case_sensitive: bool | None = None,
+        ignore_patterns: str | None = None,
+        include_hidden: bool | None = None,
+        max_results: int | None = None,
+        path: str | None = None,
+    ) -> RuntimeNamesResponse:
+        """Files whose name has the text of the query; if it has a slash, whose path below `path` has it."""
+        answer: RuntimeNamesResponse = await self._call(
+            "GET",
+            "/files/search/files",
+            query={
+                "q": q,
+                "case_sensitive": case_sensitive,
+                "ignore_patterns": ignore_patterns,
+                "include_hidden": include_hidden,
+                "max_results": max_results,
+                "path": path,
+            },
+        )
+        return answer
+
+    async def find_search(self) -> RuntimeSearchProgram:
+        """Whether the machine has the search program. Nothing is brought there."""
+        answer: RuntimeSearchProgram = await self._call("GET", "/files/search/init")
+        return answer
+
+    async def bring_search(self) -> RuntimeSearchProgram:
+        """Bring the search program into the machine's memory, as the first search does. Idempotent."""
+        answer: RuntimeSearchProgram = await self._call("POST", "/files/search/init", again=True)
+        return answer
