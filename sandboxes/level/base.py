@@ -26,9 +26,9 @@ from sandboxes.grants import SocketGrant, revoked_grants
 from sandboxes.models import Sandbox
 from sandboxes.tokens import TokenHolder, require_holder
 from workspaces import call_counter
-from workspaces.data_plane.bodies import read_body
 from workspaces.data_plane.guest import OpenGuest, open_guest
 from workspaces.data_plane.holders import bearer_token, require_running_allowed, wrong_tokens_counted
+from workspaces.data_plane.json_bodies import read_body
 
 
 class SandboxRequest(Request):

@@ -26,6 +26,8 @@ BESIDE = {"POST {sandbox_url}/files/list", "GET /workspace/estimate"}
 def group_object(group: MethodGroup, client: Microvm | AsyncMicrovm) -> object:
     if group.name in IN_A_SANDBOX:
         return getattr(client.sandboxes.open("http://test/s/one", "token"), IN_A_SANDBOX[group.name])
+    if group.name == "runtime_files":
+        return client.runtime_access.open("http://test/r", "token").files
     return getattr(client, group.name)
 
 

@@ -27,6 +27,7 @@ LEVEL: list[URLPattern | URLResolver] = [
     re_path(r"^exec/(?P<task_id>[0-9]{1,18})$", tasks({"get": "show", "delete": "remove"})),
     re_path(r"^exec/(?P<task_id>[0-9]{1,18})/input$", tasks({"post": "write_input"})),
     path("files", files({"get": "list"})),
+    path("files/stream", files({"get": "stream"})),
     path("files/read", files({"get": "read"})),
     path("files/write", files({"post": "write"})),
     path("files/mkdir", files({"post": "mkdir"})),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from django.test import Client
 
 from tests.callers import Caller
+from tests.described import DescribedAsyncClient, DescribedClient
 from tests.fakehost import FakeHost
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake.guest import FakeGuestSession
@@ -41,7 +42,7 @@ class Holder:
     def send(self, method: str, path: str, *, token: str | None = None, **request: Any) -> Any:
         """A request below `/r`."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}", **request.pop("headers", {})}
-        return Client().generic(method, f"/r{path}", headers=headers, **request)
+        return DescribedClient().generic(method, f"/r{path}", headers=headers, **request)
 
     def get(self, path: str, **request: Any) -> Any:
         return self.send("GET", path, **request)
@@ -49,6 +50,29 @@ class Holder:
     def ask(self, route: str, /, **query: Any) -> Any:
         """Values of the query are text, or bytes."""
         return self.send("GET", f"{route}?{urlencode(query)}" if query else route)
+
+    def streamed(self, route: str, /, **query: Any) -> tuple[Any, Iterator[bytes]]:
+        """The answer of a GET through ASGI, and the pieces of its body."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+
+        async def call() -> Any:
+            return await DescribedAsyncClient().get(f"/r{route}?{urlencode(query)}", headers=headers)
+
+        loop = asyncio.new_event_loop()
+        answer = loop.run_until_complete(call())
+
+        def pieces() -> Iterator[bytes]:
+            source = aiter(answer.streaming_content)
+            try:
+                while True:
+                    yield loop.run_until_complete(anext(source))
+            except StopAsyncIteration:
+                return
+            finally:
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.close()
+
+        return answer, pieces()
 
     def post(self, route: str, /, body: Any = None, **request: Any) -> Any:
         data = "" if body is None else json.dumps(body)

@@ -84,7 +84,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LineForm:
     """The form of a search in texts. `context`: lines before and after each match."""
 
     case_sensitive: bool
@@ -98,7 +98,7 @@ class Shape:
         return [*around, *(["--word-regexp"] if self.whole_word else [])]
 
 
-def text_words(query: str, *, shape: Shape, selection: Selection, target: str) -> list[str]:
+def text_words(query: str, *, shape: LineForm, selection: Selection, target: str) -> list[str]:
     """Return the options that search texts of files."""
     # Line by line: what was found before the time is over is not in a buffer of the program.
     words = ["--no-heading", "--with-filename", "--line-number", "--column", "--null", "--line-buffered"]

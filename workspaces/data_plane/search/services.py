@@ -15,7 +15,7 @@ from vmbackend.guest.session import ExecResult, GuestSession, SearchTools
 from vmbackend.guest.sources import closing_source
 from workspaces.data_plane.search import program
 from workspaces.data_plane.search.errors import SearchMemoryExceeded
-from workspaces.data_plane.search.program import Match, Selection, Shape
+from workspaces.data_plane.search.program import LineForm, Match, Selection
 
 DEFAULT_RESULTS = 1000
 MAX_RESULTS = 10_000
@@ -73,7 +73,7 @@ async def text_search(
     If the program's memory is not enough for a line, large files are left out. Raise GuestPathNotFound,
     ValidationError (an expression or a pattern), SearchFailed, and as GuestSession.search_tools.
     """
-    shape = Shape(case_sensitive=case_sensitive, regex=regex, whole_word=whole_word, context=context)
+    shape = LineForm(case_sensitive=case_sensitive, regex=regex, whole_word=whole_word, context=context)
 
     def options(target: str) -> list[str]:
         return program.text_words(query, shape=shape, selection=selection, target=target)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.serializers import ValidationError
@@ -14,12 +17,13 @@ from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from common.responses import respond
 from common.times import iso, moment
+from common.watched_bodies import granted_chunks
 from vmbackend.guest.session import Entry, GuestSession
-from workspaces.data_plane.bodies import read_body
 from workspaces.data_plane.fields import path_fields
 from workspaces.data_plane.files import services as shared
 from workspaces.data_plane.files.lines import LAST
 from workspaces.data_plane.files.shown import shown_content
+from workspaces.data_plane.json_bodies import read_body
 from workspaces.files.content import CALL_SECONDS, FILES_IN_JSON, READ_SECONDS, WRITE_SECONDS
 from workspaces.files.paths import displayed_path
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
@@ -27,11 +31,14 @@ from workspaces.runtime.files import serializers as s
 from workspaces.runtime.files import services
 from workspaces.runtime.files.entries import as_tree, entry_bodies
 from workspaces.runtime.files.names import extension_of, is_code
+from workspaces.runtime.files.streamed import NDJSON, tree_reader, with_failure
 from workspaces.runtime.files.trees import Batch, tree_list
 from workspaces.runtime.files.wanted import shown_of, wanted_tree
 from workspaces.runtime.query_fields import read_query
+from workspaces.runtime.search_errors import parameters_named
 
 TREE_SECONDS = 300.0
+PIECE_SECONDS = 600.0  # of a stream: filters may leave out all that is found for long
 PATHS = "`validation_error`: a parameter, which is named; `path_invalid`: the path leads to another kind of file"
 NOT_THERE = "`path_not_found`: also a loop of symbolic links"
 RUNNING = "`vm_not_running`"
@@ -58,8 +65,30 @@ class RuntimeFilesViewSet(RuntimeViewSet):
         """
         query = read_query(s.RuntimeListQuery, self.http_request)
         guest = await self.guest()
-        path, batch, more = await guest.run(lambda session: _listed(session, query), TREE_SECONDS)
+        with parameters_named():
+            path, batch, more = await guest.run(lambda session: _listed(session, query), TREE_SECONDS)
         return await in_render_thread(lambda: respond(s.RuntimeListResponse, **_listing(path, batch, more, query)))
+
+    @extend_schema(
+        parameters=[s.RuntimeListQuery],
+        responses={
+            (200, NDJSON): OpenApiTypes.STR,
+            **refused({400: PATHS, 404: NOT_THERE, 409: f"{RUNNING}; `search_failed`: with `use_gitignore`"}),
+        },
+    )
+    async def stream(self, request: RuntimeRequest, named_id: str = "") -> HttpResponseBase:
+        """The same entries, of any number, as lines of JSON while they are found.
+
+        First comes `{"event": "start", "path"}`, then each entry as in a listing without `nested`, last `{"event":
+        "done", "count", "truncated"}`. After a failure in between comes `{"event": "error", ...}` with the fields of
+        an error's body, and the response breaks off, as it does when the token ends. Contents and hashes come with
+        their entries.
+        """
+        query = read_query(s.RuntimeListQuery, self.http_request)
+        guest = await self.guest()
+        with parameters_named():
+            opened = await guest.open_file(tree_reader(query), PIECE_SECONDS)
+        return StreamingHttpResponse(granted_chunks(with_failure(opened), self.grant), content_type=NDJSON)
 
     @extend_schema(
         parameters=[s.RuntimeReadQuery],
@@ -134,7 +163,7 @@ class RuntimeFilesViewSet(RuntimeViewSet):
         responses={200: s.RuntimeStatResponse, **refused({400: PATHS, 404: NOT_THERE, 409: RUNNING})},
     )
     async def stat(self, request: RuntimeRequest, named_id: str = "") -> Response:
-        """What is at a path; symbolic links are not followed."""
+        """The entry at a path; symbolic links are not followed."""
         path = read_query(s.RuntimePathQuery, self.http_request)["path"]
         guest = await self.guest()
         entry = await guest.call(lambda session: session.stat_link(path), CALL_SECONDS)

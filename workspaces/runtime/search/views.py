@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from common.async_threads import in_render_thread
-from common.errors import ValidationError
 from common.openapi import refused
 from common.responses import respond
 from vmbackend.guest.session import GuestSession, SearchTools
@@ -22,12 +20,11 @@ from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
 from workspaces.runtime.home import home_directory
 from workspaces.runtime.query_fields import read_query
 from workspaces.runtime.search import serializers as s
+from workspaces.runtime.search_errors import parameters_named
 
 # The first search of a machine brings the program there.
 BRING_SECONDS = 60.0
 VERSION_SECONDS = 10.0
-# Options that the program names -> parameters of a request.
-PARAMETERS = {"query": "q", "options": "ignore_patterns"}
 REFUSED = refused(
     {
         400: "`validation_error`: an invalid path, expression or pattern, which is named",
@@ -168,13 +165,3 @@ def _match(match: Match, found: services.TextFound, context: int) -> dict[str, A
 
 def _about(path: str, query: Mapping[str, Any], found: services.TextFound | services.NamesFound) -> dict[str, Any]:
     return {"query": query["q"], "path": displayed_path(path), "capped": found.truncated}
-
-
-@contextmanager
-def parameters_named() -> Iterator[None]:
-    """Name what the search program refuses as the request has it."""
-    try:
-        yield
-    except ValidationError as exc:
-        details = {PARAMETERS.get(name, name): said for name, said in (exc.details or {}).items()}
-        raise ValidationError(details=details) from exc

@@ -97,7 +97,7 @@ class AsyncRuntimeFileRoutes(AsyncGroup):
         await self._call("POST", "/files/mkdir", body=body, again=True)
 
     async def stat(self, *, path: str) -> RuntimeStatResponse:
-        """What is at a path; symbolic links are not followed."""
+        """The entry at a path; symbolic links are not followed."""
         answer: RuntimeStatResponse = await self._call("GET", "/files/stat", query={"path": path})
         return answer
 
