@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,9 @@ def _recorded(answer: WsgiAnswer) -> Example:
     found: Example = {"status": answer.status_code, "content_type": kind}
     if kind == JSON:
         return {**found, "answer": _masked(json.loads(answer.content))}
-    return {**found, "answer_text": answer.content.decode()} if answer.content else found
+    with suppress(UnicodeDecodeError):  # an archive is not shown
+        return {**found, "answer_text": answer.content.decode()} if answer.content else found
+    return found
 
 
 def _masked(value: Any, name: str = "") -> Any:

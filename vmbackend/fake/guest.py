@@ -127,6 +127,10 @@ class FakeGuestSession(FakeFiles):
     def askpass_program(self) -> str:
         return str((self.helper or Path("/none")).with_name("askpass"))
 
+    @property
+    def busybox(self) -> str:
+        return shutil.which("busybox") or "busybox"
+
     async def search_tools(self, *, again: bool = False) -> SearchTools:
         self._require_ready()
         if (program := shutil.which("rg")) is None:

@@ -149,6 +149,11 @@ class GuestSession(FileSession):
     def askpass_program(self) -> str:
         """Return a path in the guest, for GIT_ASKPASS or SSH_ASKPASS of a command of `execute_answering`."""
 
+    @property
+    @abstractmethod
+    def busybox(self) -> str:
+        """Return the path in the guest of the kit's busybox, for commands of the platform's own."""
+
     @abstractmethod
     async def search_tools(self, *, again: bool = False) -> SearchTools:
         """Return ripgrep, which is brought into the guest's memory if it is not there.

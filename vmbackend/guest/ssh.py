@@ -130,6 +130,10 @@ class SSHGuestSession(SSHFiles):
     async def open_tasks(self) -> HeldTasks:
         return self._held.client.tasks
 
+    @property
+    def busybox(self) -> str:
+        return self._kit.busybox
+
     def open_hold(self, settings: HoldSettings | None = None) -> HoldClient:
         """Return a client of the terminals that the guest keeps. It has a connection of its own and outlives the
         session.

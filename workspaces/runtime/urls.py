@@ -13,11 +13,13 @@ from workspaces.runtime.files.views import RuntimeFilesViewSet
 from workspaces.runtime.information import InformationViewSet
 from workspaces.runtime.search.views import RuntimeSearchViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
+from workspaces.runtime.transfer.views import RuntimeTransfersViewSet
 
 information = InformationViewSet.as_view
 tasks = TasksViewSet.as_view
 files = RuntimeFilesViewSet.as_view
 search = RuntimeSearchViewSet.as_view
+transfers = RuntimeTransfersViewSet.as_view
 LEVEL: list[URLPattern | URLResolver] = [
     path("health", information({"get": "health"})),
     path("runtime", information({"get": "runtime"})),
@@ -36,5 +38,6 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("files/search", search({"get": "search"})),
     path("files/search/files", search({"get": "names"})),
     path("files/search/init", search({"get": "look", "post": "install"})),
+    path("files/transfer/download", transfers({"post": "download"})),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

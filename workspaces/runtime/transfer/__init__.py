@@ -1,0 +1,1 @@
+"""Archives of files of a workspace, in both directions: `{url}/files/transfer/...`."""
