@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dns.resolver
 import httpx
@@ -36,6 +36,9 @@ from tests.database_server import TEMPLATE, ensure_server, is_own
 from tests.described import DescribedClient
 from tests.marked_files import CAMPAIGNS, MACHINES, is_read, may_have
 from tests.world import World
+
+if TYPE_CHECKING:
+    from tests.vmbackend.hold_guests import Guests
 
 MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 
@@ -266,3 +269,17 @@ def hold_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("hold") / "guest"
     compile_hold(target)
     return target
+
+
+@pytest.fixture
+def guests(hold_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guests]:
+    """Machines of the fake driver that have tasks."""
+    from tests.vmbackend.hold_guests import Guests
+    from vmbackend.backend import guest_pool
+    from vmbackend.fake.guest import FakeGuestSession
+
+    made = Guests(hold_program, tmp_path / "holds")
+    monkeypatch.setattr(FakeGuestSession, "hold_of", staticmethod(made.opener))
+    yield made
+    guest_pool().close()
+    made.close()

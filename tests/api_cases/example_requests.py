@@ -37,7 +37,11 @@ def send_before(name: str, stage: Stage) -> list[tuple[str, WsgiAnswer]]:
     _prepare(name, stage)
     found = []
     for before in _examples()[name].get("before", ()):
-        found.append((before["request"].partition(" ")[0].lower(), send_example(before["request"], before, stage)))
+        answer = send_example(before["request"], before, stage)
+        found.append((before["request"].partition(" ")[0].lower(), answer))
+        if before["request"].startswith("POST /r/exec"):
+            tasks = json.loads(send_example("GET /r/exec", {}, stage).content)["tasks"]
+            stage.ids["task_id"] = tasks[0]["id"]
     return found
 
 

@@ -18,6 +18,7 @@ from tests.api_cases.stage import Stages
 from tests.api_cases.wsgi import WsgiAnswer
 from tests.described import fault_of
 from tests.openapi import document
+from tests.vmbackend.hold_guests import Guests
 
 JSON = "application/json"
 # `make examples`: what is answered is written to the files, and compared afterwards.
@@ -53,7 +54,9 @@ def remotes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_an_example_is_sent_and_answered_as_the_document_shows_it(file: str, host: None, remotes: Path) -> None:
+def test_an_example_is_sent_and_answered_as_the_document_shows_it(
+    file: str, host: None, remotes: Path, guests: Guests
+) -> None:
     examples: dict[str, Example] = json.loads((FOLDER / file).read_text())
     # Machines find the repositories of the examples' git server in a folder.
     git = {"COUNT": "1", "KEY_0": f"url.file://{remotes}/.insteadOf", "VALUE_0": "https://git.example.org/"}

@@ -13,8 +13,8 @@ from vmbackend.errors import GuestKitOutdated, GuestPathInvalid
 
 from . import changes, commands, kernel_files, transfer, walks
 from .appending import append_file
-from .commands import KitPaths, RemoteCommand
 from .buffers import BoundedBuffer
+from .commands import KitPaths, RemoteCommand
 from .communicate import read_output
 from .connection import CommandConnections
 from .left_out import MOST_BYTES

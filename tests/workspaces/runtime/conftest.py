@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -15,12 +15,8 @@ import pytest
 from tests.callers import Caller
 from tests.described import DescribedAsyncClient, DescribedClient
 from tests.fakehost import FakeHost
-from vmbackend.backend import guest_pool, machines_dir
-from vmbackend.fake.guest import FakeGuestSession
+from vmbackend.backend import machines_dir
 from workspaces.models import Workspace
-
-if TYPE_CHECKING:
-    from tests.workspaces.runtime.task_guests import Guests
 
 
 @dataclass
@@ -102,15 +98,3 @@ def holder(api: Caller, vmhost: FakeHost) -> Holder:
     made = api.post("/workspace", {"image": "localhost/tiny:1"})
     assert made.status_code == 201, made.content
     return switched_on(api, made.json()["workspace"]["id"])
-
-
-@pytest.fixture
-def guests(hold_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guests]:
-    """Machines whose tasks are processes of this host."""
-    from tests.workspaces.runtime.task_guests import Guests
-
-    made = Guests(hold_program, tmp_path / "holds")
-    monkeypatch.setattr(FakeGuestSession, "hold_of", staticmethod(made.opener))
-    yield made
-    guest_pool().close()
-    made.close()

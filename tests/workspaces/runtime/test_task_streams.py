@@ -11,10 +11,10 @@ from asgiref.sync import sync_to_async
 from tests.asgi import Request
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.vmbackend.hold_guests import Guests
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.workspaces.runtime.conftest import Holder
-from tests.workspaces.runtime.task_guests import (
-    Guests,
+from tests.workspaces.runtime.task_events import (
     bearer,
     follow_stream,
     read_stream,

@@ -11,9 +11,10 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.vmbackend.hold_guests import Guests
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.workspaces.runtime.conftest import Holder, switched_on
-from tests.workspaces.runtime.task_guests import Guests, start_stream, until_told
+from tests.workspaces.runtime.task_events import start_stream, until_told
 from tests.world import assert_error
 from vmbackend.fake.guest import FakeGuestSession
 from workspaces.runtime.tasks.words import words_of

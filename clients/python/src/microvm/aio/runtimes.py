@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from microvm.aio.routes.runtime_access import AsyncRuntimeAccessRoutes
 from microvm.aio.routes.runtime_files import AsyncRuntimeFileRoutes
+from microvm.aio.tasks import AsyncTasks
 from microvm.aio.transport import AsyncTransport
 
 
@@ -12,6 +13,7 @@ class AsyncOpenRuntime:
 
     def __init__(self, transport: AsyncTransport) -> None:
         self.files = AsyncRuntimeFileRoutes(transport)
+        self.tasks = AsyncTasks(transport)
 
 
 class AsyncRuntimes(AsyncRuntimeAccessRoutes):

@@ -84,13 +84,15 @@ class AsyncWorkloads(AsyncWorkloadRoutes):
                 yield stats
 
 
-async def events_of(transport: AsyncTransport, path: str, query: Mapping[str, Any]) -> AsyncGenerator[Event, None]:
-    """The events of a stream, over as many connections as it takes.
+async def events_of(
+    transport: AsyncTransport, path: str, query: Mapping[str, Any], place: StreamPlace | None = None
+) -> AsyncGenerator[Event, None]:
+    """The events of a stream, over as many connections as it takes; from `place` on.
 
     Ends where what was streamed is deleted. Raises ApiError where the service refuses, ConnectionFailed where no
     connection comes about.
     """
-    place = StreamPlace()
+    place = place or StreamPlace()
     is_begun = False
     while True:
         parser = EventParser(place)

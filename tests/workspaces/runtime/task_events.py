@@ -1,4 +1,4 @@
-"""Guests with tasks, which are processes of this host, and requests for their events."""
+"""Requests for the events of tasks, and reading them."""
 
 from __future__ import annotations
 
@@ -7,33 +7,10 @@ import json
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.asgi import Request
-from tests.vmbackend.hold_factory import LocalHold
 from tests.workspaces.runtime.conftest import Holder
-from vmbackend.guest.hold.transport import OpenTransport
-
-
-class Guests:
-    """A hold for each machine that is asked for one."""
-
-    def __init__(self, program: Path, folder: Path) -> None:
-        self._program, self._folder = program, folder
-        self.holds: dict[str, LocalHold] = {}
-
-    def of(self, machine_id: str) -> LocalHold:
-        if machine_id not in self.holds:
-            self.holds[machine_id] = LocalHold(self._program, self._folder / machine_id)
-        return self.holds[machine_id]
-
-    def opener(self, machine_id: str) -> OpenTransport:
-        return self.of(machine_id).open_transport
-
-    def close(self) -> None:
-        for hold in self.holds.values():
-            hold.close()
 
 
 @dataclass
