@@ -18,6 +18,7 @@ from tests.openapi import document
 from tests.routes import DOCUMENTED
 
 GROUPS = read_table()
+IN_A_RUNTIME = {"runtime_files": "files", "runtime_tasks": "tasks"}
 IN_A_SANDBOX = {"sandbox_files": "files", "sandbox_git": "git"}
 # Documented, but no routes of the account: the list of files in a sandbox. And what is added for existing clients.
 BESIDE = {"POST {sandbox_url}/files/list", "GET /workspace/estimate"}
@@ -26,8 +27,8 @@ BESIDE = {"POST {sandbox_url}/files/list", "GET /workspace/estimate"}
 def group_object(group: MethodGroup, client: Microvm | AsyncMicrovm) -> object:
     if group.name in IN_A_SANDBOX:
         return getattr(client.sandboxes.open("http://test/s/one", "token"), IN_A_SANDBOX[group.name])
-    if group.name == "runtime_files":
-        return client.runtime_access.open("http://test/r", "token").files
+    if group.name in IN_A_RUNTIME:
+        return getattr(client.runtime_access.open("http://test/r", "token"), IN_A_RUNTIME[group.name])
     return getattr(client, group.name)
 
 

@@ -168,6 +168,7 @@ def test_every_command_has_json_a_profile_and_a_help(ws: Ws) -> None:
         "port": ["publish", "list", "rm"],
         "workload": ["add", "list", "show", "start", "stop", "rm"],
         "pages": ["deploy", "list", "releases", "rollback"],
+        "tasks": ["list", "show", "logs", "kill"],
         "snapshot": ["create", "list", "show", "update", "rm"],
     }
     calls = [[name] for name in names if name.isalpha() and name not in groups]

@@ -31,7 +31,8 @@ from microvm.aio.routes.ssh import AsyncSshRoutes
 from microvm.aio.routes.tokens import AsyncTokenRoutes
 from microvm.aio.routes.usage import AsyncUsageRoutes
 from microvm.aio.routes.webhooks import AsyncWebhookRoutes
-from microvm.aio.runtimes import AsyncRuntimes
+from microvm.aio.runtime_auth import AsyncRuntimeAuth
+from microvm.aio.runtimes import AsyncOpenRuntime, AsyncRuntimes
 from microvm.aio.sandboxes import AsyncSandboxes
 from microvm.aio.streams import AsyncLogs, AsyncMetrics, AsyncWorkloads
 from microvm.aio.token_auth import AsyncTokenAuth
@@ -108,6 +109,16 @@ class AsyncMicrovm:
         Raises ApiError, ConnectionFailed.
         """
         return await self._transport.call(Sending(method, path, query=query or {}, body=body, timeout=LONG))
+
+    async def runtime(self, workspace: str, *, enable: bool = False) -> AsyncOpenRuntime:
+        """The inside of a workspace: its files and tasks. Its token is renewed as long as the client is used.
+
+        `enable`: switch it on if it is off; otherwise this raises Conflict (`runtime_disabled`).
+        """
+        access = self.runtime_access
+        found = await (access.enable(workspace) if enable else access.token(workspace))
+        auth = AsyncRuntimeAuth(self._transport, workspace, found["token"])
+        return AsyncOpenRuntime(self._transport.with_auth(auth, found["url"].rstrip("/")))
 
     async def close(self) -> None:
         await self._transport.close()

@@ -35,7 +35,11 @@ class AsyncTransport:
 
     def with_bearer(self, token: str, prefix: str = "") -> AsyncTransport:
         """The same connections, with a credential and a prefix of their own."""
-        return AsyncTransport(self._http, AsyncFixedAuth(bearer_header(token)), self._retries, prefix)
+        return self.with_auth(AsyncFixedAuth(bearer_header(token)), prefix)
+
+    def with_auth(self, auth: AsyncAuth, prefix: str) -> AsyncTransport:
+        """The same connections, with credentials that may be renewed, and a prefix of their own."""
+        return AsyncTransport(self._http, auth, self._retries, prefix)
 
     async def close(self) -> None:
         await self._http.aclose()

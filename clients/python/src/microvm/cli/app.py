@@ -23,6 +23,7 @@ from microvm.cli.power_commands import add_power_commands
 from microvm.cli.run_commands import add_run_commands
 from microvm.cli.session import Json, ProfileOption
 from microvm.cli.snapshot_commands import add_snapshot_commands
+from microvm.cli.task_commands import add_task_commands
 from microvm.cli.usage import CommandGroup
 from microvm.cli.workload_commands import add_workload_commands
 from microvm.cli.workspace_commands import add_workspace_commands
@@ -46,6 +47,7 @@ def make_app() -> typer.Typer:
     add_create_command(app)
     add_workspace_commands(app)
     add_run_commands(app)
+    add_task_commands(app)
     add_workload_commands(app)
     add_file_commands(app)
     add_power_commands(app)

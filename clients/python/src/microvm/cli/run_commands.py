@@ -17,6 +17,7 @@ from microvm.cli.piping import parts_of_stdin
 from microvm.cli.printable import printable
 from microvm.cli.session import Session, command
 from microvm.cli.ssh import SshOptions, run_ssh
+from microvm.cli.task_commands import start_background
 from microvm.cli.terminal import Keyboard, open_sandbox_terminal
 from microvm.cli.usage import PASSED_ON, ProgramCommand
 from microvm.cli.workload_commands import start_detached
@@ -72,6 +73,10 @@ def execute_program(
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Start it as a workload, which goes on without `ws`; print its name.")
     ] = False,
+    background: Annotated[
+        bool,
+        typer.Option("--background", "-b", help="Start it as a task, which goes on without `ws`; print its number."),
+    ] = False,
 ) -> int:
     """Run a program in a workspace to its end, and exit with its code.
 
@@ -79,16 +84,18 @@ def execute_program(
     1 MiB of each stream at most, and Ctrl-C ends only the wait.
     """
     words = program[1:] if program[0] == "--" else program
-    if detach and stdin:
+    if detach and background:
+        raise CommandError("A workload is no task: give --detach or --background.", "", ExitCode.USAGE)
+    if (detach or background) and stdin:
         hint = "Copy the input with `ws cp`, and name the file."
-        raise CommandError("A program that is started with --detach has no input.", hint, ExitCode.USAGE)
+        raise CommandError("A program that goes on without `ws` has no input of it.", hint, ExitCode.USAGE)
     body: dict[str, Any] = {"cmd": words, "timeout_seconds": timeout}
     body |= {"env": environment(env)} if env else {}
     body |= {"working_dir": cwd} if cwd else {}
     body |= {"user": user} if user else {}
     found = session.workspace(workspace)
-    if detach:
-        start_detached(session, found, body)
+    if detach or background:
+        (start_detached if detach else start_background)(session, found, body)
         return 0
     if session.output.as_json:
         return _show_result(session, found, body, _bytes_of_stdin() if stdin else b"")
