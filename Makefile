@@ -178,6 +178,7 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, forks, files,
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.forks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.files
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.runtime
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.edge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.sweep
