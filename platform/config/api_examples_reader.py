@@ -4,7 +4,7 @@ A test sends each of them and compares the answer with the one here (tests/api_c
 writes the answers again. Fields of an example:
 
     query, headers, body    what is sent; `{placeholder}` in a text is the id of a thing of the test
-    text                    a body that is no JSON
+    text, base64            a body that is no JSON, or its bytes
     shown                   that body as the document shows it: a form's fields
     before                  requests that are sent first: [{request: "METHOD /path", body}]
     status, answer          what is answered; `answer_text` for what is no JSON

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from contextlib import ExitStack
 from functools import cache
@@ -77,10 +78,15 @@ def send_example(name: str, example: Example, stage: Stage) -> WsgiAnswer:
     sent = with_ids(example, stage.ids)
     headers = {"Content-Type": JSON} if "body" in sent else {"Content-Type": "application/octet-stream"}
     headers |= stage.headers(path, described(name).get("security", []), runs=True) | sent.get("headers", {})
-    data = json.dumps(sent["body"]).encode() if "body" in sent else sent.get("text", "").encode()
+    data = json.dumps(sent["body"]).encode() if "body" in sent else _text(sent)
     query = urlencode({key: _word(value) for key, value in sent.get("query", {}).items()})
     url = f"http://testserver{with_ids(path, stage.ids)}?{query}"
     return answer_of(Request(method, url, headers=headers if data else _without_type(headers), data=data).prepare())
+
+
+def _text(sent: dict[str, Any]) -> bytes:
+    """A body that is no JSON."""
+    return base64.b64decode(sent["base64"]) if "base64" in sent else str(sent.get("text", "")).encode()
 
 
 def _word(value: Any) -> str:

@@ -15,6 +15,9 @@ import pytest
 
 from vmbackend.errors import GuestUnreachable
 from vmbackend.guest import archives
+from workspaces.runtime.transfer.errors import ArchiveInvalid
+from workspaces.runtime.transfer.services import archive_unpack, sifted
+from workspaces.runtime.transfer.sifting import Sifter
 
 from .test_guest_session import Guest, guest, helper, local
 
@@ -68,3 +71,57 @@ def test_a_walk_that_fails_ends_the_archive(guest: Guest, monkeypatch: pytest.Mo
     monkeypatch.setattr(archives, "_below", below)
     with pytest.raises(GuestUnreachable):
         archived(guest, "w")
+
+
+async def in_pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+def unpack(guest: Guest, data: bytes, dest: str, size: int = 10_000) -> Sifter:
+    sifter = Sifter(1 << 30)
+
+    async def push(session: Any) -> None:
+        await archive_unpack(session, sifted(in_pieces(data, size), sifter), dest=dest, sifter=sifter)
+
+    guest.call(push)
+    return sifter
+
+
+def test_an_archive_is_unpacked_as_it_was_made(guest: Guest) -> None:
+    fill(guest.outside)
+    data = archived(guest, "w")
+    (guest.outside / "there").mkdir()
+    sifter = unpack(guest, data, f"{guest.inside}/there")
+    copy = guest.outside / "there" / f"{guest.inside}/w".strip("/")
+    assert (sifter.files, sifter.skipped) == (4, 0)
+    assert (copy / "deep" / "b\nc").read_bytes() == b"x" * 300_000
+    assert (copy / "link").readlink() == Path("deep")
+
+
+def test_the_first_entry_that_fails_ends_the_unpacking(guest: Guest) -> None:
+    (guest.outside / "there" / "second").mkdir(parents=True)
+    (guest.outside / "there" / "second" / "kept").touch()
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as opened:
+        for name in ("first", "second", "third"):
+            opened.addfile(tarfile.TarInfo(name))
+    with pytest.raises(ArchiveInvalid) as raised:
+        unpack(guest, made.getvalue(), f"{guest.inside}/there")
+    assert raised.value.details == {"files_extracted": 1}
+    assert sorted(place.name for place in (guest.outside / "there").iterdir()) == ["first", "second"]
+
+
+def test_a_body_that_breaks_off_unpacks_nothing_more(guest: Guest) -> None:
+    (guest.outside / "there").mkdir()
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as opened:
+        for number in range(20):
+            member = tarfile.TarInfo(f"{number:02}")
+            member.size = 50_000
+            opened.addfile(member, io.BytesIO(os.urandom(50_000)))
+    with pytest.raises(ArchiveInvalid, match="ends in the middle") as raised:
+        unpack(guest, made.getvalue()[:400_000], f"{guest.inside}/there")
+    assert raised.value.details is not None
+    assert 0 < raised.value.details["files_extracted"] <= 8
+    assert guest.run("echo on").stdout == b"on\n"

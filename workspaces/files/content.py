@@ -142,14 +142,15 @@ async def write_file(
 async def _write_raw(request: HttpRequest, address: GuestAddress, grant: BodyGrant, is_edited: bool) -> tuple[str, int]:
     """Stream the body into the guest. The old file stays until the new one is complete."""
     path, mode = query_path(request), query_mode(request)
-    body = _limited(body_chunks(request), TransferUse(address.machine_id))
+    body = limited_body(body_chunks(request), TransferUse(address.machine_id))
     async with while_granted(grant), call_errors(address):
         # There is no deadline: each step has its own, and a slow client is allowed.
         put = partial(_put, path=path, is_edited=is_edited, mode=mode)
         return path, await guest_pool().apush(address, put, body)
 
 
-async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterator[bytes]:
+async def limited_body(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body, which keep the machine awake. Raise PayloadTooLarge."""
     size, limit = 0, settings.FILE_STREAM_LIMIT
     async for piece in body:
         size += len(piece)

@@ -39,5 +39,6 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("files/search/files", search({"get": "names"})),
     path("files/search/init", search({"get": "look", "post": "install"})),
     path("files/transfer/download", transfers({"post": "download"})),
+    path("files/transfer/upload", transfers({"post": "upload"})),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

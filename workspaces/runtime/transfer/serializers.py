@@ -7,7 +7,9 @@ from typing import Any
 from rest_framework import serializers
 
 from common.fields import BoundedList
+from common.openapi import Success
 from workspaces.data_plane.fields import PathField, PatternsField
+from workspaces.runtime.query_fields import QueryPath
 
 MAX_PATHS = 100
 
@@ -31,3 +33,13 @@ class RuntimeDownloadRequest(serializers.Serializer[Any]):
     exclude_patterns = PatternsField(
         help_text="In the syntax of gitignore, below each directory of `paths`; what matches is not entered."
     )
+
+
+class RuntimeUploadQuery(serializers.Serializer[Any]):
+    dest = QueryPath(default="/", help_text="The directory to unpack in; it is made if there is none.")
+
+
+class RuntimeUploadResponse(Success):
+    dest = serializers.CharField()
+    files_extracted = serializers.IntegerField(help_text="Files and links; directories are not counted.")
+    skipped = serializers.IntegerField(help_text="Entries that were left out.")

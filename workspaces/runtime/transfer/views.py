@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from django.conf import settings
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
 
+from common.body_rules import BodyRule, takes_body
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser
-from common.watched_bodies import granted_chunks
+from common.responses import respond
+from common.streaming_body import body_chunks
+from common.watched_bodies import granted_chunks, while_granted
+from vmbackend.backend import guest_pool
 from vmbackend.guest.archives import archive_paths
+from vmbackend.guest.session import DiskUsage, GuestSession
+from workspaces.data_plane.fields import path_fields
 from workspaces.data_plane.json_bodies import read_body
+from workspaces.files.content import CALL_SECONDS, limited_body
+from workspaces.guests import call_errors
+from workspaces.last_used import TransferUse
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
-from workspaces.runtime.transfer.serializers import RuntimeDownloadRequest
+from workspaces.runtime.files.services import folder_ensure
+from workspaces.runtime.query_fields import read_query
+from workspaces.runtime.transfer.serializers import RuntimeDownloadRequest, RuntimeUploadQuery, RuntimeUploadResponse
+from workspaces.runtime.transfer.services import archive_unpack, sifted
+from workspaces.runtime.transfer.sifting import Sifter
 
 GZIP = "application/gzip"
 PIECE_SECONDS = 600.0
@@ -52,3 +69,44 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
         response["Content-Disposition"] = 'attachment; filename="files.tar.gz"'
         response["X-Content-Type-Options"] = "nosniff"
         return response
+
+    @extend_schema(
+        parameters=[RuntimeUploadQuery],
+        request={GZIP: OpenApiTypes.BINARY},
+        responses={
+            200: RuntimeUploadResponse,
+            **refused(
+                {
+                    400: "`archive_invalid`; `validation_error`: `dest`; `path_invalid`: it is no directory",
+                    404: "`path_not_found`: `dest` is a link without a target",
+                    408: "`request_timeout`: the body stalled for 60 seconds",
+                    409: "`guest_disk_full`; `vm_not_running`",
+                    413: "`payload_too_large`: above 16 GiB",
+                }
+            ),
+        },
+    )
+    @takes_body(BodyRule(streamed_bytes=lambda: settings.FILE_STREAM_LIMIT))
+    async def upload(self, request: RuntimeRequest, named_id: str = "") -> Response:
+        """Unpack a tar.gz in a directory while it is received; files belong to root, and replace those that exist.
+
+        Left out are absolute names and those with `..`, links that lead out of the directory, and devices. The first
+        entry that fails ends it, also one that the disk has no room for; `details.files_extracted` says how many files
+        are there then. An archive has at most 1,000,000 entries, no sparse files, and becomes at most 1,000 times as
+        large after the first 64 MiB.
+        """
+        dest = read_query(RuntimeUploadQuery, self.http_request)["dest"]
+        guest = await self.guest()
+        usage = await guest.call(lambda session: _prepared(session, dest), CALL_SECONDS)
+        sifter = Sifter(usage.limited_to(guest.disk_bytes).available_bytes)
+        body = limited_body(body_chunks(self.http_request), TransferUse(guest.address.machine_id))
+        async with while_granted(self.grant), call_errors(guest.address):
+            unpack = partial(archive_unpack, dest=dest, sifter=sifter)
+            await guest_pool().apush(guest.address, unpack, sifted(body, sifter))
+        fields = {"files_extracted": sifter.files, "skipped": sifter.skipped}
+        return respond(RuntimeUploadResponse, **path_fields(dest, "dest"), **fields)
+
+
+async def _prepared(session: GuestSession, dest: str) -> DiskUsage:
+    await folder_ensure(session, path=dest)
+    return await session.disk_usage()
