@@ -201,8 +201,9 @@ def test_gzip_is_inflated_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_does_not_grow_with_the_archive() -> None:
     head = entry("zeros")[0]
     head.size = 128 << 20
+    block = bytes(range(256)) * 4096
     packer = zlib.compressobj(wbits=31)
-    body = packer.compress(head.tobuf()) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(128))
+    body = packer.compress(head.tobuf()) + b"".join(packer.compress(block) for _ in range(128))
     body += packer.compress(bytes(1024)) + packer.flush()
     inflater, sifter, size = Inflater(), Sifter(ROOM), 0
     tracemalloc.start()

@@ -18,7 +18,7 @@ from workspaces.runtime.files.chosen import Chooser
 from workspaces.runtime.files.ignored import walk_not_ignored
 
 LIST_LIMIT = 10_000
-LIST_BYTES = 8 << 20  # of the paths of one listing
+LIST_BYTES = 8 << 20  # of the paths and targets of one listing
 READERS = 4  # contents of files that are read at once
 CONTENT_SECONDS = 30.0  # for all contents of one listing
 
@@ -70,7 +70,7 @@ async def _limited(session: GuestSession, wanted: Wanted) -> tuple[list[TreeEntr
     async with aclosing(_walk(session, wanted)) as walk:
         async for found in walk:
             for entry in wanted.chooser.choose(found):
-                size += len(entry.path)
+                size += len(entry.path) + len(entry.target or "")
                 if len(entries) == LIST_LIMIT or size > LIST_BYTES:
                     return entries, True
                 entries.append(entry)
