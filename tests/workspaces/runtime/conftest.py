@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.test import Client
 
 from tests.callers import Caller
 from tests.described import DescribedAsyncClient, DescribedClient
@@ -35,17 +36,19 @@ class Holder:
         """The machine's files, past the platform."""
         return machines_dir() / "directories" / self.id / "disk"
 
-    def send(self, method: str, path: str, *, token: str | None = None, **request: Any) -> Any:
+    def send(
+        self, method: str, path: str, *, token: str | None = None, client: type[Client] = Client, **request: Any
+    ) -> Any:
         """A request below `/r`."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}", **request.pop("headers", {})}
-        return DescribedClient().generic(method, f"/r{path}", headers=headers, **request)
+        return client().generic(method, f"/r{path}", headers=headers, **request)
 
     def get(self, path: str, **request: Any) -> Any:
         return self.send("GET", path, **request)
 
     def ask(self, route: str, /, **query: Any) -> Any:
         """Values of the query are text, or bytes."""
-        return self.send("GET", f"{route}?{urlencode(query)}" if query else route)
+        return self.send("GET", f"{route}?{urlencode(query)}" if query else route, client=DescribedClient)
 
     def streamed(self, route: str, /, **query: Any) -> tuple[Any, Iterator[bytes]]:
         """The answer of a GET through ASGI, and the pieces of its body."""
@@ -72,6 +75,7 @@ class Holder:
 
     def post(self, route: str, /, body: Any = None, **request: Any) -> Any:
         data = "" if body is None else json.dumps(body)
+        request = {"client": DescribedClient, **request}
         return self.send("POST", route, data=data, content_type="application/json", **request)
 
     def found(self, route: str, /, **query: Any) -> Any:
