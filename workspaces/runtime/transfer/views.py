@@ -11,7 +11,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from common.body_rules import BodyRule, takes_body
+from common.body_rules import RAW, BodyRule, takes_body
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from common.responses import respond
@@ -72,7 +72,7 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
 
     @extend_schema(
         parameters=[RuntimeUploadQuery],
-        request={GZIP: OpenApiTypes.BINARY},
+        request={RAW: OpenApiTypes.BINARY},
         responses={
             200: RuntimeUploadResponse,
             **refused(
@@ -88,7 +88,9 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
     )
     @takes_body(BodyRule(streamed_bytes=lambda: settings.FILE_STREAM_LIMIT))
     async def upload(self, request: RuntimeRequest, named_id: str = "") -> Response:
-        """Unpack a tar.gz in a directory while it is received; files belong to root, and replace those that exist.
+        """Unpack a tar.gz, of any media type, in a directory while it is received.
+
+        Files belong to root, and replace those that exist.
 
         Left out are absolute names and those with `..`, links that lead out of the directory, and devices. The first
         entry that fails ends it, also one that the disk has no room for; `details.files_extracted` says how many files
