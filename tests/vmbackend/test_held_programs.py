@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vmbackend.errors import GuestUnreachable
-from vmbackend.libvirt import held_programs
-from vmbackend.libvirt.held_programs import freeze_programs, thaw_programs
+from vmbackend.guest.session import GuestAddress
+from vmbackend.libvirt import held_programs, saved_state, snapshots
+from vmbackend.libvirt.held_programs import freeze_programs, thaw_abandoned, thaw_programs
+from vmbackend.libvirt.layers import Layers
 from vmbackend.libvirt.record import MachineDir
 
 from .conftest import Harness
@@ -71,6 +78,73 @@ def test_requests_that_no_guest_reads_do_not_fill_the_host(files: MachineDir, mo
             freeze_programs(files)
     for end in ends:
         os.close(end)
+
+
+def test_programs_that_a_dead_process_froze_are_let_go_on_if_the_machine_runs(files: MachineDir) -> None:
+    with guest(files, lambda number, line: line.split()[0] + b"d %d\n" % number) as received:
+        thaw_abandoned(files, runs=True)
+        for runs in (True, False):
+            with suppress(GuestUnreachable):
+                freeze_programs(files)
+            thaw_abandoned(files, runs=runs)
+            assert not files.held.exists()
+    assert [line.split()[0] for line in received] == [b"freeze", b"thaw", b"freeze"]
+
+
+def test_a_mark_without_its_guest_hinders_nothing(files: MachineDir) -> None:
+    files.held.touch()
+    thaw_abandoned(files, runs=True)
+    assert not files.held.exists()
+
+
+# Prints the machine's own time while it runs, so that the longest step says how long it stood still.
+COUNT = "(while read up _ < /proc/uptime; do echo $up; sleep 0.1; done) > /counted 2> /dev/null < /dev/null &"
+
+
+def longest_stand(harness: Harness, machine: GuestAddress) -> float:
+    times = [float(line) for line in run(harness, machine, "cat /counted").split()]
+    return max(later - earlier for earlier, later in pairwise(times))
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("owner", [saved_state, snapshots], ids=["asleep", "snapshot"])
+def test_the_next_driver_lets_programs_go_on_at_once(
+    libvirt_harness: Harness, monkeypatch: pytest.MonkeyPatch, owner: Any
+) -> None:
+    """The process dies once they are frozen for a sleep, or before they go on after a snapshot."""
+    machine = libvirt_harness.running_machine()
+    driver, key = libvirt_harness.driver, machine.machine_id
+    run(libvirt_harness, machine, COUNT)
+    died: list[float] = []
+
+    def die(*_: object) -> None:
+        died.append(time.monotonic())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        patched.setattr(snapshots, "_thaw_if_frozen", lambda _files: None)
+        patched.setattr(Layers, "settle", lambda *_: None)
+        if owner is saved_state:
+            patched.setattr(owner, "freeze_programs", after(freeze_programs, die))
+            driver.sleep(key)
+        else:
+            patched.setattr(owner, "thaw_programs", die)
+            driver.snapshot(key, "s1")
+    assert files_of(libvirt_harness, key).held.exists()
+    libvirt_harness.reopen_driver()
+    opened = time.monotonic() - died[0]
+    assert not files_of(libvirt_harness, key).held.exists()
+    run(libvirt_harness, machine, "sleep 1")
+    # Its own end of waiting would come 10 s after the freeze.
+    assert 0.2 < longest_stand(libvirt_harness, machine) < opened + 2.0
+
+
+def after(real: Callable[..., None], then: Callable[[], None]) -> Callable[..., None]:
+    def call(*arguments: Any) -> None:
+        real(*arguments)
+        then()
+
+    return call
 
 
 @pytest.mark.vm

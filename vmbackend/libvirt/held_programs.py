@@ -1,6 +1,7 @@
 """Freezing of a guest's programs while its memory is saved: a copy that is loaded from it runs none before its renewal.
 
-A guest lets them go on by itself some seconds after the host has died in between (`guest/src/freeze.c`).
+A mark in the machine's folder says that programs may be frozen: the vmhost after a dead one lets them go on at once.
+Without it they go on when the guest has waited some seconds for its host (`guest/src/freeze.c`).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from vmbackend.errors import GuestUnreachable
 from vmbackend.libvirt.record import MachineDir
@@ -27,12 +29,32 @@ def freeze_programs(files: MachineDir, let_run: Callable[[], object] = lambda: N
     Raise GuestUnreachable, and the errors of `let_run`: the programs go on then, or in some seconds. Frozen ones stay
     so in a paused machine until its clock is set.
     """
+    with suppress(OSError):  # a full disk: the guest's own end of waiting is left
+        files.held.touch(0o600)
     _request(files, "freeze", b"frozen", _NO_ANSWER, let_run)
 
 
 def thaw_programs(files: MachineDir) -> None:
     """Let frozen programs go on. Raise GuestUnreachable unless all of them stood since they were frozen."""
-    _request(files, "thaw", b"thawed", _RAN, lambda: None)
+    try:
+        _request(files, "thaw", b"thawed", _RAN, lambda: None)
+    finally:
+        forget_held(files)
+
+
+def thaw_abandoned(files: MachineDir, *, runs: bool) -> None:
+    """Let programs go on that a dead process has frozen, if the machine `runs`. In others they wait for their clock."""
+    if runs and files.held.exists():
+        log.warning("machine %s: its programs may be frozen for memory that nobody saves any more", files.id)
+        with suppress(GuestUnreachable):
+            thaw_programs(files)
+    forget_held(files)
+
+
+def forget_held(files: MachineDir) -> None:
+    """Note that this process does not hold the machine's programs any more."""
+    with suppress(OSError):
+        files.held.unlink(missing_ok=True)
 
 
 def _request(files: MachineDir, word: str, done: bytes, failure: str, let_run: Callable[[], object]) -> None:

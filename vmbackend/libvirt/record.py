@@ -10,6 +10,7 @@
                         events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
                         late_clock     exists until the clock of a machine that was loaded slowly is set again
+                        held           exists while programs may be frozen for memory that this process saves
                         loading        exists while a template is loaded that has not taken the machine's identity
                         unassigned     exists while the machine belongs to nobody (`Driver.assign`)
                         resolver/      with a policy for some names only: configuration and pid file of its dnsmasq
@@ -143,6 +144,7 @@ class MachineDir:
         self.requests_pipe = self.path / "requests"
         self.loading = self.path / "loading"
         self.late_clock = self.path / "late_clock"
+        self.held = self.path / "held"
         self.unassigned = self.path / UNASSIGNED
 
     @property

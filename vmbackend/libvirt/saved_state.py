@@ -21,7 +21,7 @@ import libvirt
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, GuestUnreachable, SavedMemoryUnusable
 from vmbackend.libvirt import disks, domain
-from vmbackend.libvirt.held_programs import freeze_programs, thaw_programs
+from vmbackend.libvirt.held_programs import forget_held, freeze_programs, thaw_abandoned, thaw_programs
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
 from vmbackend.libvirt.settings import LibvirtSettings
@@ -66,6 +66,7 @@ class SavedStateManager:
             with suppress(GuestUnreachable):
                 thaw_programs(files)
             raise
+        forget_held(files)
         memory.write_checksum()
 
     def restore_memory(self, connection: Any, target: Any, files: MachineDir, hooks: StartHooks) -> None:
@@ -118,15 +119,16 @@ class SavedStateManager:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 
     def reconcile(self, target: Any, files: MachineDir) -> None:
-        """Clean up after a death during a sleep or a wake, once libvirt was opened."""
+        """Clean up after a death during a sleep, a wake or a snapshot, once libvirt was opened."""
         memory = SavedMemory(files)
-        if not memory.exists:
+        # Programs that are let go on while libvirt still saves them would run in copies before these are renewed.
+        if memory.exists and not _abort_save(target):
             return
-        if not _abort_save(target):
-            return
-        if domain.state_of(target) in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
+        state = domain.state_of(target)
+        if memory.exists and (state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete):
             log.warning("machine %s: partial or outdated saved memory is removed", files.id)
             memory.drop()
+        thaw_abandoned(files, runs=state is MachineState.RUNNING)
 
     def exists(self, files: MachineDir, target: Any) -> bool:
         """Return whether any saved memory of the machine exists, complete or partial."""

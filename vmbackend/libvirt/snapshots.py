@@ -25,7 +25,7 @@ from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.convergence import Convergence
 from vmbackend.libvirt.flattening import Flattener
-from vmbackend.libvirt.held_programs import freeze_programs, thaw_programs
+from vmbackend.libvirt.held_programs import forget_held, freeze_programs, thaw_programs
 from vmbackend.libvirt.layers import LAYERS_MAX, add_overlay, freeze_file, has_process, link_layers
 from vmbackend.libvirt.needs import snapshot_needs
 from vmbackend.libvirt.record import Layer, MachineDir, Record
@@ -180,6 +180,7 @@ class Snapshots:
             elif state is MachineState.RUNNING and asked.after is not AfterSnapshot.RESUME:
                 _stop(target, files, has_memory=has_memory)
             yield
+            forget_held(files)
         except BaseException:
             if state is MachineState.RUNNING:
                 _resume_if_alive(target)
