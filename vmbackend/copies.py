@@ -12,6 +12,7 @@ States and terms are those of `vmbackend.driver`. Besides:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,6 +48,19 @@ class StoredSnapshot:
     size_bytes: int
     disk_mb: int
     made_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPace:
+    """How a disk is copied: `bytes_per_second` at most (0: as fast as it goes), until `give_up`, which is asked often
+    and must not wait, returns true.
+    """
+
+    give_up: Callable[[], bool] = lambda: False
+    bytes_per_second: int = 0
+
+
+AT_ONCE = CopyPace()
 
 
 class Copied(ABC):
@@ -117,9 +131,17 @@ class Copied(ABC):
         """
 
     @abstractmethod
-    def flatten(self, machine_id: str, timeout: float) -> None:
+    def flatten(self, machine_id: str, timeout: float, pace: CopyPace = AT_ONCE) -> None:
         """Make the machine's disk one file that shares nothing, in any state but asleep. No effect if it is one.
 
-        A running machine goes on meanwhile. Raise CapacityExceeded (before anything is written), DeadlineExceeded,
-        InvalidMachineState, MachineNotFound, BackendUnavailable; the disk is as it was then.
+        A running machine goes on meanwhile. Raise CapacityExceeded (before anything is written), DeadlineExceeded (also
+        once it is given up), InvalidMachineState, MachineNotFound, BackendUnavailable; the disk is as it was then.
+        """
+
+    @abstractmethod
+    def stale_disks(self) -> dict[str, int]:
+        """Return the machines, in any state but asleep, whose disks consist of several files that nothing else needs
+        any more: `flatten` frees what their guests have overwritten. With each the MiB that it has to write, at most.
+
+        Raise BackendUnavailable.
         """

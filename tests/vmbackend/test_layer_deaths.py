@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.run_extent import campaign_after
+from vmbackend.copies import CopyPace
 from vmbackend.driver import MachineState
 from vmbackend.libvirt import disk_making, disks, domain, flattening, layers, snapshots, store
 from vmbackend.libvirt.layers import Layers
@@ -172,6 +173,25 @@ def test_a_death_in_a_flattening_leaves_one_of_both_disks(
         machine.harness.driver.flatten(machine.address.machine_id, 60.0)
     kill(machine) if death.killed else None
     require_whole(machine, "kept", tmp_path)
+
+
+@pytest.mark.parametrize("death", deaths([*RUNNING, OFF], FLATTEN_STEPS, always=4), ids=str)
+def test_a_death_in_a_slow_copy_of_a_stale_disk_leaves_one_that_is_copied_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, death: Death
+) -> None:
+    driver, key = machine.harness.driver, machine.id
+    run(machine.harness, machine.address, "echo kept > /kept; sync")
+    driver.snapshot(key, "s1", memory=False)
+    driver.remove_snapshot("s1")
+    bring_to(machine, death.state)
+    assert set(driver.stale_disks()) == {key}
+    with dying(monkeypatch, (death.owner, death.step), after=death.after):
+        driver.flatten(key, 60.0, CopyPace(bytes_per_second=64 << 20))
+    kill(machine) if death.killed else None
+    require_whole(machine, "kept", tmp_path)
+    machine.harness.driver.flatten(key, 60.0)
+    assert machine.harness.driver.stale_disks() == {}
+    assert run(machine.harness, machine.address, "cat /kept") == "later"
 
 
 @pytest.mark.parametrize("death", deaths([OFF], TAKE_STEPS, always=3), ids=str)

@@ -16,15 +16,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vmbackend.copies import AfterSnapshot, Difference, StoredSnapshot
+from vmbackend.copies import AT_ONCE, AfterSnapshot, CopyPace, Difference, StoredSnapshot
 from vmbackend.driver import Event, EventKind, MachineState, StopReason
 from vmbackend.errors import (
     CapacityExceeded,
+    DeadlineExceeded,
     InvalidMachineState,
     SnapshotIncompatible,
     SnapshotNotFound,
 )
-from vmbackend.fake.machines import IN_MEMORY, FakeMachines
+from vmbackend.fake.machines import IN_MEMORY, POLL, FakeMachines
 from vmbackend.fake.store import MEMORY_FILE, Domain
 from vmbackend.power import StartedFrom
 
@@ -112,11 +113,26 @@ class FakeCopies(FakeMachines):
             self._run_loaded(domain, snapshot_id)
             return StartedFrom.SNAPSHOT
 
-    def flatten(self, machine_id: str, timeout: float) -> None:
-        """See Copied.flatten. Nothing is shared here."""
-        self._enter("flatten")
+    def flatten(self, machine_id: str, timeout: float, pace: CopyPace = AT_ONCE) -> None:
+        """See Copied.flatten. Nothing is shared here; a disk that a test made stale is none afterwards."""
+        deadline = time.monotonic() + min(timeout, self.delays.get("flatten", 0.0))
+        self._raise_fault("flatten")
         if self._known(machine_id).state is MachineState.ASLEEP:
             raise InvalidMachineState("The machine is asleep.")
+        self._require_disk(self.stale.get(machine_id, 0))
+        self._hook("flatten:half")
+        while time.monotonic() < deadline:
+            if pace.give_up():
+                raise DeadlineExceeded("The copy was given up.")
+            time.sleep(POLL)
+        self.stale.pop(machine_id, None)
+
+    def stale_disks(self) -> dict[str, int]:
+        """See Copied.stale_disks: those of `stale`, which a test fills."""
+        self._enter("stale_disks")
+        domains = self._store.domains()
+        awake = {key for key, domain in domains.items() if domain.state is not MachineState.ASLEEP}
+        return {key: needed for key, needed in self.stale.items() if key in awake}
 
     def set_differences(self, snapshot_id: str, *differs: Difference) -> None:
         """Let the snapshot's memory fit the host no more, or again."""

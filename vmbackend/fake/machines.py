@@ -51,6 +51,8 @@ class FakeMachines:
         self.crash_hook = crash_hook
         # Ports of machines with open connections from this host.
         self.connections: dict[str, list[int]] = {}
+        # Machines whose disk consists of files that nothing else needs, with the MiB that a copy writes.
+        self.stale: dict[str, int] = {}
         self._closing = threading.Event()
         self._reporter: threading.Thread | None = None
 

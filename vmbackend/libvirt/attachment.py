@@ -53,12 +53,13 @@ class NetworkAttachment:
         """Do what `Driver.set_network` does."""
         with self._network.lock:
             files = self._inventory.machine_dir(machine_id)
-            record = files.read_record()
-            if record is None:
-                raise MachineNotFound("The machine's files are not on this host.")
-            changed = replace(record, network=policy, generation=record.generation_for(policy))
-            # The record first: a concurrent rebuild of the firewall must apply the new policy.
-            files.write_record(changed)
+            with files.changing():
+                record = files.read_record()
+                if record is None:
+                    raise MachineNotFound("The machine's files are not on this host.")
+                changed = replace(record, network=policy, generation=record.generation_for(policy))
+                # The record first: a concurrent rebuild of the firewall must apply the new policy.
+                files.write_record(changed)
             self.attach(changed, record)
 
     def detach(self, machine_id: str, record: Record | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmbackend.copies import AfterSnapshot, Copied, Difference, StoredSnapshot
+from vmbackend.copies import AT_ONCE, AfterSnapshot, Copied, CopyPace, Difference, StoredSnapshot
 from vmbackend.driver import MachineState
 from vmbackend.errors import InvalidMachineState, MachineNotFound
 from vmbackend.libvirt.attachment import NetworkAttachment
@@ -14,6 +14,7 @@ from vmbackend.libvirt.disk_making import DiskMaker
 from vmbackend.libvirt.domain import Domains
 from vmbackend.libvirt.flattening import Flattener
 from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.layers import is_stale
 from vmbackend.libvirt.loads import end_unfinished_load
 from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.provisioner import Provisioner
@@ -110,12 +111,24 @@ class CopiedMachines(Copied):
         self._power.load(entry, target, files, hooks)
         return StartedFrom.SNAPSHOT
 
-    def flatten(self, machine_id: str, timeout: float) -> None:
+    def stale_disks(self) -> dict[str, int]:
+        found = {}
+        domains = self._domains.list(self._libvirt.connection)
+        for files in self._inventory.machine_dirs():
+            record, target = files.read_record(), domains.get(files.id)
+            if record is None or target is None or not is_stale(files, record.chain):
+                continue
+            if self._saved_state.state(target, files) is not MachineState.ASLEEP:
+                found[files.id] = self._flattener.needed_mb(files, record)
+        return found
+
+    def flatten(self, machine_id: str, timeout: float, pace: CopyPace = AT_ONCE) -> None:
         target, record = self._find_machine(machine_id)
+        self._watch.require_settled(machine_id)
         files = self._inventory.machine_dir(machine_id)
         if self._saved_state.state(target, files) is MachineState.ASLEEP:
             raise InvalidMachineState("The machine sleeps: wake or stop it first.")
-        self._flattener.flatten(self._libvirt.connection, target, files, record, timeout)
+        self._flattener.flatten(self._libvirt.connection, target, files, record, timeout, pace=pace)
 
     def _require_off(self, target: Any, files: MachineDir) -> None:
         if self._saved_state.state(target, files) is not MachineState.OFF:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
+from vmbackend.copies import AT_ONCE, CopyPace
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, InvalidMachineState
 from vmbackend.libvirt import disks, domain
@@ -27,7 +28,7 @@ from vmbackend.libvirt.layers import (
     keep_time,
     new_layer,
 )
-from vmbackend.libvirt.process import run_tool
+from vmbackend.libvirt.process import run_until_done
 from vmbackend.libvirt.record import Chain, MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.tool_confinement import ToolConfinement, confined_command
@@ -46,7 +47,16 @@ class Flattener:
         self.access = access
         self.layers = layers
 
-    def flatten(self, connection: Any, target: Any, files: MachineDir, record: Record, timeout: float) -> Record:
+    def flatten(
+        self,
+        connection: Any,
+        target: Any,
+        files: MachineDir,
+        record: Record,
+        timeout: float,
+        *,
+        pace: CopyPace = AT_ONCE,
+    ) -> Record:
         """Make the disk one raw file, in any state; return the record. Saved memory still matches it.
 
         Raise CapacityExceeded (before anything is written), DeadlineExceeded, InvalidMachineState, BackendUnavailable;
@@ -63,9 +73,9 @@ class Flattener:
         try:
             _create_raw(path, record.disk_mb)
             if has_process(target):
-                self._copy(connection, target, files, flat, deadline)
+                flat = self._copy(connection, target, files, flat, deadline, pace=pace)
             else:
-                convert_layers(files, record.chain, path, max(1.0, deadline - time.monotonic()))
+                convert_layers(files, record.chain, path, max(1.0, deadline - time.monotonic()), pace)
                 keep_time(files.path / record.chain.top.file, path)
                 flat = self.layers.change(connection, target, files, flat)
         except OSError as error:
@@ -80,21 +90,25 @@ class Flattener:
         """Return the MiB of disk that must be free to flatten the disk; 0 if it is flat."""
         return 0 if record.chain.is_flat else min(allocated_bytes(files) // disks.MIB + 1, record.disk_mb)
 
-    def _copy(self, connection: Any, target: Any, files: MachineDir, flat: Record, deadline: float) -> None:
+    def _copy(
+        self, connection: Any, target: Any, files: MachineDir, flat: Record, deadline: float, *, pace: CopyPace
+    ) -> Record:
         path = files.path / flat.chain.top.file
         self.access.give_disk(path, flat.ip)
         with domain.translate_errors("copy the disk of"):
-            target.blockCopy(DATA_DISK, _copy_xml(self.access.path_for(path)), {}, _COPY)
-        _await_ready(target, deadline)
+            target.blockCopy(DATA_DISK, _copy_xml(self.access.path_for(path)), _copy_limits(pace), _COPY)
+        _await_ready(target, deadline, pace.give_up)
+        # All but a rest, for which the CPUs stand still.
+        disks.sync_file(path)
         # Both show the same until the CPUs go on, so whatever dies in between, the record names a right one.
         with _stopped_cpus(target):
             with domain.translate_errors("change the disk of"):
                 target.blockJobAbort(DATA_DISK, libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
             disks.sync_file(path)
-            self.layers.change(connection, target, files, flat)
+            return self.layers.change(connection, target, files, flat)
 
 
-def convert_layers(files: MachineDir, chain: Chain, target: Path, timeout: float) -> None:
+def convert_layers(files: MachineDir, chain: Chain, target: Path, timeout: float, pace: CopyPace = AT_ONCE) -> None:
     """Write what a chain shows into a raw file that reads as zeros and is as large as the disk.
 
     Raise BackendUnavailable; DeadlineExceeded.
@@ -105,7 +119,9 @@ def convert_layers(files: MachineDir, chain: Chain, target: Path, timeout: float
         f"{'backing.' * depth}file.filename={place}"
         for depth, (layer, place) in enumerate(zip(reversed(chain.layers), reversed(places), strict=True))
     )
-    argv = ["qemu-img", "convert", "-q", "-n", "--target-is-zero", "--image-opts", "--target-image-opts", options]
+    argv = ["qemu-img", "convert", "-q", "-n", "--target-is-zero", "--image-opts", "--target-image-opts"]
+    argv += ["-r", str(pace.bytes_per_second)] if pace.bytes_per_second else []
+    argv.append(options)
     argv.append("driver=raw,file.driver=file,file.filename=/disk")
     files_of = [files.path / layer.file for layer in chain.layers]
     # A guest wrote what this tool reads, headers included: it sees these files and no others.
@@ -117,7 +133,7 @@ def convert_layers(files: MachineDir, chain: Chain, target: Path, timeout: float
         disks.owned_by_tools(target),
         confined_command(argv, confinement, max_file_bytes=size) as (command, descriptors),
     ):
-        run_tool(command, name="qemu-img", timeout=timeout, descriptors=descriptors)
+        run_until_done(command, name="qemu-img", timeout=timeout, descriptors=descriptors, give_up=pace.give_up)
     disks.sync_file(target)
 
 
@@ -134,7 +150,11 @@ def _copy_xml(path: Path) -> str:
     return ET.tostring(disk, encoding="unicode")
 
 
-def _await_ready(target: Any, deadline: float) -> None:
+def _copy_limits(pace: CopyPace) -> dict[str, int]:
+    return {libvirt.VIR_DOMAIN_BLOCK_COPY_BANDWIDTH: pace.bytes_per_second} if pace.bytes_per_second else {}
+
+
+def _await_ready(target: Any, deadline: float, give_up: Callable[[], bool]) -> None:
     """Wait until the copy follows each write. That it has reached its end is not enough.
 
     Raise DeadlineExceeded, InvalidMachineState, BackendUnavailable; the copy may go on then.
@@ -149,7 +169,7 @@ def _await_ready(target: Any, deadline: float) -> None:
             raise BackendUnavailable("The machine's disk could not be copied.")
         if _is_ready(mirror):
             return
-        if time.monotonic() >= deadline:
+        if give_up() or time.monotonic() >= deadline:
             abort_copy(target)
             raise DeadlineExceeded("The machine's disk was not copied in time.")
         time.sleep(_POLL_SECONDS)

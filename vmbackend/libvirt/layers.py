@@ -118,11 +118,17 @@ class Layers:
     def change(self, connection: Any, target: Any, files: MachineDir, record: Record) -> Record:
         """Make the record's chain that of the machine, whose process, if any, uses it; return the record.
 
-        Raises BackendError.
+        Everything else is as it was recorded meanwhile. Raises BackendError, also if a settlement or the machine's
+        removal came before.
         """
-        files.write_record(record)
-        self.define(connection, target, files, record)
-        remove_others(files, record.chain)
+        with files.changing():
+            known = files.read_record()
+            if known is None or not (files.path / record.chain.top.file).exists():
+                raise BackendUnavailable("The machine's new disk was removed meanwhile.")
+            record = replace(known, chain=record.chain)
+            files.write_record(record)
+            self.define(connection, target, files, record)
+            remove_others(files, record.chain)
         return record
 
     def define(self, connection: Any, target: Any, files: MachineDir, record: Record) -> None:
@@ -137,6 +143,10 @@ class Layers:
 
     def settle(self, connection: Any, target: Any, files: MachineDir) -> None:
         """End what a change of the chain has begun, after a failure or a death. Raises BackendError."""
+        with files.changing():
+            self._settle(connection, target, files)
+
+    def _settle(self, connection: Any, target: Any, files: MachineDir) -> None:
         record = files.read_record()
         if record is None:
             return
@@ -167,6 +177,15 @@ def abort_copy(target: Any) -> None:
     with suppress(libvirt.libvirtError):
         if target.blockJobInfo(DATA_DISK):
             target.blockJobAbort(DATA_DISK)
+
+
+def is_stale(files: MachineDir, chain: Chain) -> bool:
+    """Return whether nothing but this machine has the files below the one that it writes, such as snapshots do."""
+    try:
+        links = [(files.path / layer.file).lstat().st_nlink for layer in chain.layers[:-1]]
+    except OSError:
+        return False  # it is changed right now
+    return bool(links) and max(links) == 1
 
 
 def remove_others(files: MachineDir, chain: Chain) -> None:

@@ -25,7 +25,9 @@ import errno
 import json
 import os
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -37,6 +39,8 @@ from vmbackend.policy import NetworkPolicy
 from vmbackend.trees import remove_tree
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
+# Of machines whose record is being changed. A thread may enter one twice.
+_LOCKS = tuple(threading.RLock() for _ in range(64))
 _PIPES = tuple(f"{channel}.{way}" for channel in ("events", "console", "requests") for way in ("in", "out"))
 
 
@@ -180,6 +184,13 @@ class MachineDir:
 
     def write_record(self, record: Record) -> None:
         write_atomically(self.path / "machine.json", json.dumps(asdict(record)).encode())
+
+    def changing(self) -> AbstractContextManager[object]:
+        """Return a block in which no other thread of this process changes the machine's record or its disk's files.
+
+        A disk may be flattened, and a network policy applied, while something else is done to the machine.
+        """
+        return _LOCKS[hash(self.path) % len(_LOCKS)]
 
     def read_chain(self) -> Chain:
         """Return the files of its disk; a first preparation that has not ended has the ordinary one."""

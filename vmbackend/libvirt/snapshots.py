@@ -148,7 +148,8 @@ class Snapshots:
             overlay = files.path / chain.top.file
             self._access.give_disk(overlay, record.ip)
             # First: until its process uses it, the new file shows what the former one does.
-            files.write_record(_with_layers(record, chain.layers))
+            with files.changing():
+                files.write_record(_with_layers(files.read_record() or record, chain.layers))
             SnapshotJob(memory, self._access.path_for(overlay), record.memory_mb, convergence).run(target)
             freeze_file(former)
             if memory is not None and convergence is None:

@@ -91,6 +91,11 @@ class DiskGuard:
         """Return whether machines that write wait for room: none may be resumed now."""
         return self._short
 
+    @property
+    def has_reserve(self) -> bool:
+        """Return whether all of the reserve is free: what can wait may write."""
+        return not self._short and self._free_mb() >= self._reserve_mb
+
     def start(self, on_room: Callable[[], object]) -> None:
         """Check once, and from then on every second or more often. `on_room` is called when machines may be resumed."""
         self._on_room = on_room
@@ -109,8 +114,7 @@ class DiskGuard:
         if not self._reserve_mb:
             return
         self._keep_reserve()
-        # The first vmhost of an instance has not made the folder yet.
-        free = self._free(self._machines if self._machines.is_dir() else self._state)
+        free = self._free_mb()
         # Growth is measured below the full reserve already, so that the first round of a shortage knows what grew.
         growing = self._measure_growth() if free < self._reserve_mb else self._forget_sizes()
         if free < self._reserve_mb // 2:
@@ -121,6 +125,10 @@ class DiskGuard:
             self._resume_busy()
             self._short, self._paused_at = False, {}
             self._on_room()
+
+    def _free_mb(self) -> int:
+        # The first vmhost of an instance has not made the folder yet.
+        return self._free(self._machines if self._machines.is_dir() else self._state)
 
     def _keep_reserve(self) -> None:
         free, size = self._free(self._state), self._file.megabytes

@@ -134,6 +134,7 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     context = Context(operation, workspace, released_calls(runtime.driver), released_calls(runtime.images))
     kind = KINDS[operation.kind]
     try:
+        runtime.flattening.give_up(workspace.pk)
         _steps(context, kind)
     except Cancelled:
         kind.cancelled(context)

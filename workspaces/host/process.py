@@ -103,6 +103,7 @@ def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
         repaired += reconcile_snapshots(runtime)
         repaired += apply_stale_policies(runtime.driver, runtime.name)
         runtime.guest_renewals.begin()
+        runtime.flattening.begin()
         runtime.images.evict(in_use=digests_in_use(runtime.name))
     except BackendError as exc:
         logger.warning("reconcile failed: %s", exc)

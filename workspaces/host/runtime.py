@@ -22,6 +22,7 @@ from vmbackend.errors import BackendError, HostNameHeld
 from vmbackend.host_claim import host_claim
 from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
+from workspaces.host.flattening import Flattening
 from workspaces.host.guest_renewals import GuestRenewals
 from workspaces.host.operation_shares import OperationShares
 from workspaces.host.pool.keeper import PoolKeeper
@@ -62,6 +63,7 @@ class HostRuntime:
             name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
         )
 
+        self.flattening = Flattening(name, driver, has_room=lambda: self.disk_guard.has_reserve)
         self.pool = PoolKeeper(
             name, released_calls(driver), released_calls(images), is_short=lambda: self.disk_guard.is_short
         )
@@ -98,6 +100,7 @@ class HostRuntime:
         self._ended.set()
         self.disk_guard.stop()
         self.guest_renewals.stop()
+        self.flattening.stop()
         self.pool.stop()
         self._events.put(None)
         self._console_publisher.stop()
