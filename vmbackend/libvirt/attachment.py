@@ -51,15 +51,15 @@ class NetworkAttachment:
 
     def change_policy(self, machine_id: str, policy: NetworkPolicy) -> None:
         """Do what `Driver.set_network` does."""
-        with self._network.lock:
-            files = self._inventory.machine_dir(machine_id)
-            with files.changing():
-                record = files.read_record()
-                if record is None:
-                    raise MachineNotFound("The machine's files are not on this host.")
-                changed = replace(record, network=policy, generation=record.generation_for(policy))
-                # The record first: a concurrent rebuild of the firewall must apply the new policy.
-                files.write_record(changed)
+        files = self._inventory.machine_dir(machine_id)
+        # In this order: a machine that is being changed delays no policy of another one.
+        with files.changing(), self._network.lock:
+            record = files.read_record()
+            if record is None:
+                raise MachineNotFound("The machine's files are not on this host.")
+            changed = replace(record, network=policy, generation=record.generation_for(policy))
+            # The record first: a concurrent rebuild of the firewall must apply the new policy.
+            files.write_record(changed)
             self.attach(changed, record)
 
     def detach(self, machine_id: str, record: Record | None) -> None:

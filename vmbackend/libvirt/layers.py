@@ -143,6 +143,8 @@ class Layers:
 
     def settle(self, connection: Any, target: Any, files: MachineDir) -> None:
         """End what a change of the chain has begun, after a failure or a death. Raises BackendError."""
+        if files.read_record() is not None and has_process(target):
+            abort_copy(target)  # asks the process, which may not answer: not with the lock
         with files.changing():
             self._settle(connection, target, files)
 
@@ -151,7 +153,6 @@ class Layers:
         if record is None:
             return
         if has_process(target):
-            abort_copy(target)
             known, record = record, replace(record, chain=_used_chain(target, record.chain))
             if record != known:
                 files.write_record(record)
