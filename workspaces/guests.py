@@ -149,36 +149,6 @@ async def _take_parts(parts: AsyncGenerator[T, None], take: Callable[[T], Awaita
         raise errors.OutputNotRead from exc
 
 
-async def stream_guest(
-    address: GuestAddress, read: Callable[[GuestSession], AsyncIterator[T]]
-) -> AsyncGenerator[T, None]:
-    """Yield what `read` yields, for any length of time. The workspace counts as in use meanwhile.
-
-    It ends with the machine, within LOOK_SECONDS. Raises the errors of `call_errors`.
-    """
-    await in_pool_thread(last_used.record_use, address.machine_id)
-    use = last_used.TransferUse(address.machine_id)
-    parts = guest_pool().astream(address, read)
-    async with call_errors(address), aclosing(parts):
-        while (part := await _next_part(parts, use, address.machine_id)) is not None:
-            yield part
-
-
-async def _next_part(parts: AsyncGenerator[T, None], use: last_used.TransferUse, machine_id: str) -> T | None:
-    """Return the next part, None after the last. Raise why the machine has ended."""
-    pulling: asyncio.Future[T | None] = asyncio.ensure_future(anext(parts, None))
-    try:
-        while not (await asyncio.wait({pulling}, timeout=LOOK_SECONDS))[0]:
-            await use.arecord_chunk()
-            if (reason := await in_pool_thread(_end_of, machine_id)) is not None:
-                raise reason
-    finally:
-        if not pulling.done():
-            pulling.cancel()
-            await asyncio.wait({pulling})
-    return pulling.result()
-
-
 async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T]) -> T:
     """Return the result of a call, and cancel it if its machine ends. Raise VmNotRunning, NotFound, and what the call
     raises.
@@ -186,7 +156,7 @@ async def _until_machine_ends(address: GuestAddress, call: Coroutine[Any, Any, T
     task = asyncio.ensure_future(call)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
-            if (reason := await in_pool_thread(_end_of, address.machine_id)) is not None:
+            if (reason := await in_pool_thread(find_machine_end, address.machine_id)) is not None:
                 raise reason
         return task.result()
     finally:
@@ -214,7 +184,7 @@ class MachineLook:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LOOK_SECONDS
-        reason = _end_of(self._workspace_id)
+        reason = find_machine_end(self._workspace_id)
         release_connection()
         if reason is not None:
             raise reason
@@ -267,7 +237,7 @@ def _reason_of(workspace_id: str) -> DomainError | None:
     return _reason(workspace_id, ANY - {Status.RUNNING})
 
 
-def _end_of(workspace_id: str) -> DomainError | None:
+def find_machine_end(workspace_id: str) -> DomainError | None:
     """Return the error that says how the machine has ended; None if it has not ended, or if the database does not
     answer.
     """

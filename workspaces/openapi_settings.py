@@ -11,6 +11,7 @@ ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
     "SnapshotStatus": "workspaces.models.snapshot.SnapshotStatus",
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",
+    "TaskStatus": [(status, status) for status in ("pending", "running", "exited", "failed")],
     # The values of workspaces.commands.output.
     "TextEncoding": [("utf-8", "utf-8"), ("base64", "base64")],
     "WorkloadRestart": [(policy.value, policy.value) for policy in WorkloadRestart],

@@ -131,7 +131,7 @@ def new_stage(env: dict[str, str]) -> Stage:
         "sendToken": send_token(Workspace.objects.get(pk=running))[1],
         "uploadToken": owner.post("/cdn/token", {}).json()["token"],
     }
-    ids = world.ids | {"workspace_id": running, "sandbox_id": sandbox.pk, "token": _upload(account), "task_id": "1"}
+    ids = world.ids | {"workspace_id": running, "sandbox_id": sandbox.pk, "token": _upload(account)}
     return Stage(owner, ids, secrets, {"id": idle.pk, "token": idle_token})
 
 

@@ -21,7 +21,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 @dataclass
-class Seen:
+class Received:
     """What a reader got: bytes of each output, gaps, and how it ended."""
 
     out: bytes = b""
@@ -58,14 +58,16 @@ def options_of(limits: TaskLimits | None, options: dict[str, Any]) -> TaskOption
     return TaskOptions(limits=limits or TaskLimits(), **options)
 
 
-async def read_more(output: TaskOutput, seen: Seen, until: Callable[[Seen], bool] = lambda _: False) -> Seen:
+async def read_more(
+    output: TaskOutput, seen: Received, until: Callable[[Received], bool] = lambda _: False
+) -> Received:
     """Read to the end, or until something was seen."""
     while seen.end is None and not until(seen):
         take(seen, await output.read())
     return seen
 
 
-def take(seen: Seen, got: TaskPiece | TaskRecord) -> None:
+def take(seen: Received, got: TaskPiece | TaskRecord) -> None:
     if isinstance(got, TaskRecord):
         seen.gaps += got.log_end - seen.at
         seen.end = got
@@ -79,11 +81,11 @@ def take(seen: Seen, got: TaskPiece | TaskRecord) -> None:
         seen.err += got.data
 
 
-async def read_all(output: TaskOutput) -> Seen:
-    return await read_more(output, Seen())
+async def read_all(output: TaskOutput) -> Received:
+    return await read_more(output, Received())
 
 
-async def run(client: HoldClient, script: str | list[str], **options: Any) -> Seen:
+async def run(client: HoldClient, script: str | list[str], **options: Any) -> Received:
     """Start a task and read it to its end."""
     _, output = await begin_followed(client, script, **options)
     seen = await read_all(output)

@@ -17,7 +17,7 @@ from tests.vmbackend.hold_tasks import (
     KIB,
     MIB,
     WINDOW,
-    Seen,
+    Received,
     begin,
     begin_followed,
     ended,
@@ -91,7 +91,7 @@ def test_who_is_back_within_the_time_has_missed_nothing(hold: LocalHold) -> None
 
     async def work(client: HoldClient) -> None:
         _, output = await begin_followed(client, "seq 1 300000", limits=SMALL, window=16 * KIB)
-        seen = Seen()
+        seen = Received()
         for rounds in range(1, 6):
             await read_more(output, seen, lambda seen, size=rounds * 200 * KIB: len(seen.out) >= size)
             hold.cut()
@@ -102,9 +102,9 @@ def test_who_is_back_within_the_time_has_missed_nothing(hold: LocalHold) -> None
 
 
 def test_another_client_goes_on_where_one_was_lost(hold: LocalHold) -> None:
-    async def first(client: HoldClient) -> tuple[int, Seen]:
+    async def first(client: HoldClient) -> tuple[int, Received]:
         record, output = await begin_followed(client, "seq 1 300000", limits=SMALL, window=16 * KIB)
-        seen = await read_more(output, Seen(), lambda seen: len(seen.out) > 100 * KIB)
+        seen = await read_more(output, Received(), lambda seen: len(seen.out) > 100 * KIB)
         hold.cut()
         return record.id, seen
 
@@ -171,7 +171,7 @@ def test_a_killed_hold_leaves_the_log_and_an_interrupted_task(hold: LocalHold) -
     async def work(client: HoldClient) -> None:
         over = (await run(client, "seq 1 100000; exit 5")).end
         record, output = await begin_followed(client, "seq 1 50000; sleep 600")
-        seen = await read_more(output, Seen(), lambda seen: len(seen.out) == len(numbers(50000)))
+        seen = await read_more(output, Received(), lambda seen: len(seen.out) == len(numbers(50000)))
         hold.process.kill()
         hold.process.wait()
         hold.start()
@@ -198,7 +198,7 @@ def test_an_incomplete_record_at_the_end_of_a_log_is_left_out(hold: LocalHold, c
     async def work(client: HoldClient) -> None:
         script = "for n in 1 2 3; do echo $n; sleep 0.1; echo $n >&2; sleep 0.1; done; sleep 600"
         record, output = await begin_followed(client, script)
-        await read_more(output, Seen(), lambda seen: len(seen.err) == 6)
+        await read_more(output, Received(), lambda seen: len(seen.err) == 6)
         hold.process.kill()
         hold.process.wait()
         log = hold.tasks / f"l{record.id}-0"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.vmbackend import vm_harness as harness
-from tests.vmbackend.hold_tasks import Seen, begin_followed, ended, options_of, read_all, read_more, start_of
+from tests.vmbackend.hold_tasks import Received, begin_followed, ended, options_of, read_all, read_more, start_of
 from tests.vmbackend.test_guest_kit import Start, shell_image
 from tests.vmbackend.test_guest_ssh import kit, start, wait_ready
 from tests.vmbackend.test_hold_machine import again, in_guest
@@ -42,7 +42,7 @@ def with_hold(machine: harness.Machine, work: Callable[[HoldClient], Awaitable[N
 
 def test_a_task_goes_on_through_lost_connections_and_sleep(start: Start, kit: Kit, shell_image: Path) -> None:
     machine = wait_ready(start())
-    task, seen = 0, Seen()
+    task, seen = 0, Received()
 
     async def begin(client: HoldClient) -> None:
         nonlocal task
@@ -80,7 +80,7 @@ def test_a_machine_that_dies_leaves_logs_ends_and_ids(tmp_path: Path, kit: Kit, 
         assert (told.out, told.err) == (b"hello there\n/tmp\n", b"1=2\n")
         over = record.id
         record, output = await begin_followed(client, "echo begun; sleep 600")
-        await read_more(output, Seen(), lambda seen: seen.out == b"begun\n")
+        await read_more(output, Received(), lambda seen: seen.out == b"begun\n")
         running = record.id
         # Nothing of it is in the user's tree.
         found = await client.tasks.start_followed(

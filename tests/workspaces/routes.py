@@ -189,7 +189,10 @@ GET /workspace/:workspaceId/info
 GET /workspace/:workspaceId/config
 """
 
-VALUES = {"name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web", "stdin_key": "key-of-this-input"}
+VALUES = {
+    "name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web", "stdin_key": "key-of-this-input",
+    "task_id": "1",
+}  # fmt: skip
 
 
 def make_rows(owner: Caller) -> dict[str, Model]:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from .asking import Answer
 from .file_session import ANY_CONTENT, DiskUsage, Entry, FileSession, TreeEntry
-from .hold.tasks import HeldTasks
 from .output import StreamedOutput, StreamOptions
+
+if TYPE_CHECKING:
+    from .hold.tasks import HeldTasks
 
 __all__ = [
     "ANY_CONTENT", "IMAGE_USER", "DiskUsage", "Entry", "ExecResult", "GuestAddress", "GuestSession", "SearchTools",

@@ -13,9 +13,10 @@ from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import GuestAddress, GuestSession
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
+from workspaces.data_plane.streams import stream_guest
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.errors import OperationInProgress, VmNotRunning
-from workspaces.guests import call_guest, open_file, running_address, stream_guest
+from workspaces.guests import call_guest, open_file, running_address
 from workspaces.models import Workspace
 from workspaces.states import Status
 

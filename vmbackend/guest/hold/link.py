@@ -99,13 +99,21 @@ class HoldLink:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._answers[about] = answer, read
         try:
-            self._transport.write(make_frame(kind, about, *parts))
-            await self._transport.drain()
+            await self._send(make_frame(kind, about, *parts))
             return await answer
         finally:
             self._answers.pop(about, None)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen, also if sending failed first
+
+    async def _send(self, frame: bytes) -> None:
+        """Send a frame. A transport that does not take it is lost, though its end was not read yet."""
+        try:
+            self._transport.write(frame)
+            await self._transport.drain()
+        except BackendError as error:
+            self._lose(error)
+            raise
 
     def post(self, kind: Request, *parts: bytes) -> None:
         """Send what gets no answer; a lost link drops it."""

@@ -1,4 +1,4 @@
-"""What a guest's hold says of a task: a record, which the guest chooses and is bounded."""
+"""Records of tasks as a guest's hold sends them. The guest chooses what they say, and they are bounded."""
 
 from __future__ import annotations
 

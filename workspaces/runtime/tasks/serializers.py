@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from common.fields import AnyField, StrictBoolean, StrictFloat, StrictInteger
@@ -18,6 +19,7 @@ WAIT_SECONDS, STREAM_SECONDS, TTL_SECONDS = 600, 604_800, 86_400
 STATUSES = [status.name.lower() for status in TaskStatus]
 
 
+@extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]})
 class WordsField(AnyField):
     """Words of a command, or one string for `sh -c`."""
 
@@ -82,7 +84,7 @@ class FollowedTaskRequest(TaskRequest):
 
 
 class TaskQuery(serializers.Serializer[Any]):
-    task_id = serializers.RegexField(r"\A[0-9]{1,18}\Z")
+    task_id = serializers.CharField(max_length=18)
     offset = serializers.IntegerField(
         required=False,
         default=None,
@@ -91,6 +93,11 @@ class TaskQuery(serializers.Serializer[Any]):
         help_text="The offset of the first byte, in both outputs together. Default: that of `Last-Event-ID`, else the "
         "oldest that is kept.",
     )
+
+    def validate_task_id(self, value: str) -> str:
+        if not (value.isascii() and value.isdecimal()):
+            raise serializers.ValidationError("The id of a task has digits only.")
+        return value
 
 
 class TaskInputQuery(serializers.Serializer[Any]):

@@ -118,7 +118,7 @@ class TasksViewSet(RuntimeViewSet):
         found = await (await self.guest()).call(partial(with_tasks, work=services.list_tasks), CALL_SECONDS)
         return respond(TasksResponse, tasks=[short_fields(record) for record in found])
 
-    @extend_schema(responses={200: TasksRemovedResponse, **refused({409: ONE[409]})})
+    @extend_schema(operation_id="r_exec_destroy_all", responses={200: TasksRemovedResponse, **refused({409: ONE[409]})})
     async def remove_all(self, request: RuntimeRequest, named_id: str = "") -> Response:
         """Kill and forget all tasks of the workspace."""
         work = partial(with_tasks, work=services.remove_tasks)

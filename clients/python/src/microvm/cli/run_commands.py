@@ -85,7 +85,8 @@ def execute_program(
     """
     words = program[1:] if program[0] == "--" else program
     if detach and background:
-        raise CommandError("A workload is no task: give --detach or --background.", "", ExitCode.USAGE)
+        hint = "--detach starts a workload, which lasts; --background a task, which ends by itself."
+        raise CommandError("A workload is no task.", hint, ExitCode.USAGE)
     if (detach or background) and stdin:
         hint = "Copy the input with `ws cp`, and name the file."
         raise CommandError("A program that goes on without `ws` has no input of it.", hint, ExitCode.USAGE)

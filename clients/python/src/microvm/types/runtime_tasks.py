@@ -34,7 +34,7 @@ class TaskShort(TypedDict):
 class RunTaskRequest(TypedDict):
     """Body, or a part of it, of `runtime_tasks.run`."""
 
-    cmd: str
+    cmd: list[str] | str
     exec_mode: NotRequired[Literal["auto", "shell", "direct"]]
     ttl_seconds: NotRequired[int]
     keep_logs: NotRequired[bool]
@@ -80,7 +80,7 @@ class TaskRemovedResponse(TypedDict):
 class FollowedTaskRequest(TypedDict):
     """Body, or a part of it, of `runtime_tasks.start`."""
 
-    cmd: str
+    cmd: list[str] | str
     exec_mode: NotRequired[Literal["auto", "shell", "direct"]]
     ttl_seconds: NotRequired[int]
     keep_logs: NotRequired[bool]
