@@ -43,6 +43,8 @@ def send_before(name: str, stage: Stage) -> list[tuple[str, WsgiAnswer]]:
         if before["request"].startswith("POST /r/exec"):
             tasks = json.loads(send_example("GET /r/exec", {}, stage).content)["tasks"]
             stage.ids["task_id"] = tasks[0]["id"]
+        if before["request"] == "POST /r/files/links":
+            stage.ids["file_link"] = json.loads(answer.content)["url"].rpartition("/")[2]
     return found
 
 

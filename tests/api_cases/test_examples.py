@@ -25,6 +25,7 @@ JSON = "application/json"
 WRITE = bool(os.environ.get("WRITE_EXAMPLES"))
 SECRETS = {"secret", "token", "client_secret", "key", "uploadUrl", "upload_url"}
 LINK_SECRET = re.compile(r"\bplk_[\w-]{43}")
+FILE_LINK = re.compile(r"/linked/[\w.:-]+$")
 FAKE_DISK = re.compile(r"/\S+/machines/directories/\w+/disk/")
 ROW_ID = re.compile(r"[a-z]+_[2-7a-z]{16}")
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
@@ -103,7 +104,7 @@ def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_masked(each) for each in value[:3]]
     if isinstance(value, str):
-        value = LINK_SECRET.sub("plk_example", FAKE_DISK.sub("/", value))
+        value = FILE_LINK.sub("/linked/example", LINK_SECRET.sub("plk_example", FAKE_DISK.sub("/", value)))
     if name in SECRETS and isinstance(value, str):
         return re.sub(r"([a-z]+_)?[A-Za-z0-9_-]{20,}$", r"\1example", value)
     return value

@@ -35,6 +35,10 @@ class OpenGuest:
     disk_bytes: int
     grant: BodyGrant
 
+    async def record_use(self) -> None:
+        """Count a use of the machine, for what this object does not do itself."""
+        await in_pool_thread(last_used.record_use, self.address.machine_id)
+
     async def call(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
         """Return what `fn` returns for the guest's session, within `timeout` seconds; the call ends if its client goes
         away.
@@ -42,7 +46,7 @@ class OpenGuest:
         Counts as a use. `fn` runs on the loop of the guest pool, in another thread. Raise the errors of
         `workspaces.guests.call_errors`.
         """
-        await in_pool_thread(last_used.record_use, self.address.machine_id)
+        await self.record_use()
         return await call_guest(self.address, fn, timeout)
 
     async def run(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
@@ -76,7 +80,7 @@ class OpenGuest:
         """Yield the chunks of a file, once the first has been read; `timeout` in seconds for one chunk. Counts as a
         use.
         """
-        await in_pool_thread(last_used.record_use, self.address.machine_id)
+        await self.record_use()
         return await open_file(self.address, read, timeout)
 
 

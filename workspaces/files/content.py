@@ -50,14 +50,27 @@ async def read_file(request: HttpRequest, address: GuestAddress, grant: BodyGran
     """
     path = query_path(request)
     raw = request.get_preferred_type([JSON, RAW]) == RAW
-    entry = await call_guest(address, lambda session: session.stat(path), CALL_SECONDS)
-    if entry.type != "file":
-        what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
-        raise errors.PathInvalid(f"{displayed_path(path)!r} is {what}, not a file.")
+    entry = await _find_file(address, path)
     response = await (_as_raw if raw else _as_json)(request, partial(_opened, address, path, grant), path, entry)
     response["Vary"] = "Accept"
     response["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+async def read_raw_file(request: HttpRequest, address: GuestAddress, grant: BodyGrant, path: str) -> HttpResponseBase:
+    """Return the bytes of a file, or the range that the request names, while `grant` holds. Raise as `read_file`."""
+    entry = await _find_file(address, path)
+    response = await _as_raw(request, partial(_opened, address, path, grant), path, entry)
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+async def _find_file(address: GuestAddress, path: str) -> Entry:
+    entry = await call_guest(address, lambda session: session.stat(path), CALL_SECONDS)
+    if entry.type != "file":
+        what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
+        raise errors.PathInvalid(f"{displayed_path(path)!r} is {what}, not a file.")
+    return entry
 
 
 async def _as_json(request: HttpRequest, opened: Opened, path: str, entry: Entry) -> HttpResponseBase:
@@ -142,16 +155,30 @@ async def write_file(
 async def _write_raw(request: HttpRequest, address: GuestAddress, grant: BodyGrant, is_edited: bool) -> tuple[str, int]:
     """Stream the body into the guest. The old file stays until the new one is complete."""
     path, mode = query_path(request), query_mode(request)
-    body = limited_body(body_chunks(request), TransferUse(address.machine_id))
+    put = partial(_put, path=path, is_edited=is_edited, mode=mode)
+    return path, await _push(request, address, grant, put, None)
+
+
+async def write_raw_file(
+    request: HttpRequest, address: GuestAddress, grant: BodyGrant, path: str, *, most: int | None
+) -> int:
+    """Replace a file by the body, of at most `most` bytes, while `grant` holds. Return its size.
+
+    On failure the old file is unchanged. Raise PayloadTooLarge and the errors of `call_errors`.
+    """
+    return await _push(request, address, grant, partial(_put, path=path, is_edited=True), most)
+
+
+async def _push(request: HttpRequest, address: GuestAddress, grant: BodyGrant, put: Any, most: int | None) -> int:
+    body = limited_body(body_chunks(request), TransferUse(address.machine_id), most)
     async with while_granted(grant), call_errors(address):
         # There is no deadline: each step has its own, and a slow client is allowed.
-        put = partial(_put, path=path, is_edited=is_edited, mode=mode)
-        return path, await guest_pool().apush(address, put, body)
+        return int(await guest_pool().apush(address, put, body))
 
 
-async def limited_body(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterator[bytes]:
+async def limited_body(body: AsyncIterator[bytes], use: TransferUse, most: int | None = None) -> AsyncIterator[bytes]:
     """Yield the pieces of a body, which keep the machine awake. Raise PayloadTooLarge."""
-    size, limit = 0, settings.FILE_STREAM_LIMIT
+    size, limit = 0, min(settings.FILE_STREAM_LIMIT, most or settings.FILE_STREAM_LIMIT)
     async for piece in body:
         size += len(piece)
         if size > limit:

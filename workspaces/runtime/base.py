@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -39,14 +40,19 @@ class RuntimeAuthentication(BaseAuthentication):
         named_id = request.parser_context["kwargs"].get("named_id", "")
         with wrong_tokens_counted(request._request):
             holder = require_holder(bearer_token(request._request), named_id)
-        remember_account(request._request, holder.account_id)
-        require_running_allowed(holder.workspace.namespace)
-        call_counter.count_call(holder.workspace.pk)
-        set_logged_workspace(holder.workspace.pk)
+        admit_holder(holder, request._request)
         return holder, None
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="runtime"'
+
+
+def admit_holder(holder: RuntimeHolder, request: HttpRequest) -> None:
+    """Note who calls. Raise what `require_running_allowed` raises."""
+    remember_account(request, holder.account_id)
+    require_running_allowed(holder.workspace.namespace)
+    call_counter.count_call(holder.workspace.pk)
+    set_logged_workspace(holder.workspace.pk)
 
 
 class RuntimePermission(BasePermission):

@@ -68,7 +68,11 @@ def require_holder(token: str, named_id: str = "") -> RuntimeHolder:
     Raise Unauthorized (none, unknown, expired, or the workspace or its account is not there any more), Forbidden (of
     another workspace, replaced, or the runtime is off). One query.
     """
-    workspace_id, epoch = _read(token)
+    return holder_in_epoch(*_read(token), named_id)
+
+
+def holder_in_epoch(workspace_id: str, epoch: int, named_id: str = "") -> RuntimeHolder:
+    """Return the holder of what was signed for a workspace in an epoch of it. Raise what `require_holder` raises."""
     if named_id and named_id != workspace_id:
         raise Forbidden(OF_ANOTHER)
     row = _QUERY.first_row([workspace_id])

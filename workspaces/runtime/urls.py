@@ -11,6 +11,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from workspaces.runtime import openapi  # noqa: F401
 from workspaces.runtime.files.views import RuntimeFilesViewSet
 from workspaces.runtime.information import InformationViewSet
+from workspaces.runtime.links.views import FileLinksViewSet, LinkedFileViewSet
 from workspaces.runtime.search.views import RuntimeSearchViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
 from workspaces.runtime.transfer.views import RuntimeTransfersViewSet
@@ -38,6 +39,8 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("files/search", search({"get": "search"})),
     path("files/search/files", search({"get": "names"})),
     path("files/search/init", search({"get": "look", "post": "install"})),
+    path("files/links", FileLinksViewSet.as_view({"post": "create"})),
+    path("files/linked/<str:file_link>", LinkedFileViewSet.as_view({"get": "read", "put": "replace"})),
     path("files/transfer/download", transfers({"post": "download"})),
     path("files/transfer/upload", transfers({"post": "upload"})),
 ]

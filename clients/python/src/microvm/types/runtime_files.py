@@ -133,6 +133,22 @@ class RuntimeNamesResponse(TypedDict):
     files: list[str]
 
 
+class FileLinkRequest(TypedDict):
+    """Body, or a part of it, of `runtime_files.make_link`."""
+
+    path: str | dict[str, Any]
+    method: Literal["GET", "PUT"]
+    ttl_seconds: int
+    max_bytes: NotRequired[int]
+
+
+class FileLinkResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.make_link`."""
+
+    url: str
+    expires_at: str
+
+
 class RuntimeSearchProgram(TypedDict):
     """Answer, or a part of one, of `runtime_files.find_search`."""
 

@@ -9,6 +9,8 @@ from typing import Unpack
 
 from microvm.aio.group import AsyncGroup
 from microvm.types.runtime_files import (
+    FileLinkRequest,
+    FileLinkResponse,
     RuntimeFolderRequest,
     RuntimeListResponse,
     RuntimeNamesResponse,
@@ -165,6 +167,11 @@ class AsyncRuntimeFileRoutes(AsyncGroup):
                 "path": path,
             },
         )
+        return answer
+
+    async def make_link(self, **body: Unpack[FileLinkRequest]) -> FileLinkResponse:
+        """Return an address that reads one file, or replaces it, without another credential."""
+        answer: FileLinkResponse = await self._call("POST", "/files/links", body=body)
         return answer
 
     async def find_search(self) -> RuntimeSearchProgram:
