@@ -239,6 +239,8 @@ def test_a_full_disk_loses_log_and_never_the_task(hold_program: Path, tmp_path: 
         hold = LocalHold(hold_program, tmp_path / "hold")
 
         async def work(client: HoldClient) -> None:
+            await client.list_terminals()
+            disk.fill(leave_mb=3)
             record = await begin(client, f"seq 1 1000000; read go; echo {'e' * 5000}; exit 7")
             while (await client.tasks.show(record.id)).log_end < len(numbers(1000000)):
                 await asyncio.sleep(0.05)
@@ -248,7 +250,6 @@ def test_a_full_disk_loses_log_and_never_the_task(hold_program: Path, tmp_path: 
             everything = numbers(1000000)
             assert all(everything[piece.offset : piece.end] == piece.data for piece in seen.pieces)
             assert len(seen.out) > MIB
-            disk.fill()
             disk.make_room()
             await client.tasks.remove((await begin(client, "true")).id)
             await client.tasks.give_input(record.id, b"\n", ends=False)

@@ -59,7 +59,7 @@ static void serve(void)
 {
 	static struct pollfd sources[SOURCES];
 	int wait = shorter_wait(shorter_wait(terminals_expire(), commands_expire()), tasks_expire());
-	wait = streams_broken() ? 0 : shorter_wait(wait, groups_expire());
+	wait = streams_hurry() ? 0 : shorter_wait(wait, groups_expire());
 	size_t stream_total = stream_count, terminal_total = terminal_count;
 	struct pollfd *of_commands = sources + 2, *of_streams = of_commands + commands_poll(of_commands);
 	struct pollfd *of_terminals = of_streams + stream_poll(of_streams);

@@ -30,6 +30,7 @@ struct stream {
 	int pending;
 	size_t next; /* the terminal whose output is sent next */
 	size_t next_task;
+	bool has_more; /* of the output of tasks, at once: its turn has ended */
 };
 
 struct view { /* of a client on a terminal */

@@ -22,6 +22,7 @@
 
 #define HEAD 9 /* bytes of length, type and id */
 #define FIRST_CAPACITY 4096
+#define TURN_PIECES 128 /* of tasks' outputs, before others are served */
 
 /* `guest attach` sends its standard input and output along with one byte. */
 static bool receive_descriptors(int control, int descriptors[2])
@@ -141,16 +142,17 @@ static void read_request(struct stream *stream)
 	}
 }
 
-static void send_outputs(struct stream *stream)
+static void send_outputs(struct stream *stream, int *pieces)
 {
 	send_output(stream);
-	send_task_output(stream);
+	send_task_output(stream, pieces);
 }
 
 static void write_answers(struct stream *stream)
 {
+	int pieces = TURN_PIECES;
 	if (stream->greeted)
-		send_outputs(stream);
+		send_outputs(stream, &pieces);
 	while (unsent(stream)) {
 		ssize_t put = write(stream->out, stream->answer + stream->answer_start, unsent(stream));
 		if (put < 0) {
@@ -161,16 +163,16 @@ static void write_answers(struct stream *stream)
 		if (!unsent(stream)) {
 			stream->answer_start = stream->answer_end = 0;
 			if (stream->greeted)
-				send_outputs(stream);
+				send_outputs(stream, &pieces);
 		}
 	}
 }
 
-/* Replaced by a new connection of their client: closed at once, not with their next event. */
-bool streams_broken(void)
+/* Replaced by a new connection of their client: closed at once, not with their next event. Or there is more to send. */
+bool streams_hurry(void)
 {
 	for (size_t i = 0; i < stream_count; i++)
-		if (streams[i]->broken)
+		if (streams[i]->broken || (streams[i]->has_more && unsent(streams[i]) < OUT_FILL))
 			return true;
 	return false;
 }

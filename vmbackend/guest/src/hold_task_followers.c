@@ -27,14 +27,20 @@ struct follower *follower_find(const struct task *task, const struct stream *str
 	return follower;
 }
 
-static void remove_follower(struct task *task, const struct follower *gone)
+struct follower *follower_free(struct follower *follower)
+{
+	struct follower *next = follower->next;
+	follower_count--;
+	free(follower);
+	return next;
+}
+
+static void remove_follower(struct task *task, struct follower *gone)
 {
 	struct follower **place = &task->followers;
 	while (*place != gone)
 		place = &(*place)->next;
-	*place = gone->next;
-	follower_count--;
-	free((void *)gone);
+	*place = follower_free(gone);
 }
 
 static size_t count_followers(const struct task *task)
@@ -79,8 +85,11 @@ void follower_credit(struct follower *follower, uint64_t received, uint32_t wind
 	/* A late frame says nothing new. */
 	if (received < follower->received || received > follower->place.offset)
 		return;
-	if (received > follower->received)
+	/* It has taken something, also where it lets the older bytes of that be kept for it. */
+	if (received + window > follower->received + follower->window) {
 		follower->ignored = false;
+		follower->counts_until = now_ms() + FOLLOW_MS;
+	}
 	follower->received = received;
 	follower->window = window;
 }
@@ -90,7 +99,7 @@ void follower_leave(struct task *task, struct follower *follower)
 {
 	follower->stream = NULL;
 	follower->counts_until = now_ms() + FOLLOW_MS;
-	if (follower->once || task->status > TASK_RUNNING)
+	if (follower->once)
 		remove_follower(task, follower);
 }
 
@@ -119,31 +128,38 @@ uint64_t followers_need(const struct task *task)
 	return needed;
 }
 
-/* The minute of a connected one begins where it begins to keep the program waiting; then it does not count until it takes
- * something. */
+/* Whether something waits for it: the program, or the end of a log that is not kept any longer. */
+static bool is_awaited(const struct task *task, const struct follower *follower, long long now)
+{
+	if (task->status == TASK_RUNNING)
+		return log_would_forget(&task->log, READ_SIZE) && follower->received < log_kept_then(&task->log);
+	return task->status > TASK_RUNNING && (!task->keep_log || task->forget_at <= now);
+}
+
+/* The minute of a connected one begins where it begins to be waited for; then it does not count until it takes something. */
 int followers_expire(struct task *task)
 {
 	long long now = now_ms();
-	bool waits = task->status == TASK_RUNNING && log_would_forget(&task->log, READ_SIZE);
 	int wait = -1;
 	for (struct follower *each = task->followers, *next; each; each = next) {
 		next = each->next;
-		bool stops = waits && each->received < log_kept_then(&task->log);
-		if (each->stream && !stops)
+		bool awaited = is_awaited(task, each, now);
+		if (each->stream && !awaited)
 			each->counts_until = now + FOLLOW_MS;
 		each->ignored |= each->counts_until <= now;
 		if (!each->stream && each->ignored)
 			remove_follower(task, each);
-		else if (stops && does_count(each, now))
+		else if (awaited && !each->ignored)
 			wait = shorter_wait(wait, (int)(each->counts_until - now));
 	}
 	return wait;
 }
 
+/* One that is gone may not have what was sent to it. */
 bool followers_wait(const struct task *task)
 {
 	for (const struct follower *each = task->followers; each; each = each->next)
-		if (each->stream && each->place.offset < task->log.end)
+		if (!each->ignored && (each->stream ? each->place.offset : each->received) < task->log.end)
 			return true;
 	return false;
 }
@@ -156,14 +172,17 @@ static void send_end(struct follower *follower, const struct task *task)
 	end_frame(follower->stream, frame);
 }
 
-/* All of a task's: it is removed. */
-void followers_drop(struct task *task)
+struct follower *followers_take(struct task *task)
 {
-	while (task->followers) {
-		if (task->followers->stream)
-			send_end(task->followers, task);
-		remove_follower(task, task->followers);
+	struct follower *taken = task->followers;
+	for (struct follower **place = &taken; *place;) {
+		if ((*place)->stream)
+			place = &(*place)->next;
+		else
+			*place = follower_free(*place);
 	}
+	task->followers = NULL;
+	return taken;
 }
 
 /* Of a follower who wants the last bytes of each output, those before them are passed over. */
@@ -175,23 +194,22 @@ static size_t skip(struct follower *follower, uint8_t output, size_t size)
 	return skipped;
 }
 
-/* What the log has lost counts as received: nothing of it is waited for. */
+/* What the log has lost, and what it does not want, counts as received: nothing of it is waited for. */
 static bool send_piece(struct follower *follower, const struct task *task)
 {
 	static uint8_t data[PIECE_SIZE];
 	struct stream *stream = follower->stream;
-	uint64_t before = follower->place.offset, from = before, room = follower->received + follower->window;
-	uint8_t output;
+	uint64_t before = follower->place.offset, room = follower->received + follower->window;
 	if (before >= room)
 		return false;
-	size_t limit = room - before < sizeof data ? (size_t)(room - before) : sizeof data;
-	size_t size = log_read(&task->log, &follower->place, data, limit, &output, &from);
-	size_t skipped = size ? skip(follower, output, size) : 0;
-	follower->received += (size ? from : follower->place.offset) - before + skipped;
+	struct log_piece piece = {.data = data, .limit = room - before < sizeof data ? (size_t)(room - before) : sizeof data, .from = before};
+	size_t size = log_read(&task->log, &follower->place, &piece, follower->skip);
+	size_t skipped = size ? skip(follower, piece.output, size) : 0;
+	follower->received += (size ? piece.from : follower->place.offset) - before + skipped;
 	if (size > skipped) {
 		size_t frame = begin_frame(stream, TASK_OUTPUT, follower->id);
-		put_number(stream, from + skipped, 8);
-		put_number(stream, output, 1);
+		put_number(stream, piece.from + skipped, 8);
+		put_number(stream, piece.output, 1);
 		put_bytes(stream, data + skipped, size - skipped);
 		end_frame(stream, frame);
 	}
@@ -216,22 +234,27 @@ static bool serve_follower(struct task *task, struct follower *follower)
 	return true;
 }
 
-static bool serve_followers(struct stream *stream, struct task *task)
+static bool serve_followers(struct stream *stream, struct task *task, int *pieces)
 {
 	bool sent = false;
-	for (struct follower *each = task->followers, *next; each && unsent(stream) < OUT_FILL; each = next) {
+	for (struct follower *each = task->followers, *next; each && unsent(stream) < OUT_FILL && *pieces > 0; each = next) {
 		next = each->next;
-		if (each->stream == stream)
-			sent |= serve_follower(task, each);
+		if (each->stream != stream)
+			continue;
+		sent |= serve_follower(task, each);
+		--*pieces;
 	}
 	return sent;
 }
 
-/* A piece for each in turn, until the stream has enough. */
-void send_task_output(struct stream *stream)
+/* A piece for each in turn, until the stream has enough. Pieces may be of one byte, and a reader may take them as fast as
+ * they are made: others have their turn meanwhile. */
+void send_task_output(struct stream *stream, int *pieces)
 {
-	for (size_t idle = 0; follower_count && idle < task_count && unsent(stream) < OUT_FILL;) {
+	size_t idle = 0;
+	while (follower_count && idle < task_count && unsent(stream) < OUT_FILL && *pieces > 0) {
 		struct task *task = tasks[stream->next_task++ % task_count];
-		idle = serve_followers(stream, task) ? 0 : idle + 1;
+		idle = serve_followers(stream, task, pieces) ? 0 : idle + 1;
 	}
+	stream->has_more = *pieces <= 0;
 }

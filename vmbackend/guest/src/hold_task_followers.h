@@ -34,9 +34,10 @@ void follower_credit(struct follower *follower, uint64_t received, uint32_t wind
 void follower_leave(struct task *task, struct follower *follower);
 uint64_t followers_need(const struct task *task);  /* the oldest offset that somebody counts on */
 int followers_expire(struct task *task);           /* returns milliseconds until the next call, or -1 */
-void followers_drop(struct task *task);            /* each connected one is sent the end */
+struct follower *followers_take(struct task *task); /* the connected ones, of a task that goes */
+struct follower *follower_free(struct follower *follower); /* returns the next one */
 void followers_leave(const struct stream *stream); /* its connection is gone */
-bool followers_wait(const struct task *task);      /* for what the log has */
-void send_task_output(struct stream *stream);
+bool followers_wait(const struct task *task);      /* for what the log has: not those that take nothing of it */
+void send_task_output(struct stream *stream, int *pieces); /* PIECES: how many more in this turn */
 
 #endif

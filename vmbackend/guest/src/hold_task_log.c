@@ -42,7 +42,7 @@ off_t log_size(const struct task_log *log)
 	return size;
 }
 
-static void remove_oldest(struct task_log *log)
+void log_remove_oldest(struct task_log *log)
 {
 	log->lost |= log->parts[0].size > 0;
 	log_total -= (uint64_t)log->parts[0].size;
@@ -69,7 +69,7 @@ static void rotate(struct task_log *log)
 	if (fd < 0)
 		return;
 	if (log->count == LOG_FILES)
-		remove_oldest(log);
+		log_remove_oldest(log);
 	log->fd = fd;
 	log->hole = 0;
 	log->parts[log->count++] = (struct log_part){.start = log->end};
@@ -98,19 +98,21 @@ static bool put(struct task_log *log, const struct iovec *pieces, int count)
 	return false;
 }
 
+/* The head first: of a keeper that is killed before all bytes are there, those that are there end the log. In the other
+ * order they would be taken for records. */
 static bool grow_last(struct task_log *log, const uint8_t *data, size_t size)
 {
 	uint8_t head[HEAD];
-	if (!put(log, &(struct iovec){(void *)data, size}, 1))
-		return false;
 	encode_head(head, log->last_output, log->last_size + size);
-	if (pwrite(log->fd, head, HEAD, log->last_at) != HEAD) { /* cannot happen: nothing is allocated */
-		newest(log)->size -= (off_t)size;
-		log_total -= size;
+	if (pwrite(log->fd, head, HEAD, log->last_at) != HEAD)
 		return false;
+	if (put(log, &(struct iovec){(void *)data, size}, 1)) {
+		log->last_size += size;
+		return true;
 	}
-	log->last_size += size;
-	return true;
+	encode_head(head, log->last_output, log->last_size);
+	(void)!pwrite(log->fd, head, HEAD, log->last_at); /* cannot fail: nothing is allocated */
+	return false;
 }
 
 static bool put_record(struct task_log *log, uint8_t output, const uint8_t *data, uint64_t size)
@@ -157,12 +159,12 @@ void log_close(struct task_log *log)
 void log_forget_older(struct task_log *log)
 {
 	while (log->count > 1)
-		remove_oldest(log);
+		log_remove_oldest(log);
 }
 
 void log_remove(struct task_log *log)
 {
 	log_close(log);
 	while (log->count)
-		remove_oldest(log);
+		log_remove_oldest(log);
 }

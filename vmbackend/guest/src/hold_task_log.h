@@ -40,6 +40,13 @@ struct log_place { /* of a reader */
 	uint64_t begin; /* the offset of the record */
 };
 
+struct log_piece { /* what is read */
+	uint8_t *data;
+	size_t limit;   /* of its bytes */
+	uint8_t output; /* of these */
+	uint64_t from;  /* the offset of the first */
+};
+
 void log_begin(struct task_log *log, uint64_t task, uint64_t limit);
 uint64_t log_start(const struct task_log *log);
 off_t log_size(const struct task_log *log); /* bytes of its files */
@@ -47,13 +54,14 @@ bool log_would_forget(const struct task_log *log, size_t size); /* if that many 
 uint64_t log_kept_then(const struct task_log *log);              /* the oldest offset after that */
 void log_add(struct task_log *log, uint8_t output, const uint8_t *data, size_t size);
 void log_close(struct task_log *log); /* nothing more is added */
+void log_remove_oldest(struct task_log *log);
 void log_forget_older(struct task_log *log); /* but for the newest file */
 void log_remove(struct task_log *log);       /* all files; the offsets stay */
-/* The next bytes of one output, at most LIMIT; their place before is in FROM. 0: there are no more. */
-size_t log_read(const struct task_log *log, struct log_place *place, uint8_t *data, size_t limit, uint8_t *output, uint64_t *from);
+/* The next bytes of one output; 0: there are no more. Whole records that SKIP has room for are passed over, and taken off it. */
+size_t log_read(const struct task_log *log, struct log_place *place, struct log_piece *piece, uint64_t skip[2]);
 void log_sums(const struct task_log *log, uint64_t sums[2]); /* bytes of each output that are kept */
 bool log_found(struct task_log *log, uint64_t start);         /* a file of a former process; false: one too many */
-void log_recover(struct task_log *log); /* the end of a log whose keeper died; an incomplete record is cut off */
+void log_recover(struct task_log *log); /* the end of a log whose keeper died; its last record may be incomplete */
 extern uint64_t log_total;             /* bytes of all files */
 
 #endif

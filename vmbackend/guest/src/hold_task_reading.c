@@ -6,7 +6,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define BLOCK 4096 /* read for heads */
+#define BLOCK 4096 /* read for heads: at first, as the wanted record is often the next one */
+#define LARGE_BLOCK (64 << 10)
+#define MAX_HOLE (UINT64_C(1) << 62)
+
+struct log_record {
+	uint8_t output;
+	uint64_t size;
+};
 
 static uint64_t decode_size(const uint8_t *head)
 {
@@ -22,29 +29,62 @@ static uint64_t part_end(const struct task_log *log, int number)
 	return number + 1 < log->count ? log->parts[number + 1].start : log->end;
 }
 
-/* Passes over records that end at or before the wanted offset. False: the file has no record there. */
-static bool find_record(int fd, const struct log_part *part, struct log_place *place, uint8_t *output, uint64_t *size)
+/* A record's size in its part, whose last one may be incomplete: its keeper was killed. False: there is no record. */
+static bool decode_head(const struct log_part *part, const struct log_place *place, const uint8_t *head, uint64_t *size)
 {
-	uint8_t block[BLOCK];
-	for (;;) {
-		ssize_t got = place->at < part->size ? pread(fd, block, sizeof block, place->at) : 0;
+	uint64_t room = (uint64_t)(part->size - place->at - HEAD);
+	*size = decode_size(head);
+	if (head[0] == HOLE)
+		return *size <= MAX_HOLE;
+	if (*size > room)
+		*size = room;
+	return head[0] == 1 || head[0] == 2;
+}
+
+/* Whether nothing of a record is wanted: what was lost, what ends at or before the wanted offset, and what the reader skips
+ * of its output. All of these are passed over here, as a log may have a million of them. */
+static bool passes(struct log_place *place, uint8_t output, uint64_t size, uint64_t skip[2])
+{
+	uint64_t end = place->begin + size;
+	bool whole = place->offset <= place->begin;
+	if (end > place->offset && output != HOLE) {
+		if (!skip || !whole || skip[output - 1] < size)
+			return false;
+		skip[output - 1] -= size;
+	}
+	if (place->offset < end)
+		place->offset = end;
+	return true;
+}
+
+/* The first record with something that is wanted. The bytes of each output in those before it are added to SUMS. False: the
+ * file has none. */
+static bool find_record(int fd, const struct log_part *part, struct log_place *place, struct log_record *found, uint64_t skip[2], uint64_t sums[2])
+{
+	static uint8_t block[LARGE_BLOCK];
+	for (size_t wanted = BLOCK; part->size - place->at >= HEAD; wanted = sizeof block) {
+		off_t rest = part->size - place->at;
+		ssize_t got = pread(fd, block, rest < (off_t)wanted ? (size_t)rest : wanted, place->at);
 		if (got < HEAD)
 			return false;
-		for (const uint8_t *head = block; head + HEAD <= block + got;) {
-			*output = head[0];
-			*size = decode_size(head);
-			if (!*output || *output > HOLE)
+		for (const uint8_t *head = block; block + got - head >= HEAD;) {
+			found->output = head[0];
+			if (!decode_head(part, place, head, &found->size))
 				return false;
-			if (place->begin + *size > place->offset)
+			if (!passes(place, found->output, found->size, skip))
 				return true;
-			off_t next = HEAD + (*output == HOLE ? 0 : (off_t)*size);
+			bool is_hole = found->output == HOLE;
+			if (sums && !is_hole)
+				sums[found->output - 1] += found->size;
+			off_t next = HEAD + (is_hole ? 0 : (off_t)found->size);
 			place->at += next;
-			place->begin += *size;
+			place->begin += found->size;
 			if (next > block + got - head)
 				break;
 			head += next;
 		}
 	}
+	return false;
 }
 
 /* The part that has the place, or the oldest if its own is gone. */
@@ -63,30 +103,29 @@ static int find_part(const struct task_log *log, struct log_place *place)
 }
 
 /* 0: nothing of the part is there any more; the place is at its end then. */
-static size_t read_part(const struct task_log *log, int number, struct log_place *place, uint8_t *data, size_t limit, uint8_t *output)
+static size_t read_part(const struct task_log *log, int number, struct log_place *place, struct log_piece *piece, uint64_t skip[2])
 {
-	uint64_t size = 0;
+	struct log_record record;
+	const struct log_part *part = &log->parts[number];
 	ssize_t got = 0;
-	int fd = task_file_open(log->task, &log->parts[number].start, O_RDONLY);
-	bool found = fd >= 0 && find_record(fd, &log->parts[number], place, output, &size);
-	if (found && *output == HOLE) {
-		place->offset = place->begin + size;
-	} else if (found) {
-		uint64_t passed = place->offset - place->begin, left = size - passed;
-		got = pread(fd, data, left < limit ? left : limit, place->at + HEAD + (off_t)passed);
+	int fd = task_file_open(log->task, &part->start, O_RDONLY);
+	if (fd >= 0 && find_record(fd, part, place, &record, skip, NULL)) {
+		uint64_t passed = place->offset - place->begin, left = record.size - passed;
+		got = pread(fd, piece->data, left < piece->limit ? left : piece->limit, place->at + HEAD + (off_t)passed);
+		piece->output = record.output;
 	}
 	if (fd >= 0)
 		close(fd);
-	if (got <= 0 && !(found && *output == HOLE))
+	if (got <= 0)
 		place->offset = part_end(log, number);
 	return got > 0 ? (size_t)got : 0;
 }
 
-size_t log_read(const struct task_log *log, struct log_place *place, uint8_t *data, size_t limit, uint8_t *output, uint64_t *from)
+size_t log_read(const struct task_log *log, struct log_place *place, struct log_piece *piece, uint64_t skip[2])
 {
 	while (log->count && place->offset < log->end) {
-		size_t size = read_part(log, find_part(log, place), place, data, limit, output);
-		*from = place->offset;
+		size_t size = read_part(log, find_part(log, place), place, piece, skip);
+		piece->from = place->offset;
 		place->offset += size;
 		if (size)
 			return size;
@@ -96,26 +135,18 @@ size_t log_read(const struct task_log *log, struct log_place *place, uint8_t *da
 	return 0;
 }
 
-/* From a part's records to its end, or to where they are not complete. */
+/* Returns the offset at the end of a part's records. */
 static uint64_t sum_part(const struct task_log *log, const struct log_part *part, uint64_t sums[2], off_t *complete)
 {
-	struct log_place place = {.offset = part->start, .begin = part->start};
-	uint64_t size;
-	uint8_t output;
+	struct log_place place = {.offset = UINT64_MAX, .begin = part->start};
+	struct log_record none;
 	int fd = task_file_open(log->task, &part->start, O_RDONLY);
-	*complete = 0;
-	while (fd >= 0 && find_record(fd, part, &place, &output, &size)) {
-		off_t next = place.at + HEAD + (output == HOLE ? 0 : (off_t)size);
-		if (next > part->size)
-			break;
-		if (output != HOLE)
-			sums[output - 1] += size;
-		place.offset = place.begin + size;
-		*complete = next;
-	}
-	if (fd >= 0)
+	if (fd >= 0) {
+		find_record(fd, part, &place, &none, NULL, sums);
 		close(fd);
-	return place.offset;
+	}
+	*complete = place.at;
+	return place.begin;
 }
 
 void log_sums(const struct task_log *log, uint64_t sums[2])
@@ -128,10 +159,12 @@ void log_sums(const struct task_log *log, uint64_t sums[2])
 
 bool log_found(struct task_log *log, uint64_t start)
 {
-	int place = log->count;
 	off_t size = task_file_size(log->task, &start);
-	if (log->count == LOG_FILES || size < 0)
+	if (size < 0 || (log->count == LOG_FILES && log->parts[0].start > start))
 		return false;
+	if (log->count == LOG_FILES) /* killed before it had removed the oldest one */
+		log_remove_oldest(log);
+	int place = log->count;
 	if (place && log->parts[0].start > start)
 		log->parts[1] = log->parts[--place];
 	log->parts[place] = (struct log_part){.start = start, .size = size};

@@ -8,12 +8,15 @@
 #include "hold_state.h"
 #include "hold_task_files.h"
 #include "hold_task_followers.h"
+#include "hold_task_partings.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LIST_SIZE (24 << 10) /* bytes of records in one answer */
+
+#define MAX_DEADLINE (UINT64_C(1) << 53) /* milliseconds, beyond all times */
 
 enum { KEEPS_LOG = 1 };                     /* of a start */
 enum { WANTS_PRESENT = 1, WANTS_LAST = 2 }; /* of a follower */
@@ -26,18 +29,18 @@ static void send_record(struct stream *stream, uint32_t request, const struct ta
 	end_frame(stream, frame);
 }
 
-static void take_limits(struct fields *fields)
+static struct task_limits take_limits(struct fields *fields)
 {
-	struct task_limits limits = {.log_bytes = take_offset(fields), .all_log_bytes = take_offset(fields)};
+	struct task_limits limits = {0};
+	limits.log_bytes = take_offset(fields);
+	limits.all_log_bytes = take_offset(fields);
 	limits.running = take_number(fields, 2);
 	limits.ended = take_number(fields, 2);
-	if (fields->bad)
-		return;
 	if (limits.running > MAX_RUNNING)
 		limits.running = MAX_RUNNING;
 	if (limits.ended > MAX_TASKS - MAX_RUNNING)
 		limits.ended = MAX_TASKS - MAX_RUNNING;
-	task_limits = limits;
+	return limits;
 }
 
 static void follow_start(struct stream *stream, struct task *task, uint32_t id, uint32_t window)
@@ -78,9 +81,9 @@ static void start(struct stream *stream, uint32_t request, struct fields *fields
 	struct task wanted = {0};
 	struct start start = {0};
 	wanted.keep_log = take_number(fields, 1) & KEEPS_LOG;
-	take_limits(fields);
+	struct task_limits limits = take_limits(fields);
 	uint64_t deadline = take_offset(fields);
-	wanted.until = deadline ? now_ms() + (long long)deadline : 0;
+	wanted.until = deadline && deadline <= MAX_DEADLINE ? now_ms() + (long long)deadline : 0;
 	wanted.ttl = take_number(fields, 4);
 	uint32_t follower = take_number(fields, 4), window = take_number(fields, 4);
 	start.user = take_text(fields, MAX_PATH_SIZE);
@@ -89,8 +92,10 @@ static void start(struct stream *stream, uint32_t request, struct fields *fields
 	start.environment = take_words(fields);
 	if (fields->bad || fields->left || !*start.command)
 		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
-	else
+	else {
+		task_limits = limits;
 		start_task(stream, request, &start, &wanted, follower, window);
+	}
 	free(start.user);
 	free(start.directory);
 	free_words(start.command);
@@ -103,6 +108,10 @@ static void list(struct stream *stream, uint32_t request, struct fields *fields)
 	static uint8_t records[LIST_SIZE], data[RECORD_SIZE];
 	uint64_t before = take_offset(fields);
 	size_t size = 0, i = task_count;
+	if (fields->bad || fields->left) {
+		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
+		return;
+	}
 	while (i && before && tasks[i - 1]->id >= before)
 		i--;
 	for (; i; i--) {
@@ -144,7 +153,7 @@ static void remove_task(struct stream *stream, struct task *task, uint32_t reque
 	} else {
 		stream->pending++;
 		task->remover = stream;
-		task->removal = request ? request : 1;
+		task->removal = request;
 		task->removed = true;
 		task_kill(task);
 	}
@@ -163,7 +172,11 @@ static void follow(struct stream *stream, struct task *task, uint32_t request, s
 {
 	uint32_t id = take_number(fields, 4), window = take_number(fields, 4), flags = take_number(fields, 1), last = take_number(fields, 4);
 	uint64_t offset = take_offset(fields);
-	if (fields->bad || offset > task->log.end) {
+	if (fields->bad || fields->left) {
+		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
+		return;
+	}
+	if (offset > task->log.end) {
 		send_failed(stream, request, BAD_OFFSET, "the task has not written that many bytes");
 		return;
 	}
@@ -200,7 +213,10 @@ static void steer(struct stream *stream, struct task *task, uint8_t type, struct
 
 static void handle_one(struct stream *stream, struct task *task, uint8_t type, uint32_t request, struct fields *fields)
 {
-	if (!task)
+	bool more = type == TASK_INPUT || type == TASK_FOLLOW;
+	if (fields->bad || (fields->left && !more))
+		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
+	else if (!task)
 		send_failed(stream, request, NO_TASK, "there is no such task");
 	else if (type == TASK_SHOW)
 		send_record(stream, request, task);
@@ -233,4 +249,5 @@ void tasks_leave(const struct stream *stream)
 	for (size_t i = 0; i < task_count; i++)
 		if (tasks[i]->remover == stream)
 			tasks[i]->remover = NULL;
+	partings_leave(stream);
 }

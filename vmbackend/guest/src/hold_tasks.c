@@ -3,10 +3,10 @@
 #include "hold_tasks.h"
 
 #include "guest.h"
-#include "hold_frames.h"
 #include "hold_state.h"
 #include "hold_task_files.h"
 #include "hold_task_followers.h"
+#include "hold_task_partings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ struct task *task_make(uint64_t id)
 void task_remove(struct task *task)
 {
 	size_t place = 0;
-	followers_drop(task);
+	parting_begin(task);
 	log_remove(&task->log);
 	task_file_remove(task->id, NULL);
 	while (tasks[place] != task)
@@ -122,17 +122,6 @@ void tasks_trim(void)
 			log_forget_older(&tasks[i]->log);
 }
 
-static void answer_remover(struct task *task)
-{
-	uint8_t data[RECORD_SIZE];
-	if (!task->remover)
-		return;
-	task->remover->pending--;
-	size_t frame = begin_frame(task->remover, DONE, task->removal);
-	put_bytes(task->remover, data, record_encode(task, data));
-	end_frame(task->remover, frame);
-}
-
 /* Once its program was waited for, and its outputs were read. */
 static void finish(struct task *task)
 {
@@ -146,10 +135,8 @@ static void finish(struct task *task)
 	cgroup_remove(task->cgroup);
 	task->cgroup = -1;
 	record_save(task);
-	if (task->removed) {
-		answer_remover(task);
+	if (task->removed)
 		task_remove(task);
-	}
 }
 
 static bool is_finished(const struct task *task)
@@ -269,14 +256,16 @@ int tasks_expire(void)
 		wait = shorter_wait(wait, followers_expire(task));
 		if (runs(task)) {
 			wait = shorter_wait(wait, expire_running(task, now));
-		} else if (task->forget_at <= now) {
+		} else if (task->forget_at <= now && !followers_wait(task)) {
 			task_remove(task);
 		} else {
 			long long rest = task->forget_at - now;
 			drop_log(task);
-			wait = shorter_wait(wait, rest > INT_MAX ? INT_MAX : (int)rest);
+			if (rest > 0) /* else its followers are waited for */
+				wait = shorter_wait(wait, rest > INT_MAX ? INT_MAX : (int)rest);
 		}
 	}
+	partings_serve();
 	return wait;
 }
 
