@@ -12,7 +12,8 @@ from tests.vmbackend.hold_factory import LocalHold
 from vmbackend.errors import BackendError
 from vmbackend.guest.hold.client import HoldClient
 from vmbackend.guest.hold.command import CommandStart
-from vmbackend.guest.hold.task_output import TaskOutput, TaskPiece
+from vmbackend.guest.hold.task_output import TaskOutput
+from vmbackend.guest.hold.task_pieces import TaskPiece
 from vmbackend.guest.hold.task_record import TaskRecord
 from vmbackend.guest.hold.tasks import TaskLimits, TaskOptions
 

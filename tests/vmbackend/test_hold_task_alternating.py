@@ -78,7 +78,6 @@ def test_who_reads_its_end_or_follows_from_its_middle_stops_nobody(hold: LocalHo
             assert (seen.out, seen.err, seen.gaps) == (b"02468" * 5000, b"13579" * 5000, 2 * HALF - 50_000)
 
         waited = {each.__name__: await longest_wait(hold, each()) for each in (last, middle)}
-        print(waited)
         assert max(waited.values()) < PATIENCE, waited
 
     with_client(hold, work)
@@ -99,7 +98,6 @@ def test_a_reader_with_any_window_stops_nobody(hold: LocalHold) -> None:
                     assert peer.receive()[2] == number(at, 8) + bytes([1 + at % 2, 48 + at % 10])
 
         waited = await longest_wait(hold, asyncio.to_thread(read_much))
-        print(waited)
         assert waited < PATIENCE
 
     with_client(hold, work)

@@ -47,9 +47,12 @@ class CommandStart:
         options = (self.user, self.working_dir)
         if self.working_dir == "" or max(len(self.words), len(variables)) > MAX_WORDS:
             raise NotStarted
-        if any(len(each.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES for each in options if each):
+        if any(len(each.encode("utf-8", "replace")) > MAX_PATH_BYTES for each in options if each):
             raise NotStarted
-        return text(self.user or "") + text(self.working_dir or "") + texts(self.words) + texts(variables)
+        try:
+            return text(self.user or "") + text(self.working_dir or "") + texts(self.words) + texts(variables)
+        except UnicodeError as error:
+            raise NotStarted from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from vmbackend.errors import GuestUnreachable
@@ -12,27 +10,11 @@ from vmbackend.guest.translate import UNREACHABLE
 
 from .frames import Fields, GuestGarbage, Request, number
 from .link import HoldLink, LinkOpener
+from .task_pieces import TaskPiece, TaskPieces
 from .task_record import TaskRecord, read_task
 
-PIECE = 32 * 1024  # bytes of what `read` returns
+_MAX_WINDOW = (1 << 32) - 1
 _OUTPUTS = (1, 2)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPiece:
-    """Bytes of one output: 1 or 2. `offset`: of the first of them, in both outputs together.
-
-    An offset beyond the end of the piece before says that what was between is gone.
-    """
-
-    offset: int
-    output: int
-    data: bytes
-
-    @property
-    def end(self) -> int:
-        """Return the offset after them."""
-        return self.offset + len(self.data)
 
 
 class TaskOutput:
@@ -51,7 +33,7 @@ class TaskOutput:
         self._task = task
         self._window = window
         self._retained = retained
-        self._pieces: deque[TaskPiece] = deque()
+        self._pieces = TaskPieces(offset)
         self._end: TaskRecord | None = None
         self._link: HoldLink | None = None
         self._read = self._received = self._credited = self._continuous_from = offset
@@ -71,7 +53,7 @@ class TaskOutput:
             self._changed.clear()
             if not self._pieces and self._end is None:
                 await self._wait_change(link)
-        piece = self._pieces.popleft()
+        piece = self._pieces.take()
         self._read = piece.end
         self._grant()
         return piece
@@ -102,26 +84,18 @@ class TaskOutput:
         self._received = offset + len(data)
         if self._received > self._granted:
             raise GuestGarbage
-        self._append(TaskPiece(offset, output, data))
+        self._pieces.add(offset, output, data)
         self._changed.set()
 
     def receive_end(self, link: HoldLink, fields: Fields) -> None:
-        """Take the task's record. Raise GuestGarbage."""
-        if self._link is link:
-            self._end = read_task(fields)
-            self._changed.set()
-
-    def _append(self, piece: TaskPiece) -> None:
-        """Add a piece; few ones are kept, however small those of the guest are."""
-        last = self._pieces[-1] if self._pieces else None
-        if (
-            last is not None
-            and (last.end, last.output) == (piece.offset, piece.output)
-            and len(last.data) + len(piece.data) <= PIECE
-        ):
-            self._pieces[-1] = TaskPiece(last.offset, last.output, last.data + piece.data)
-        else:
-            self._pieces.append(piece)
+        """Take the task's record. Raise GuestGarbage for another's, a second one, and one before the end."""
+        if self._link is not link:
+            return
+        record = read_task(fields, self._task)
+        if self._end is not None or record.log_end < self._received or not (record.is_over or self.is_once):
+            raise GuestGarbage
+        self._end = record
+        self._changed.set()
 
     def _grant(self) -> None:
         """Let the guest send more, once a quarter of the window was read."""
@@ -130,7 +104,8 @@ class TaskOutput:
         self._credited = self._read
         self._granted = max(self._granted, self._read + self._window)
         received = min(max(self._read - self._retained, self._continuous_from), self._read)
-        rights = number(received, 8), number(self._granted - received, 4)
+        # What is gone after bytes that were not read yet may be any number.
+        rights = number(received, 8), number(min(self._granted - received, _MAX_WINDOW), 4)
         self._link.post(Request.TASK_CREDIT, number(self._task, 8), number(self.follower, 4), *rights)
 
     async def _followed(self) -> HoldLink:

@@ -11,7 +11,7 @@ from .frames import Fields, GuestGarbage
 MAX_WORDS = 256
 MAX_WORD_BYTES = 4096
 MAX_ERROR_BYTES = 256
-MAX_TASK_ID = (1 << 63) - 1
+MAX_TASK_ID = 10**18 - 1  # as long as ids are in paths
 _NO_CODE = (1 << 32) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_000  # the end of the year 9999
@@ -61,10 +61,10 @@ class TaskRecord:
         return self.status >= TaskStatus.EXITED
 
 
-def read_task(fields: Fields) -> TaskRecord:
-    """Return the record that an answer has. Raise GuestGarbage."""
+def read_task(fields: Fields, wanted: int | None = None) -> TaskRecord:
+    """Return the record that an answer has. Raise GuestGarbage, also for that of another task than the wanted one."""
     id, status = fields.number(8), fields.number(1)
-    if not 1 <= id <= MAX_TASK_ID or status not in set(TaskStatus):
+    if not 1 <= id <= MAX_TASK_ID or wanted not in (None, id) or status not in set(TaskStatus):
         raise GuestGarbage
     code, pid, flags = fields.number(4), fields.number(4), _Flag(fields.number(1) & 7)
     created, started, exited = (_read_time(fields) for _ in range(3))

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from vmbackend.errors import GuestUnreachable
@@ -123,12 +124,12 @@ class HeldTasks:
 
     async def show(self, task: int) -> TaskRecord:
         """Return the record of a task."""
-        return await self._repeated(Request.TASK_SHOW, number(task, 8), read=read_task)
+        return await self._repeated(Request.TASK_SHOW, number(task, 8), read=partial(read_task, wanted=task))
 
     async def remove(self, task: int) -> TaskRecord:
         """Kill all of a task and forget it; return its record at its end."""
-        link = await self._client.answering_link()
-        return await self._timed(link, Request.TASK_REMOVE, number(task, 8), read=read_task)
+        link, read = await self._client.answering_link(), partial(read_task, wanted=task)
+        return await self._timed(link, Request.TASK_REMOVE, number(task, 8), read=read)
 
     async def give_input(self, task: int, data: bytes, *, ends: bool) -> None:
         """Give input, all of it or none; `ends`: nothing follows it. Raise TerminalEnded, InputFull."""

@@ -12,7 +12,8 @@ from django.conf import settings
 from common.errors import DomainError
 from vmbackend.errors import GuestUnreachable as GuestLost
 from vmbackend.guest.hold.command import CommandStart
-from vmbackend.guest.hold.task_output import TaskOutput, TaskPiece
+from vmbackend.guest.hold.task_output import TaskOutput
+from vmbackend.guest.hold.task_pieces import TaskPiece
 from vmbackend.guest.hold.task_record import TaskRecord
 from vmbackend.guest.hold.tasks import HeldTasks, TaskLimits, TaskOptions
 from vmbackend.guest.session import GuestSession

@@ -17,7 +17,8 @@ from common.connections import release_thread
 from common.sse.frames import HEARTBEAT, HEARTBEAT_SECONDS, one_line
 from common.stream_clients import EVENTS, client_open
 from common.watched_bodies import granted_chunks
-from vmbackend.guest.hold.task_output import TaskOutput, TaskPiece
+from vmbackend.guest.hold.task_output import TaskOutput
+from vmbackend.guest.hold.task_pieces import TaskPiece
 from vmbackend.guest.hold.task_record import TaskRecord
 from vmbackend.guest.hold.tasks import HeldTasks
 from vmbackend.guest.session import GuestSession
