@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.vmbackend.hold_factory import CGROUPS, LocalHold, needs_cgroups
-from tests.vmbackend.hold_tasks import KIB, MIB, WINDOW, Seen, begin, begin_followed, ended, read_all, with_client
+from tests.vmbackend.hold_tasks import KIB, MIB, WINDOW, Received, begin, begin_followed, ended, read_all, with_client
 from tests.vmbackend.local_dropbear import missing_requirement
 from vmbackend.errors import BackendError
 from vmbackend.guest.hold.client import HoldClient
@@ -30,7 +30,7 @@ def restart(hold: LocalHold) -> None:
     hold.start()
 
 
-def right(seen: Seen) -> None:
+def right(seen: Received) -> None:
     """Whether each byte is the one of its place, and all others are counted."""
     assert all(EVERYTHING[piece.offset : piece.end] == piece.data for piece in seen.pieces)
     assert seen.end

@@ -13,7 +13,7 @@ import pytest
 from tests.vmbackend.hold_factory import LocalHold, compile_hold
 from tests.vmbackend.hold_tasks import (
     KIB,
-    Seen,
+    Received,
     begin_followed,
     read_all,
     read_more,
@@ -73,7 +73,7 @@ def test_who_reads_a_task_has_all_of_it_before_it_is_forgotten(hold: LocalHold, 
 def test_who_lost_the_connection_finds_the_rest(hold: LocalHold, options: dict[str, int]) -> None:
     async def work(client: HoldClient) -> None:
         _, output = await begin_followed(client, "seq 1 300000", window=16 * KIB, **options)
-        seen = Seen()
+        seen = Received()
         for rounds in range(1, 20):
             await read_more(output, seen, lambda seen, size=rounds * 100 * KIB: len(seen.out) >= size)
             hold.cut()
@@ -109,7 +109,7 @@ def test_a_slow_reader_that_goes_on_misses_nothing(hasty: LocalHold, retained: i
     async def work(client: HoldClient) -> None:
         words, options = start_of(["seq", "1", "100000"]), TaskOptions(limits=SMALL)
         _, output = await client.tasks.start_followed(words, options, window=16 * KIB, retained=retained)
-        seen, begun = Seen(), time.monotonic()
+        seen, begun = Received(), time.monotonic()
         while seen.end is None:
             take(seen, await output.read())
             await asyncio.sleep(max(0, begun + seen.at / speed - time.monotonic()))
