@@ -10,9 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from tests.vmbackend.hold_factory import CGROUPS, LocalHold, needs_cgroups
+from tests.vmbackend.hold_factory import LocalHold, needs_cgroups
 from tests.vmbackend.hold_tasks import KIB, MIB, WINDOW, Received, begin, begin_followed, ended, read_all, with_client
 from tests.vmbackend.local_dropbear import missing_requirement
+from tests.vmbackend.test_hold_commands import GROUPS
 from vmbackend.errors import BackendError
 from vmbackend.guest.hold.client import HoldClient
 from vmbackend.guest.hold.task_record import TaskStatus
@@ -49,16 +50,16 @@ async def start_some(client: HoldClient, chance: random.Random, ids: list[int]) 
             await asyncio.sleep(chance.random() * 0.05)
 
 
-def groups() -> list[str]:
-    """The groups of running tasks, of all holds."""
-    return [str(path) for top in CGROUPS if top.exists() for path in top.rglob("k-*")]
+def groups(holds: set[int]) -> list[str]:
+    """The groups of tasks that these processes have made."""
+    return [str(path) for base in GROUPS for pid in holds for path in base.glob(f"k-{pid}-*")]
 
 
 @needs_cgroups
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_each_byte_is_there_once_or_counted(hold: LocalHold, seed: int) -> None:
     chance = random.Random(seed)
-    before = set(groups())
+    holds = {hold.process.pid}
 
     async def work(client: HoldClient) -> None:
         ids: list[int] = []
@@ -66,6 +67,7 @@ def test_killed_at_random_each_byte_is_there_once_or_counted(hold: LocalHold, se
             doing = asyncio.ensure_future(start_some(client, chance, ids))
             await asyncio.sleep(0.1 + chance.random() * 0.4)
             restart(hold)
+            holds.add(hold.process.pid)
             doing.cancel()
             await asyncio.wait([doing])
             await client.close()
@@ -80,8 +82,8 @@ def test_killed_at_random_each_byte_is_there_once_or_counted(hold: LocalHold, se
         assert ids == sorted(set(ids))
         await client.close()
         deadline = time.monotonic() + 20
-        while set(groups()) - before:
-            assert time.monotonic() < deadline, set(groups()) - before
+        while left := groups(holds):
+            assert time.monotonic() < deadline, left
             await asyncio.sleep(0.1)
 
     with_client(hold, work)
