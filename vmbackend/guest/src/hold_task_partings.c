@@ -41,7 +41,9 @@ void parting_begin(struct task *task)
 		break_waiting(task, followers);
 		return;
 	}
-	*parting = (struct parting){.next = partings, .followers = followers, .remover = task->remover, .removal = task->removal, .size = size};
+	*parting = (struct parting){.next = partings, .followers = followers, .size = size};
+	parting->remover = task->remover;
+	parting->removal = task->removal;
 	memcpy(parting->record, data, size);
 	partings = parting;
 }

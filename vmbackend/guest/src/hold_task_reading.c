@@ -57,32 +57,53 @@ static bool passes(struct log_place *place, uint8_t output, uint64_t size, uint6
 	return true;
 }
 
-/* The first record with something that is wanted. The bytes of each output in those before it are added to SUMS. False: the
- * file has none. */
-static bool find_record(int fd, const struct log_part *part, struct log_place *place, struct log_record *found, uint64_t skip[2], uint64_t sums[2])
+struct scan {
+	const struct log_part *part;
+	struct log_place *place;
+	uint64_t *skip, *sums; /* bytes of each output that are not wanted, or NULL; of those that were passed over, or NULL */
+	struct log_record found;
+	bool bad; /* there is no record where one should begin */
+};
+
+static off_t pass_over(struct scan *scan)
+{
+	const struct log_record *record = &scan->found;
+	bool is_hole = record->output == HOLE;
+	off_t next = HEAD + (is_hole ? 0 : (off_t)record->size);
+	if (scan->sums && !is_hole)
+		scan->sums[record->output - 1] += record->size;
+	scan->place->at += next;
+	scan->place->begin += record->size;
+	return next;
+}
+
+/* The heads of one block; true for one with something that is wanted. */
+static bool scan_block(struct scan *scan, const uint8_t *block, off_t size)
+{
+	for (off_t at = 0; size - at >= HEAD; at += pass_over(scan)) {
+		scan->found.output = block[at];
+		scan->bad = !decode_head(scan->part, scan->place, block + at, &scan->found.size);
+		if (scan->bad)
+			return false;
+		if (!passes(scan->place, scan->found.output, scan->found.size, scan->skip))
+			return true;
+	}
+	return false;
+}
+
+/* The first record with something that is wanted. False: the file has none. */
+static bool find_record(int fd, struct scan *scan)
 {
 	static uint8_t block[LARGE_BLOCK];
-	for (size_t wanted = BLOCK; part->size - place->at >= HEAD; wanted = sizeof block) {
-		off_t rest = part->size - place->at;
-		ssize_t got = pread(fd, block, rest < (off_t)wanted ? (size_t)rest : wanted, place->at);
+	for (size_t wanted = BLOCK; scan->part->size - scan->place->at >= HEAD; wanted = sizeof block) {
+		off_t rest = scan->part->size - scan->place->at;
+		ssize_t got = pread(fd, block, rest < (off_t)wanted ? (size_t)rest : wanted, scan->place->at);
 		if (got < HEAD)
 			return false;
-		for (const uint8_t *head = block; block + got - head >= HEAD;) {
-			found->output = head[0];
-			if (!decode_head(part, place, head, &found->size))
-				return false;
-			if (!passes(place, found->output, found->size, skip))
-				return true;
-			bool is_hole = found->output == HOLE;
-			if (sums && !is_hole)
-				sums[found->output - 1] += found->size;
-			off_t next = HEAD + (is_hole ? 0 : (off_t)found->size);
-			place->at += next;
-			place->begin += found->size;
-			if (next > block + got - head)
-				break;
-			head += next;
-		}
+		if (scan_block(scan, block, got))
+			return true;
+		if (scan->bad)
+			return false;
 	}
 	return false;
 }
@@ -105,14 +126,13 @@ static int find_part(const struct task_log *log, struct log_place *place)
 /* 0: nothing of the part is there any more; the place is at its end then. */
 static size_t read_part(const struct task_log *log, int number, struct log_place *place, struct log_piece *piece, uint64_t skip[2])
 {
-	struct log_record record;
-	const struct log_part *part = &log->parts[number];
+	struct scan scan = {.part = &log->parts[number], .place = place, .skip = skip};
 	ssize_t got = 0;
-	int fd = task_file_open(log->task, &part->start, O_RDONLY);
-	if (fd >= 0 && find_record(fd, part, place, &record, skip, NULL)) {
-		uint64_t passed = place->offset - place->begin, left = record.size - passed;
+	int fd = task_file_open(log->task, &scan.part->start, O_RDONLY);
+	if (fd >= 0 && find_record(fd, &scan)) {
+		uint64_t passed = place->offset - place->begin, left = scan.found.size - passed;
 		got = pread(fd, piece->data, left < piece->limit ? left : piece->limit, place->at + HEAD + (off_t)passed);
-		piece->output = record.output;
+		piece->output = scan.found.output;
 	}
 	if (fd >= 0)
 		close(fd);
@@ -139,10 +159,10 @@ size_t log_read(const struct task_log *log, struct log_place *place, struct log_
 static uint64_t sum_part(const struct task_log *log, const struct log_part *part, uint64_t sums[2], off_t *complete)
 {
 	struct log_place place = {.offset = UINT64_MAX, .begin = part->start};
-	struct log_record none;
+	struct scan scan = {.part = part, .place = &place, .sums = sums};
 	int fd = task_file_open(log->task, &part->start, O_RDONLY);
 	if (fd >= 0) {
-		find_record(fd, part, &place, &none, NULL, sums);
+		find_record(fd, &scan);
 		close(fd);
 	}
 	*complete = place.at;

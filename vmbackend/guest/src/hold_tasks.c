@@ -3,6 +3,7 @@
 #include "hold_tasks.h"
 
 #include "guest.h"
+#include "hold_frames.h"
 #include "hold_state.h"
 #include "hold_task_files.h"
 #include "hold_task_followers.h"
