@@ -85,7 +85,11 @@ def test_a_hold_that_cannot_be_reached_has_not_started_the_command() -> None:
     run(work())
 
 
-def test_a_lost_connection_is_found_before_the_command_is_sent_and_after_it_the_command_is_not_repeated() -> None:
+def test_a_lost_connection_is_found_before_the_command_is_sent_and_after_it_the_command_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that was silent is asked before."""
+    monkeypatch.setattr("vmbackend.guest.hold.client.QUIET_SECONDS", -1.0)
     heard = Heard()
 
     async def dead(guest: LyingGuest) -> None:

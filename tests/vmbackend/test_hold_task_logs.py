@@ -211,6 +211,9 @@ def test_an_incomplete_record_at_the_end_of_a_log_is_left_out(hold: LocalHold, c
         assert seen.gaps == 0
         assert seen.end
         assert seen.end.error == "interrupted"
+        # A client that has received what is gone is told the end, not that it asks for too much.
+        again = await read_all(await client.tasks.follow(record.id, offset=12, window=WINDOW))
+        assert (again.out, again.err, again.end) == (b"", b"", seen.end)
 
     with_client(hold, work)
 

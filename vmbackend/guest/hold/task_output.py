@@ -11,7 +11,7 @@ from vmbackend.guest.translate import UNREACHABLE
 from .frames import Fields, GuestGarbage, Request, number
 from .link import HoldLink, LinkOpener
 from .task_pieces import TaskPiece, TaskPieces
-from .task_record import TaskRecord, read_task
+from .task_record import INTERRUPTED, TaskRecord, read_task
 
 _MAX_WINDOW = (1 << 32) - 1
 _OUTPUTS = (1, 2)
@@ -92,7 +92,8 @@ class TaskOutput:
         if self._link is not link:
             return
         record = read_task(fields, self._task)
-        if self._end is not None or record.log_end < self._received or not (record.is_over or self.is_once):
+        is_short = record.log_end < self._received and record.error != INTERRUPTED
+        if self._end is not None or is_short or not (record.is_over or self.is_once):
             raise GuestGarbage
         self._end = record
         self._changed.set()

@@ -11,6 +11,8 @@ from .frames import Fields, GuestGarbage
 MAX_WORDS = 256
 MAX_WORD_BYTES = 4096
 MAX_ERROR_BYTES = 256
+# The error of a task whose machine or keeper died. Its log may have less than what was sent of it.
+INTERRUPTED = "interrupted"
 MAX_TASK_ID = 10**18 - 1  # as long as ids are in paths
 _NO_CODE = (1 << 32) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -29,7 +29,7 @@ static void interrupt(struct task *task)
 	task->status = TASK_FAILED;
 	task->code = NO_CODE;
 	task->exited = clock_ms();
-	strcpy(task->error, "interrupted");
+	strcpy(task->error, INTERRUPTED);
 	record_save(task);
 }
 

@@ -176,6 +176,9 @@ static void follow(struct stream *stream, struct task *task, uint32_t request, s
 		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
 		return;
 	}
+	/* A machine that lost its power may have less than what it had sent. */
+	if (offset > task->log.end && !strcmp(task->error, INTERRUPTED))
+		offset = task->log.end;
 	if (offset > task->log.end) {
 		send_failed(stream, request, BAD_OFFSET, "the task has not written that many bytes");
 		return;

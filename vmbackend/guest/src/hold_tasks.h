@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #define NO_CODE (-1)
+#define INTERRUPTED "interrupted" /* the error of a task whose keeper died */
 #define TASK_OUTPUTS 2
 #define TASK_SOURCES 4    /* outputs, input, report of the start */
 #define MAX_RUNNING 96    /* whatever the platform says; each has six descriptors */
