@@ -31,12 +31,13 @@ READ_ONLY = {
     "list_workspaces", "show_workspace", "read_logs", "list_public_ports", "list_files", "read_file", "search_files",
     "list_port_links",
     "list_pages", "list_page_releases", "list_workloads", "list_images", "list_snapshots", "show_plan",
-    "show_usage",
+    "show_usage", "list_tasks", "read_task",
 }  # fmt: skip
 DESTRUCTIVE = {
     "stop_workspace", "sleep_workspace", "delete_workspace", "withdraw_port", "restart_workspace", "run_command",
     "write_file", "deploy_page", "edit_file", "resize_workspace", "stop_workload", "remove_workload",
     "restore_workspace", "delete_snapshot", "revoke_port_link",
+    "start_task", "send_task_input", "stop_task",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a guest sends for any length of time, for the holder of a token."""
+"""Streams of any length from a guest, for the holder of a token."""
 
 from __future__ import annotations
 
