@@ -83,10 +83,17 @@ class LocalHold:
         folder.mkdir(parents=True, exist_ok=True)
         self.helper, self.folder = helper, folder
         self.options = (str(buffer_size), str(int(linger * 1000)))
-        self.tasks = folder / "tasks"
-        self._environment = {**os.environ, "TASK_FOLDER": str(self.tasks)}
         self.attached: list[PipeTransport] = []
         self.start()
+
+    @property
+    def tasks(self) -> Path:
+        """The folder of its tasks."""
+        return self.folder / "tasks"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "TASK_FOLDER": str(self.tasks)}
 
     def start(self) -> None:
         """Listen and start it, as `guest attach` does where none listens."""

@@ -6,7 +6,7 @@ from django.db.models import Model
 
 from accounts.scopes import Scope
 from tests.callers import Caller
-from tests.route import ACCOUNT, BILLING, NAMESPACE, Route
+from tests.route import ACCOUNT, BILLING, NAMESPACE, Route, braced
 from tests.workspaces.rows import make_workspace, port_link, snapshot_row
 from workspaces.runtime.urls import LEVEL
 from workspaces.states import Status
@@ -122,7 +122,7 @@ ROUTES = [
 NOT_WALKED = {"internal/edge/port", "internal/edge/wake"}
 # The runtime, whose credential is its token (tests/workspaces/runtime/test_tokens.py).
 NOT_WALKED |= {
-    f"r/{place}{pattern.pattern}"
+    f"r/{place}{braced(str(pattern.pattern))}"
     for place in (
         "",
         "runtimes/default/",
