@@ -5,7 +5,7 @@ Every route is also below `runtimes/default/` and `runtimes/local/`, as existing
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path
 
 # Registers itself; with the routes, as a process without them needs no description of them.
 from workspaces.runtime import openapi  # noqa: F401
@@ -27,8 +27,8 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("runtimes", information({"get": "runtimes"})),
     path("exec", tasks({"get": "list", "post": "run", "delete": "remove_all"})),
     path("exec/stream", tasks({"get": "follow", "post": "run_streamed"})),
-    re_path(r"^exec/(?P<task_id>[0-9]{1,18})$", tasks({"get": "show", "delete": "remove"})),
-    re_path(r"^exec/(?P<task_id>[0-9]{1,18})/input$", tasks({"post": "write_input"})),
+    path("exec/<str:task_id>", tasks({"get": "show", "delete": "remove"})),
+    path("exec/<str:task_id>/input", tasks({"post": "write_input"})),
     path("files", files({"get": "list"})),
     path("files/stream", files({"get": "stream"})),
     path("files/read", files({"get": "read"})),

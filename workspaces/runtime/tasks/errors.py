@@ -12,6 +12,7 @@ from vmbackend.guest.hold.errors import RequestUnknown, TaskNotFound
 from workspaces.errors import CommandInvalid, GuestKitOutdated
 
 RETRY_SECONDS = 5
+UNKNOWN_TASK = "There is no such task in this workspace."
 
 
 class TaskEnded(Conflict):
@@ -30,7 +31,7 @@ def task_errors() -> Iterator[None]:
     try:
         yield
     except TaskNotFound as exc:
-        raise NotFound("There is no such task in this workspace.") from exc
+        raise NotFound(UNKNOWN_TASK) from exc
     except TerminalEnded as exc:
         raise TaskEnded from exc
     except InputFull as exc:

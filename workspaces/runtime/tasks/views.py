@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from common.async_threads import in_body_thread, in_request_thread
 from common.body_rules import RAW, BodyRule, takes_body
-from common.errors import ValidationError
+from common.errors import NotFound, ValidationError
 from common.openapi import refused
 from common.requests import validated, validated_query
 from common.responses import respond
@@ -22,6 +22,7 @@ from vmbackend.guest.hold.task_output import TaskOutput
 from vmbackend.guest.hold.tasks import HeldTasks
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
 from workspaces.runtime.tasks import services
+from workspaces.runtime.tasks.errors import UNKNOWN_TASK
 from workspaces.runtime.tasks.serializers import (
     FollowedTaskRequest,
     RunTaskRequest,
@@ -68,6 +69,7 @@ STARTS = {
     429: "`rate_limited`: too many tasks run in this workspace, or too many commands of this account",
 }
 ONE = {404: "`not_found`: there is no such task", 409: f"`vm_not_running`; {OUTDATED}"}
+_TASK_ID = re.compile(r"[0-9]{1,18}")
 _EVENT_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
@@ -127,13 +129,14 @@ class TasksViewSet(RuntimeViewSet):
     @extend_schema(responses={200: TaskResponse, **refused(ONE)})
     async def show(self, request: RuntimeRequest, task_id: str, named_id: str = "") -> Response:
         """Return a task as it is now, with the end of its outputs."""
-        work = partial(with_tasks, work=partial(services.show_task, task=int(task_id)))
+        work = partial(with_tasks, work=partial(services.show_task, task=_task_number(task_id)))
         return respond(TaskResponse, **task_fields(await (await self.guest()).call(work, CALL_SECONDS)))
 
     @extend_schema(responses={200: TaskRemovedResponse, **refused(ONE)})
     async def remove(self, request: RuntimeRequest, task_id: str, named_id: str = "") -> Response:
         """Kill a task, with all that it has started, and forget it."""
-        work = partial(with_tasks, work=lambda tasks: tasks.remove(int(task_id)))
+        number = _task_number(task_id)
+        work = partial(with_tasks, work=lambda tasks: tasks.remove(number))
         record = await (await self.guest()).call(work, CALL_SECONDS)
         return respond(TaskRemovedResponse, message="The task is gone.", task=short_fields(record))
 
@@ -154,11 +157,18 @@ class TasksViewSet(RuntimeViewSet):
     @takes_body(BodyRule(stored_bytes=lambda: INPUT_BYTES))
     async def write_input(self, request: RuntimeRequest, task_id: str, named_id: str = "") -> Response:
         """Give a task input: all of the body, of at most 1 MiB, or nothing."""
-        query = validated_query(TaskInputQuery, request)
+        number, query = _task_number(task_id), validated_query(TaskInputQuery, request)
         data = await in_body_thread(self.http_request.read)
-        work = partial(with_tasks, work=lambda tasks: tasks.give_input(int(task_id), data, ends=query["eof"]))
+        work = partial(with_tasks, work=lambda tasks: tasks.give_input(number, data, ends=query["eof"]))
         await (await self.guest()).call(work, CALL_SECONDS)
         return respond(TaskInputResponse, bytes_written=len(data))
+
+
+def _task_number(task_id: str) -> int:
+    """Return the number of a task. Raise NotFound for what no task has."""
+    if not _TASK_ID.fullmatch(task_id):
+        raise NotFound(UNKNOWN_TASK)
+    return int(task_id)
 
 
 def _wanted_offset(request: RuntimeRequest, task: int, offset: int | None) -> int:
