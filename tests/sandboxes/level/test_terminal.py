@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sandboxes.level.base import SMALL_BODY
 from sandboxes.level.terminal.views import SHORT_OUTPUT
 from tests.sandboxes.level.calls import SandboxCaller
+from workspaces.data_plane.json_bodies import SMALL_BODY
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
