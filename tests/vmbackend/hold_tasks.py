@@ -23,7 +23,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass
 class Received:
-    """What a reader got: bytes of each output, gaps, and how it ended."""
+    """Keep what a reader got: bytes of each output, gaps, and how it ended."""
 
     out: bytes = b""
     err: bytes = b""

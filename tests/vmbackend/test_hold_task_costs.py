@@ -1,4 +1,4 @@
-"""What tasks cost the hold while they run, and after their ends; and that they are no burden for terminals."""
+"""Costs of tasks for the hold while they run, and after their ends; they are no burden for terminals."""
 
 from __future__ import annotations
 

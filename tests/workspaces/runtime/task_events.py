@@ -44,7 +44,7 @@ class Told:
 
 
 def told(body: bytes) -> Told:
-    """What a body has, up to its last whole event; each has the three lines that existing clients read."""
+    """Return what a body has, up to its last whole event; each has the three lines that existing clients read."""
     found = Told()
     for text in body.decode().split("\n\n")[:-1]:
         if text.startswith(":"):

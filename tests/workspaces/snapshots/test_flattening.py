@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def copies(vmhost: FakeHost) -> Iterator[Flattening]:
-    """Those of the running vmhost, which begins no round by itself."""
+    """Return the copies of the running vmhost, which begins no round by itself."""
     yield vmhost.runtime.flattening
     vmhost.driver.delays.pop("flatten", None)
     vmhost.driver.crash_hook = None
