@@ -53,6 +53,7 @@ async def handled_at_once(expected: int, *callers: dict[str, str], each: int, vi
     tasks = [asyncio.ensure_future(middleware(request)) for request in requests]
     async with asyncio.timeout(60):
         while view.here < expected:
+            assert not [task.result() for task in tasks if task.done()]  # one that was refused
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)  # one more would be there by now
         seen = view.here

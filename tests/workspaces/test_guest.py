@@ -122,8 +122,8 @@ def test_a_command_goes_on_where_its_machine_may_go_on(
 ) -> None:
     monkeypatch.setattr(guests, "LOOK_SECONDS", 0.01)
     looks: list[str] = []
-    found = guests._end_of
-    monkeypatch.setattr(guests, "_end_of", lambda key: looks.append(key) or found(key))
+    found = guests.find_machine_end
+    monkeypatch.setattr(guests, "find_machine_end", lambda key: looks.append(key) or found(key))
     begun = FakeGuestSession.execute
 
     async def execute(*args: Any, **more: Any) -> Any:

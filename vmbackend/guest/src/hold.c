@@ -9,6 +9,8 @@
 #include "hold_commands.h"
 #include "hold_state.h"
 #include "hold_streams.h"
+#include "hold_task_former.h"
+#include "hold_task_table.h"
 #include "hold_tasks.h"
 #include "hold_terminals.h"
 #include "hold_watches.h"

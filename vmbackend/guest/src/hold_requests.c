@@ -7,7 +7,7 @@
 #include "hold_input.h"
 #include "hold_start.h"
 #include "hold_state.h"
-#include "hold_tasks.h"
+#include "hold_task_requests.h"
 #include "hold_terminals.h"
 #include "hold_views.h"
 #include "hold_watches.h"

@@ -4,7 +4,7 @@
 
 #include "guest.h"
 #include "hold_state.h"
-#include "hold_tasks.h"
+#include "hold_task_table.h"
 
 #include <errno.h>
 #include <fcntl.h>

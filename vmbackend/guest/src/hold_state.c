@@ -1,7 +1,6 @@
 #include "hold_state.h"
 
 #include "guest.h"
-#include "hold_task_files.h"
 
 struct stream *streams[MAX_STREAMS];
 size_t stream_count;

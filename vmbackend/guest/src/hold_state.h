@@ -78,5 +78,6 @@ extern struct terminal *terminals[MAX_TERMINALS];
 extern size_t terminal_count;
 extern size_t buffer_size; /* of each terminal */
 extern long linger_ms;     /* how long a lost client is waited for */
+const char *task_folder(void); /* the files of tasks */
 
 #endif

@@ -8,7 +8,7 @@
 #include "hold_requests.h"
 #include "hold_state.h"
 #include "hold_task_followers.h"
-#include "hold_tasks.h"
+#include "hold_task_requests.h"
 #include "hold_views.h"
 #include "hold_watches.h"
 

@@ -2,6 +2,7 @@
 #include "hold_task_files.h"
 
 #include "guest.h"
+#include "hold_state.h"
 
 #include <dirent.h>
 #include <errno.h>

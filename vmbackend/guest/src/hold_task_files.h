@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-const char *task_folder(void);
 bool task_files_open(void); /* false: there is no folder, with errno; no task can be started */
 uint64_t task_id_take(void); /* one that no task of this disk had; 0 with errno */
 int task_file_open(uint64_t task, const uint64_t *start, int flags); /* START: NULL for the record; -1 with errno */

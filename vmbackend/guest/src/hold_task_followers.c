@@ -2,11 +2,14 @@
  * received, unless that one has taken nothing for a minute, connected or not.
  */
 #define _GNU_SOURCE
+#include "hold_task_followers.h"
+
 #include "guest.h"
 #include "hold_frames.h"
 #include "hold_state.h"
-#include "hold_task_followers.h"
-#include "hold_tasks.h"
+#include "hold_task_reading.h"
+#include "hold_task_records.h"
+#include "hold_task_table.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #ifndef HOLD_TASK_FOLLOWERS_H
 #define HOLD_TASK_FOLLOWERS_H
 
-#include "hold_task_log.h"
+#include "hold_task_reading.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,12 @@
 /* Tasks of a hold that was killed, with its machine or without: those that ran are over, the others as they were. */
 #define _GNU_SOURCE
+#include "hold_task_former.h"
+
 #include "guest.h"
 #include "hold_task_files.h"
+#include "hold_task_reading.h"
+#include "hold_task_records.h"
+#include "hold_task_table.h"
 #include "hold_tasks.h"
 
 #include <string.h>

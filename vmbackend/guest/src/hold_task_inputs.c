@@ -1,6 +1,8 @@
 /* Input of tasks that their programs have not read yet. A request is answered at once, with all of its bytes taken or none. */
 #define _GNU_SOURCE
-#include "hold_tasks.h"
+#include "hold_task_inputs.h"
+
+#include "hold_task_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,8 @@
 #include "hold_frames.h"
 #include "hold_state.h"
 #include "hold_task_followers.h"
-#include "hold_tasks.h"
+#include "hold_task_records.h"
+#include "hold_task_table.h"
 
 #include <stdlib.h>
 #include <string.h>

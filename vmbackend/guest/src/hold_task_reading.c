@@ -1,7 +1,8 @@
 /* Reading of tasks' logs, by offset, and of what a former process left of them. */
 #define _GNU_SOURCE
+#include "hold_task_reading.h"
+
 #include "hold_task_files.h"
-#include "hold_task_log.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,9 +1,11 @@
 /* Records of tasks: what a list shows of them, in the same form as on the disk. */
 #define _GNU_SOURCE
+#include "hold_task_records.h"
+
 #include "guest.h"
 #include "hold_frames.h"
 #include "hold_task_files.h"
-#include "hold_tasks.h"
+#include "hold_task_table.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

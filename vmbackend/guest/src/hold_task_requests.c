@@ -1,14 +1,18 @@
 /* What clients ask of tasks. */
-#include "hold_tasks.h"
+#include "hold_task_requests.h"
 
 #include "guest.h"
 #include "hold_frames.h"
-#include "hold_requests.h"
 #include "hold_start.h"
 #include "hold_state.h"
 #include "hold_task_files.h"
 #include "hold_task_followers.h"
+#include "hold_task_inputs.h"
 #include "hold_task_partings.h"
+#include "hold_task_reading.h"
+#include "hold_task_records.h"
+#include "hold_task_table.h"
+#include "hold_tasks.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,10 @@
 #include "hold_state.h"
 #include "hold_task_files.h"
 #include "hold_task_followers.h"
+#include "hold_task_inputs.h"
 #include "hold_task_partings.h"
+#include "hold_task_records.h"
+#include "hold_task_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,70 +20,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-struct task *tasks[MAX_TASKS];
-size_t task_count;
-struct task_limits task_limits = {.running = 64, .ended = 1000, .log_bytes = 16 << 20, .all_log_bytes = 256 << 20};
-
-int64_t clock_ms(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static bool runs(const struct task *task)
-{
-	return task->status <= TASK_RUNNING;
-}
-
-size_t tasks_running(void)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < task_count; i++)
-		count += runs(tasks[i]);
-	return count;
-}
-
-struct task *task_find(uint64_t id)
-{
-	for (size_t i = task_count; i-- > 0;)
-		if (tasks[i]->id == id)
-			return tasks[i];
-	return NULL;
-}
 
 static void close_once(int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
-}
-
-void task_insert(struct task *task)
-{
-	size_t place = task_count++;
-	for (; place && tasks[place - 1]->id > task->id; place--)
-		tasks[place] = tasks[place - 1];
-	tasks[place] = task;
-	task->cgroup = task->starting = task->input.fd = -1;
-	for (int i = 0; i < TASK_OUTPUTS; i++)
-		task->outputs[i].fd = -1;
-}
-
-struct task *task_make(uint64_t id)
-{
-	struct task *task = task_count < MAX_TASKS ? calloc(1, sizeof *task) : NULL;
-	if (!task)
-		return NULL;
-	task->id = id;
-	task->code = NO_CODE;
-	task->created = clock_ms();
-	log_begin(&task->log, id, task_limits.log_bytes);
-	task_insert(task);
-	return task;
 }
 
 void task_remove(struct task *task)
@@ -111,7 +57,7 @@ void tasks_trim(void)
 {
 	size_t ended = task_count - tasks_running();
 	for (size_t i = 0; i < task_count && (ended > task_limits.ended || log_total > task_limits.all_log_bytes);) {
-		if (runs(tasks[i]) || (ended <= task_limits.ended && !tasks[i]->log.count)) {
+		if (task_runs(tasks[i]) || (ended <= task_limits.ended && !tasks[i]->log.count)) {
 			i++;
 			continue;
 		}
@@ -193,7 +139,7 @@ int tasks_poll(struct pollfd *sources)
 	struct pollfd *next = sources;
 	for (size_t i = 0; i < task_count; i++) {
 		const struct task *task = tasks[i];
-		if (!runs(task))
+		if (!task_runs(task))
 			continue;
 		bool reading = has_room(task);
 		for (int number = 0; number < TASK_OUTPUTS; number++)
@@ -222,7 +168,7 @@ static void serve_task(struct task *task, const struct pollfd *sources)
 void tasks_serve(const struct pollfd *sources, size_t count)
 {
 	for (size_t i = task_count, place = count; i-- > 0 && place;) {
-		if (i < task_count && runs(tasks[i])) {
+		if (i < task_count && task_runs(tasks[i])) {
 			place -= TASK_SOURCES;
 			serve_task(tasks[i], sources + place);
 		}
@@ -255,7 +201,7 @@ int tasks_expire(void)
 	for (size_t i = task_count; i-- > 0;) {
 		struct task *task = tasks[i];
 		wait = shorter_wait(wait, followers_expire(task));
-		if (runs(task)) {
+		if (task_runs(task)) {
 			wait = shorter_wait(wait, expire_running(task, now));
 		} else if (task->forget_at <= now && !followers_wait(task)) {
 			task_remove(task);
@@ -275,7 +221,7 @@ void task_ended(pid_t pid, int status)
 {
 	struct task *task = NULL;
 	for (size_t i = 0; i < task_count && !task; i++)
-		task = runs(tasks[i]) && tasks[i]->pid == pid ? tasks[i] : NULL;
+		task = task_runs(tasks[i]) && tasks[i]->pid == pid ? tasks[i] : NULL;
 	if (!task)
 		return;
 	task->pid = 0;
