@@ -232,6 +232,15 @@ def real_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         harness.close()
 
 
+@pytest.fixture
+def snapshot_machine(real_machine: Machine) -> Iterator[Machine]:
+    """The one machine, for tests that make snapshots of it."""
+    with real_machine.opened():
+        yield real_machine
+        for name in real_machine.harness.driver.inventory().snapshots:
+            real_machine.harness.driver.remove_snapshot(name)
+
+
 @pytest.fixture(params=BACKENDS)
 def machine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     if request.param == "libvirt":

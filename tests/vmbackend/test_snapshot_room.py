@@ -37,11 +37,8 @@ dd if=/dev/urandom of=/dev/shm/x bs=1M count=30 2>/dev/null
 
 
 @pytest.fixture
-def machine(real_machine: Machine) -> Iterator[Machine]:
-    with real_machine.opened():
-        yield real_machine
-        for name in real_machine.harness.driver.inventory().snapshots:
-            real_machine.harness.driver.remove_snapshot(name)
+def machine(snapshot_machine: Machine) -> Machine:
+    return snapshot_machine
 
 
 def require_untouched(machine: Machine, former: set[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,8 @@ sleep 1; sync
 
 
 @pytest.fixture
-def machine(real_machine: Machine) -> Iterator[Machine]:
-    with real_machine.opened():
-        yield real_machine
-        for name in real_machine.harness.driver.inventory().snapshots:
-            real_machine.harness.driver.remove_snapshot(name)
+def machine(snapshot_machine: Machine) -> Machine:
+    return snapshot_machine
 
 
 def test_a_snapshot_of_a_running_machine_has_its_disk_and_memory_and_the_machine_goes_on(
