@@ -17,7 +17,7 @@ from tests.vmbackend.local_dropbear import LocalGuest, missing_requirement
 from vmbackend.errors import GuestUnreachable
 from vmbackend.guest.hold.client import HoldSettings
 from vmbackend.guest.hold.frames import Answer, Request, number, text, texts
-from vmbackend.guest.hold.terminal import TerminalExit
+from vmbackend.guest.hold.terminal_fields import TerminalExit
 from vmbackend.guest.ssh import SSHGuestSession
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")

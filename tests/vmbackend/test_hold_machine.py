@@ -16,7 +16,7 @@ from vmbackend.driver import Boot
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest.hold.client import HoldClient
 from vmbackend.guest.hold.errors import TerminalNotFound
-from vmbackend.guest.hold.terminal import TerminalExit
+from vmbackend.guest.hold.terminal_fields import TerminalExit
 from vmbackend.guest.kit import Kit
 from vmbackend.guest.ssh import SSHGuestSession
 

@@ -17,7 +17,7 @@ from tests.vmbackend.local_dropbear import missing_requirement
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest.hold.client import MAX_TERMINALS, HoldClient, HoldSettings
 from vmbackend.guest.hold.errors import InputFull, TerminalEnded, TerminalLimit, TerminalNotFound
-from vmbackend.guest.hold.terminal import TerminalExit
+from vmbackend.guest.hold.terminal_fields import TerminalExit
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
 

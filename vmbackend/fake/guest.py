@@ -28,7 +28,6 @@ from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
 from vmbackend.guest.hold import HoldClient, HoldSettings
-from vmbackend.guest.hold.tasks import HeldTasks
 from vmbackend.guest.hold.transport import OpenTransport
 from vmbackend.guest.output import StreamedOutput, StreamOptions
 from vmbackend.guest.records import ssh_key_file
@@ -90,12 +89,12 @@ class FakeGuestSession(FakeFiles):
             async for part in parts:
                 yield part
 
-    async def open_tasks(self) -> HeldTasks:
+    async def open_held(self) -> HoldClient:
         self._require_ready()
         opener = type(self).hold_of
         if self._hold is None:
             self._hold = HoldClient(no_hold if opener is None else opener(self._id), HoldSettings())
-        return self._hold.tasks
+        return self._hold
 
     async def execute_answering(
         self,

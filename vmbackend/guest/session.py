@@ -20,7 +20,7 @@ from .file_session import ANY_CONTENT, DiskUsage, Entry, FileSession, TreeEntry
 from .output import StreamedOutput, StreamOptions
 
 if TYPE_CHECKING:
-    from .hold.tasks import HeldTasks
+    from .hold.client import HoldClient
 
 __all__ = [
     "ANY_CONTENT", "IMAGE_USER", "DiskUsage", "Entry", "ExecResult", "GuestAddress", "GuestSession", "SearchTools",
@@ -121,9 +121,9 @@ class GuestSession(FileSession):
         )
 
     @abstractmethod
-    async def open_tasks(self) -> HeldTasks:
-        """Return the tasks of the guest, for the event loop of the session and as long as it is used. Each call of them
-        raises HoldUnsupported if the machine's kit has none.
+    async def open_held(self) -> HoldClient:
+        """Return a client of what the guest keeps (tasks, terminals, watches), for the event loop of the session and as
+        long as it is used. Each call raises HoldUnsupported if the machine's kit keeps nothing.
         """
 
     @abstractmethod

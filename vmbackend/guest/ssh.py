@@ -17,7 +17,6 @@ from .connection import CommandConnections, Connection, ConnectionSettings
 from .held import HeldRunner
 from .hold.client import HoldClient, HoldSettings
 from .hold.command import CommandStart, NotStarted
-from .hold.tasks import HeldTasks
 from .hold_channel import ssh_opener
 from .output import StreamedOutput, StreamOptions
 from .running import run_answering, run_remote
@@ -127,8 +126,8 @@ class SSHGuestSession(SSHFiles):
         except NotStarted:
             return await self._execute(remote, b"", timeout, max_output, reserved=False)
 
-    async def open_tasks(self) -> HeldTasks:
-        return self._held.client.tasks
+    async def open_held(self) -> HoldClient:
+        return self._held.client
 
     @property
     def busybox(self) -> str:

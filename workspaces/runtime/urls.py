@@ -14,13 +14,17 @@ from workspaces.runtime.information import InformationViewSet
 from workspaces.runtime.links.views import FileLinksViewSet, LinkedFileViewSet
 from workspaces.runtime.search.views import RuntimeSearchViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
+from workspaces.runtime.terminals.views import TerminalsViewSet
 from workspaces.runtime.transfer.views import RuntimeTransfersViewSet
+from workspaces.runtime.watchers.views import WatchersViewSet
 
 information = InformationViewSet.as_view
 tasks = TasksViewSet.as_view
 files = RuntimeFilesViewSet.as_view
 search = RuntimeSearchViewSet.as_view
 transfers = RuntimeTransfersViewSet.as_view
+terminals = TerminalsViewSet.as_view
+watchers = WatchersViewSet.as_view
 LEVEL: list[URLPattern | URLResolver] = [
     path("health", information({"get": "health"})),
     path("runtime", information({"get": "runtime"})),
@@ -43,5 +47,10 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("files/linked/<str:file_link>", LinkedFileViewSet.as_view({"get": "read", "put": "replace"})),
     path("files/transfer/download", transfers({"post": "download"})),
     path("files/transfer/upload", transfers({"post": "upload"})),
+    path("terminals", terminals({"get": "list", "post": "create"})),
+    path("terminals/<str:terminal_id>", terminals({"delete": "remove"})),
+    path("terminals/<str:terminal_id>/scrollback", terminals({"get": "scrollback"})),
+    path("watchers", watchers({"get": "list", "post": "create"})),
+    path("watchers/<str:watcher_id>", watchers({"get": "show", "delete": "remove"})),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

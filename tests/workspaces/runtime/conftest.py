@@ -16,8 +16,15 @@ from django.test import Client
 from tests.callers import Caller
 from tests.described import DescribedAsyncClient, DescribedClient
 from tests.fakehost import FakeHost
+from tests.world import assert_error
 from vmbackend.backend import machines_dir
 from workspaces.models import Workspace
+
+
+def assert_wrong_field(answer: Any, field: str) -> None:
+    """A field is refused by its name."""
+    assert_error(answer, 400, "validation_error")
+    assert field in answer.json()["details"]
 
 
 @dataclass

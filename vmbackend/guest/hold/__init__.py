@@ -7,7 +7,9 @@ to the windows and limits that the client granted.
 
 from .client import HoldClient, HoldSettings
 from .errors import HoldUnsupported, InputFull, TerminalEnded, TerminalLimit, TerminalNotFound, WatchNotFound
-from .terminal import HeldTerminal, TerminalEntry, TerminalExit
+from .kept import KeptEvents, KeptWatch
+from .terminal import HeldTerminal
+from .terminal_fields import TerminalDetails, TerminalEntry, TerminalExit
 from .watch import HeldWatch, WatchEvent, WatchKind
 
 __all__ = [
@@ -17,6 +19,9 @@ __all__ = [
     "HoldSettings",
     "HoldUnsupported",
     "InputFull",
+    "KeptEvents",
+    "KeptWatch",
+    "TerminalDetails",
     "TerminalEnded",
     "TerminalEntry",
     "TerminalExit",

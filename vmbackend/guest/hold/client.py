@@ -10,21 +10,28 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
-from vmbackend.guest.commands import MAX_ARGUMENT
 from vmbackend.guest.translate import UNREACHABLE
 
 from .command import HeldCommands
 from .errors import TerminalNotFound
-from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, text, texts
+from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, read_nothing
+from .kept import KeptWatches
 from .link import HoldLink
 from .tasks import HeldTasks
-from .terminal import HeldTerminal, TerminalEntry, clamp_size, read_exit
+from .terminal import HeldTerminal
+from .terminal_fields import (
+    MAX_WORDS,
+    TerminalDetails,
+    TerminalEntry,
+    clamp_size,
+    encode_start,
+    read_details,
+    read_list,
+    read_piece,
+)
 from .transport import OpenTransport
 from .watch import MAX_PATH_BYTES, HeldWatch
 
-MAX_TERMINALS = 64  # of a guest; also what a list of a hostile one may have
-MAX_ARGUMENTS = 1 << 20  # bytes of arguments and environment
-MAX_WORDS = 4096
 MAX_PATTERNS = 256 * 1024  # characters
 # A connection that was silent for as long is asked for an answer before what is sent only once is sent on it: its guest
 # may have been killed and started again.
@@ -69,6 +76,7 @@ class HoldClient:
         self._last_watch = 0  # ids of watches only grow
         self.commands = HeldCommands(self)
         self.tasks = HeldTasks(self, self._settings.timeout)
+        self.kept_watches = KeptWatches(self)
         self._instance = b""
         self._link: HoldLink | None = None
         self._connecting = asyncio.Lock()
@@ -83,15 +91,20 @@ class HoldClient:
         env: Mapping[str, str] | None = None,
         working_dir: str | None = None,
         user: str | None = None,
+        scrollback: int | None = None,
     ) -> HeldTerminal:
         """Start a command on a terminal of its own, attached from its first byte; size in characters.
+
+        `scrollback`: how many bytes of output are to be shown of it, for `show_terminal`; an older kit refuses it
+        (RequestUnknown).
 
         None: the user's shell of the image's /etc/passwd, else /bin/bash, /bin/sh, else the kit's; no login shell.
         Raise GuestCommandInvalid (no such program, user or directory), TerminalLimit. With GuestUnreachable a terminal
         may have been made: see `list_terminals`.
         """
         words, variables = list(command or ()), [f"{name}={value}" for name, value in (env or {}).items()]
-        fields = _encode_start(words, variables, working_dir, user)
+        fields = encode_start(words, variables, working_dir, user)
+        fields += b"" if scrollback is None else number(scrollback, 4)
         size = clamp_size(cols, rows)
         link = await self.connect_guest()
         window = self._window(link)
@@ -111,7 +124,23 @@ class HoldClient:
 
     async def list_terminals(self) -> list[TerminalEntry]:
         """Return all terminals of the guest, those of other clients included."""
-        return await self.repeat_request(Request.LIST, read=_read_list)
+        return await self.repeat_request(Request.LIST, read=read_list)
+
+    async def show_terminal(self, id: int) -> TerminalDetails:
+        """Return a terminal with its command. Raise TerminalNotFound, RequestUnknown (an older kit)."""
+        return await self.repeat_request(Request.TERMINAL_SHOW, number(id, 4), read=read_details)
+
+    async def read_terminal(self, id: int, offset: int) -> tuple[int, bytes]:
+        """Return output that is kept, and its offset: from `offset` on, or from the oldest byte; b"" at the end.
+
+        At most 24 KiB. Nobody is attached by it, and no program waits. Raise what `show_terminal` raises.
+        """
+        return await self.repeat_request(Request.TERMINAL_READ, number(id, 4), number(offset, 8), read=read_piece)
+
+    async def close_terminal(self, id: int) -> None:
+        """Kill all processes of a terminal and forget it. Raise TerminalNotFound."""
+        self.forget_terminal(id)
+        await self.repeat_request(Request.CLOSE, number(id, 4), read=read_nothing)
 
     async def attach_terminal(self, id: int, offset: int = 0) -> HeldTerminal:
         """Return a terminal from that offset of its output on. Raise TerminalNotFound.
@@ -262,39 +291,3 @@ class HoldClient:
             terminal.receive_behind(link, fields)
         else:
             raise GuestGarbage
-
-
-def _encode_start(words: Sequence[str], variables: Sequence[str], working_dir: str | None, user: str | None) -> bytes:
-    """Return the fields of CREATE after its sizes. Raise GuestCommandInvalid."""
-    if any("\0" in word for word in (*words, *variables, working_dir or "", user or "")):
-        raise GuestCommandInvalid("The command or its environment contains a NUL character.")
-    if words and not words[0]:
-        raise GuestCommandInvalid("The command is empty.")
-    if any(variable.startswith("=") for variable in variables):
-        raise GuestCommandInvalid("An environment variable's name is empty.")
-    try:
-        fields = text(user or "") + text(working_dir or "") + texts(words) + texts(variables)
-    except UnicodeError as error:
-        raise GuestCommandInvalid("The command or its environment contains invalid characters.") from error
-    longest = max((len(word) for word in (*words, *variables)), default=0)
-    if len(fields) > MAX_ARGUMENTS or longest > MAX_ARGUMENT or max(len(words), len(variables)) > MAX_WORDS:
-        raise GuestCommandInvalid("The command or its environment is too long.")
-    if any(len((each or "").encode("utf-8", "surrogateescape")) >= MAX_PATH_BYTES for each in (working_dir, user)):
-        raise GuestCommandInvalid("The working directory or the user is too long.")
-    return fields
-
-
-def _read_list(fields: Fields) -> list[TerminalEntry]:
-    count = fields.number(4)
-    if count > MAX_TERMINALS:
-        raise GuestGarbage
-    found = []
-    for _ in range(count):
-        id, cols, rows = fields.terminal_id(), fields.number(2), fields.number(2)
-        start, end, ended = fields.offset(), fields.offset(), fields.number(1)
-        how = read_exit(fields)
-        if start > end:
-            raise GuestGarbage
-        found.append(TerminalEntry(id, cols, rows, start, end, how if ended else None))
-    fields.require_end()
-    return found

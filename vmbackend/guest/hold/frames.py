@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
 from vmbackend.errors import GuestUnreachable
@@ -15,6 +16,9 @@ CLIENT_ID_BYTES = 16
 MAX_FRAME = 32 * 1024
 MAX_TERMINAL_ID = 255
 MAX_OFFSET = (1 << 63) - 1
+COMMAND_WORDS, WORD_BYTES = 256, 4096  # of a command in a list
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_000  # the end of the year 9999
 _HEAD = struct.Struct(">IBI")
 _OVERHEAD = 5  # bytes of type and id, which the length counts
 
@@ -46,6 +50,13 @@ class Request(IntEnum):
     TASK_FOLLOW = 22
     TASK_CREDIT = 23
     TASK_LEAVE = 24
+    TERMINAL_SHOW = 25
+    TERMINAL_READ = 26
+    KEEP_WATCH = 27
+    KEPT_LIST = 28
+    KEPT_SHOW = 29
+    KEPT_READ = 30
+    KEPT_END = 31
 
 
 class Answer(IntEnum):
@@ -156,6 +167,32 @@ class Fields:
         if size > limit:
             raise GuestGarbage
         return self.part(size).decode("utf-8", "replace")
+
+    def time(self) -> datetime | None:
+        """Return the next time, which is milliseconds since 1970; None for one of no event."""
+        milliseconds = self.number(8)
+        return None if not 0 < milliseconds <= _LAST_MS else _EPOCH + timedelta(milliseconds=milliseconds)
+
+    def short_texts(self, count: int, limit: int) -> tuple[str, ...]:
+        """Return the next list of texts. Raise GuestGarbage for more than `count`, or one of more than `limit`
+        bytes.
+        """
+        number = self.number(4)
+        if number > count:
+            raise GuestGarbage
+        return tuple(self.short_text(limit) for _ in range(number))
+
+    def path(self, limit: int) -> str:
+        """Return the next text, of which bytes that are no UTF-8 are kept by surrogateescape. Raise GuestGarbage for
+        one that is no path.
+        """
+        size = self.number(4)
+        if size > limit:
+            raise GuestGarbage
+        found = self.part(size)
+        if b"\0" in found:
+            raise GuestGarbage
+        return found.decode("utf-8", "surrogateescape")
 
     def rest(self) -> bytes:
         """Return all bytes that are left."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import IntEnum, IntFlag
 
-from .frames import Fields, GuestGarbage
+from .frames import COMMAND_WORDS, WORD_BYTES, Fields, GuestGarbage
 
-MAX_WORDS = 256
-MAX_WORD_BYTES = 4096
 MAX_ERROR_BYTES = 256
 # The error of a task whose machine or keeper died. Its log may have less than what was sent of it.
 INTERRUPTED = "interrupted"
 MAX_TASK_ID = 10**18 - 1  # as long as ids are in paths
 _NO_CODE = (1 << 32) - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS = 253_402_300_799_000  # the end of the year 9999
 
 
 class TaskStatus(IntEnum):
@@ -69,10 +65,10 @@ def read_task(fields: Fields, wanted: int | None = None) -> TaskRecord:
     if not 1 <= id <= MAX_TASK_ID or wanted not in (None, id) or status not in set(TaskStatus):
         raise GuestGarbage
     code, pid, flags = fields.number(4), fields.number(4), _Flag(fields.number(1) & 7)
-    created, started, exited = (_read_time(fields) for _ in range(3))
+    created, started, exited = (fields.time() for _ in range(3))
     ttl, log_start, log_end = fields.number(4), fields.offset(), fields.offset()
     error = _printable(fields.short_text(MAX_ERROR_BYTES))
-    command = _read_words(fields)
+    command = fields.short_texts(COMMAND_WORDS, WORD_BYTES)
     fields.require_end()
     return TaskRecord(
         id=id,
@@ -103,18 +99,6 @@ def read_tasks(fields: Fields) -> tuple[bool, list[TaskRecord]]:
     if more and not found:
         raise GuestGarbage
     return bool(more), found
-
-
-def _read_time(fields: Fields) -> datetime | None:
-    milliseconds = fields.number(8)
-    return None if not 0 < milliseconds <= _LAST_MS else _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def _read_words(fields: Fields) -> tuple[str, ...]:
-    count = fields.number(4)
-    if count > MAX_WORDS:
-        raise GuestGarbage
-    return tuple(fields.short_text(MAX_WORD_BYTES) for _ in range(count))
 
 
 def _printable(text: str) -> str:

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from .errors import TerminalNotFound
 from .frames import Fields, GuestGarbage, Request, number, read_nothing
 from .link import HoldLink, LinkOpener
+from .terminal_fields import TerminalExit, clamp_size, read_exit
 
 INPUT_PIECE = 32 * 1024  # bytes of a request
 MAX_MODES = 1024  # bytes
-MAX_SIZE = 1000  # columns and rows
-
-
-@dataclass(frozen=True, slots=True)
-class TerminalExit:
-    """The end of a terminal's program: its exit code, or the name of the signal that killed it (`SIGKILL`)."""
-
-    exit_code: int | None
-    signal: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TerminalEntry:
-    """A terminal in the guest's list. Offsets count the bytes of its output; those before `start` are gone."""
-
-    id: int
-    cols: int
-    rows: int
-    start: int
-    end: int
-    exit: TerminalExit | None
 
 
 def _read_modes(fields: Fields) -> tuple[int, bytes]:
@@ -43,20 +21,6 @@ def _read_modes(fields: Fields) -> tuple[int, bytes]:
     if len(text) > MAX_MODES:
         raise GuestGarbage
     return offset, text
-
-
-def clamp_size(cols: int, rows: int) -> tuple[int, int]:
-    """Return the size in characters, clamped to what terminal programs support."""
-    return min(max(cols, 1), MAX_SIZE), min(max(rows, 1), MAX_SIZE)
-
-
-def read_exit(fields: Fields) -> TerminalExit:
-    """Return how a program ended."""
-    by_signal, value = fields.number(1), fields.number(4)
-    if not by_signal:
-        return TerminalExit(value & 0xFF, None)
-    known = value in {int(each) for each in signal.Signals}
-    return TerminalExit(None, signal.Signals(value).name if known else "SIGKILL")
 
 
 class HeldTerminal:

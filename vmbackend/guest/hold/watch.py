@@ -141,7 +141,8 @@ class HeldWatch:
         if self._link is not link:
             return
         size = fields.size + _HEAD_BYTES
-        event = _read_event(fields)
+        event = read_event(fields)
+        fields.require_end()
         self._received += size
         if self._received > self._granted + 2 * MAX_PATH_BYTES + 64:  # the last one may reach beyond the window
             raise GuestGarbage
@@ -169,20 +170,10 @@ def _see_result(asked: asyncio.Future[None]) -> None:
         asked.exception()
 
 
-def _read_event(fields: Fields) -> WatchEvent:
+def read_event(fields: Fields) -> WatchEvent:
+    """Return the next event of a frame. Raise GuestGarbage if it is none."""
     kind, is_folder = fields.number(1), fields.number(1)
-    path, other = _read_path(fields), _read_path(fields)
-    fields.require_end()
+    path, other = fields.path(MAX_PATH_BYTES), fields.path(MAX_PATH_BYTES)
     if kind not in set(WatchKind):
         raise GuestGarbage
     return WatchEvent(WatchKind(kind), bool(is_folder), path, other)
-
-
-def _read_path(fields: Fields) -> str:
-    size = fields.number(4)
-    if size > MAX_PATH_BYTES:
-        raise GuestGarbage
-    path = fields.part(size)
-    if b"\0" in path:
-        raise GuestGarbage
-    return path.decode("utf-8", "surrogateescape")

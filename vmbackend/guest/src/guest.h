@@ -57,7 +57,8 @@ bool write_file(const char *path, const char *data, size_t size, mode_t mode); /
 bool write_value(const char *path, const char *value);                       /* into an existing file of /proc or /sys */
 bool ensure_dir(const char *path, mode_t mode); /* replaces anything that is not a directory */
 void sleep_ms(long milliseconds);
-long long now_ms(void); /* monotonic */
+long long now_ms(void);   /* monotonic */
+long long clock_ms(void); /* the time of day */
 int shorter_wait(int one, int other); /* of two waits in milliseconds; negative: no wait */
 int make_node(const char *sys_dir, const char *name, mode_t type); /* /dev/NAME from SYS_DIR/NAME/dev */
 int find_port(const char *wanted, char *name, size_t size);       /* virtio-serial port -> vportNpM */

@@ -68,6 +68,20 @@ void free_words(char **words)
 	free(words);
 }
 
+/* As many as there is room for, and of the last of them the beginning. */
+char **keep_words(char **words)
+{
+	size_t count = 0, room = COMMAND_KEPT;
+	char **kept = calloc(WORDS_KEPT + 1, sizeof *kept);
+	while (kept && words[count] && count < WORDS_KEPT && (!count || room)) {
+		kept[count] = strndup(words[count], room);
+		if (!kept[count])
+			break;
+		room -= strlen(kept[count++]);
+	}
+	return kept;
+}
+
 size_t unsent(const struct stream *stream)
 {
 	return stream->answer_end - stream->answer_start;
@@ -94,6 +108,22 @@ void put_number(struct stream *stream, uint64_t value, int bytes)
 	for (int i = 0; i < bytes; i++)
 		data[i] = (uint8_t)(value >> (8 * (bytes - 1 - i)));
 	put_bytes(stream, data, (size_t)bytes);
+}
+
+void put_text(struct stream *stream, const char *text)
+{
+	put_number(stream, strlen(text), 4);
+	put_bytes(stream, text, strlen(text));
+}
+
+void put_words(struct stream *stream, char **words)
+{
+	size_t count = 0;
+	while (words[count])
+		count++;
+	put_number(stream, count, 4);
+	for (size_t i = 0; i < count; i++)
+		put_text(stream, words[i]);
 }
 
 /* Returns the place of the frame's length, counted in unsent bytes: the buffer may move. */

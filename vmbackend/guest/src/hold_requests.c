@@ -10,7 +10,7 @@
 #include "hold_task_requests.h"
 #include "hold_terminals.h"
 #include "hold_views.h"
-#include "hold_watches.h"
+#include "hold_watch_requests.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@
 #include <sys/ioctl.h>
 
 #define MAX_SIZE 1000 /* columns and rows */
+#define DEFAULT_SCROLLBACK (64 << 10)
+#define READ_BACK (24 << 10) /* bytes of output in an answer */
 
 static void greet(struct stream *stream, uint32_t request, struct fields *fields)
 {
@@ -46,14 +48,16 @@ static bool is_size(uint32_t cols, uint32_t rows)
 	return cols >= 1 && rows >= 1 && cols <= MAX_SIZE && rows <= MAX_SIZE;
 }
 
-static void start_terminal(struct stream *stream, uint32_t request, const struct start *start, uint32_t window)
+static void start_terminal(struct stream *stream, uint32_t request, const struct start *start, uint32_t window, uint32_t scrollback)
 {
 	struct terminal *terminal = stream->pending < MAX_PENDING ? terminal_add() : NULL;
 	if (!terminal) {
 		send_failed(stream, request, TOO_MANY, "the limit of " TEXT_OF(MAX_TERMINALS) " terminals is reached");
 		return;
 	}
-	if (!terminal_start(terminal, start)) {
+	terminal->scrollback = scrollback;
+	terminal->command = keep_words(start->command);
+	if (!terminal->command || !terminal_start(terminal, start)) {
 		send_failed(stream, request, CANNOT_START, strerror(errno));
 		terminal_remove(terminal);
 		return;
@@ -72,32 +76,64 @@ static void create(struct stream *stream, uint32_t request, struct fields *field
 	start.directory = take_text(fields, MAX_PATH_SIZE);
 	start.command = take_words(fields);
 	start.environment = take_words(fields);
+	uint32_t scrollback = fields->left ? take_number(fields, 4) : DEFAULT_SCROLLBACK;
 	if (fields->bad || fields->left)
 		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
 	else if (!is_size(start.cols, start.rows))
 		send_failed(stream, request, BAD_SIZE, "columns and rows are 1 to " TEXT_OF(MAX_SIZE));
 	else
-		start_terminal(stream, request, &start, window);
+		start_terminal(stream, request, &start, window, scrollback);
 	free(start.user);
 	free(start.directory);
 	free_words(start.command);
 	free_words(start.environment);
 }
 
+static void put_entry(struct stream *stream, const struct terminal *terminal)
+{
+	put_number(stream, terminal->id, 4);
+	put_number(stream, terminal->cols, 2);
+	put_number(stream, terminal->rows, 2);
+	put_number(stream, terminal->output.start, 8);
+	put_number(stream, terminal->output.end, 8);
+	put_number(stream, terminal->ended_at != 0, 1);
+	put_exit(stream, terminal);
+}
+
 static void list(struct stream *stream, uint32_t request)
 {
 	size_t frame = begin_frame(stream, DONE, request);
 	put_number(stream, terminal_count, 4);
-	for (size_t i = 0; i < terminal_count; i++) {
-		const struct terminal *terminal = terminals[i];
-		put_number(stream, terminal->id, 4);
-		put_number(stream, terminal->cols, 2);
-		put_number(stream, terminal->rows, 2);
-		put_number(stream, terminal->output.start, 8);
-		put_number(stream, terminal->output.end, 8);
-		put_number(stream, terminal->ended_at != 0, 1);
-		put_exit(stream, terminal);
+	for (size_t i = 0; i < terminal_count; i++)
+		put_entry(stream, terminals[i]);
+	end_frame(stream, frame);
+}
+
+static void show(struct stream *stream, const struct terminal *terminal, uint32_t request)
+{
+	size_t frame = begin_frame(stream, DONE, request);
+	put_entry(stream, terminal);
+	put_number(stream, (uint64_t)terminal->created, 8);
+	put_number(stream, terminal->scrollback, 4);
+	put_words(stream, terminal->command);
+	end_frame(stream, frame);
+}
+
+/* Output that is kept, for who is not attached. */
+static void read_back(struct stream *stream, const struct terminal *terminal, uint32_t request, struct fields *fields)
+{
+	const struct buffer *output = &terminal->output;
+	const uint8_t *data = NULL;
+	uint64_t offset = take_offset(fields);
+	if (fields->bad || offset > output->end) {
+		send_failed(stream, request, BAD_OFFSET, "the terminal has not written that many bytes");
+		return;
 	}
+	if (offset < output->start)
+		offset = output->start;
+	size_t size = buffer_piece(output, offset, READ_BACK, &data), frame = begin_frame(stream, DONE, request);
+	put_number(stream, offset, 8);
+	put_bytes(stream, data, size);
 	end_frame(stream, frame);
 }
 
@@ -190,6 +226,10 @@ static void handle_terminal(struct stream *stream, uint8_t type, uint32_t reques
 		detach(stream, terminal, request);
 	else if (type == MODES)
 		modes(stream, terminal, request);
+	else if (type == TERMINAL_SHOW)
+		show(stream, terminal, request);
+	else if (type == TERMINAL_READ)
+		read_back(stream, terminal, request, fields);
 	else if (type == CLOSE) {
 		terminal_remove(terminal);
 		send_done(stream, request);
@@ -213,9 +253,10 @@ void handle_frame(struct stream *stream, uint8_t type, uint32_t request, struct 
 		handle_task(stream, type, request, fields);
 	} else if (type == BYE) {
 		stream->leaving = true;
-	} else if (type == INPUT || type == RESIZE || type == CLOSE || type == ATTACH || type == DETACH || type == CREDIT || type == MODES) {
+	} else if (type == INPUT || type == RESIZE || type == CLOSE || type == ATTACH || type == DETACH || type == CREDIT || type == MODES ||
+	           type == TERMINAL_SHOW || type == TERMINAL_READ) {
 		handle_terminal(stream, type, request, fields);
-	} else if (type == WATCH || type == UNWATCH || type == WATCH_CREDIT) {
+	} else if (type == WATCH || type == UNWATCH || type == WATCH_CREDIT || (type >= KEEP_WATCH && type <= KEPT_END)) {
 		handle_watch(stream, type, request, fields);
 	} else {
 		send_failed(stream, request, BAD_REQUEST, "there is no such request");

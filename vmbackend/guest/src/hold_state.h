@@ -60,6 +60,9 @@ struct terminal {
 	int status;
 	uint16_t cols, rows;
 	struct buffer output;
+	char **command;       /* its first words */
+	int64_t created;      /* milliseconds of the clock */
+	uint32_t scrollback;  /* bytes that its creator wants to be shown of it */
 	struct view views[MAX_VIEWS];
 	struct input *inputs;
 	size_t input_size;

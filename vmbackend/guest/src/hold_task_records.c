@@ -106,16 +106,3 @@ struct task *record_load(uint64_t id)
 	free(task);
 	return NULL;
 }
-
-/* The first ones of a command, and of the last of them as much as there is room for. */
-void words_keep(struct task *task, char **words)
-{
-	size_t count = 0, room = COMMAND_KEPT;
-	task->command = calloc(WORDS_KEPT + 1, sizeof *task->command);
-	while (task->command && words[count] && count < WORDS_KEPT && (!count || room)) {
-		task->command[count] = strndup(words[count], room);
-		if (!task->command[count])
-			break;
-		room -= strlen(task->command[count++]);
-	}
-}

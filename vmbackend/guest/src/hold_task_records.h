@@ -1,13 +1,11 @@
 #ifndef HOLD_TASK_RECORDS_H
 #define HOLD_TASK_RECORDS_H
 
-#include "hold_protocol.h"
+#include "hold_frames.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define COMMAND_KEPT 4096 /* bytes of its words that a record has */
-#define WORDS_KEPT 256
 #define RECORD_SIZE (COMMAND_KEPT + 4 * WORDS_KEPT + REASON_SIZE + 128)
 
 struct task;
@@ -15,6 +13,5 @@ struct task;
 size_t record_encode(const struct task *task, uint8_t data[RECORD_SIZE]);
 void record_save(const struct task *task);
 struct task *record_load(uint64_t id); /* NULL: there is none, or no whole one */
-void words_keep(struct task *task, char **words);
 
 #endif

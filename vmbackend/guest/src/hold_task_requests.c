@@ -67,7 +67,7 @@ static void start_task(struct stream *stream, uint32_t request, const struct sta
 	task->keep_log = wanted->keep_log;
 	task->ttl = wanted->ttl;
 	task->until = wanted->until;
-	words_keep(task, start->command);
+	task->command = keep_words(start->command);
 	if (task->command)
 		record_save(task);
 	if (!task->command || !task_start(task, start)) {

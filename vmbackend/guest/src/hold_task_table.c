@@ -1,19 +1,13 @@
 #define _GNU_SOURCE
 #include "hold_task_table.h"
 
+#include "guest.h"
+
 #include <stdlib.h>
-#include <time.h>
 
 struct task *tasks[MAX_TASKS];
 size_t task_count;
 struct task_limits task_limits = {.running = 64, .ended = 1000, .log_bytes = 16 << 20, .all_log_bytes = 256 << 20};
-
-int64_t clock_ms(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 bool task_runs(const struct task *task)
 {

@@ -62,7 +62,6 @@ struct task_limits {
 };
 extern struct task_limits task_limits; /* as the last start said */
 
-int64_t clock_ms(void);                  /* the time of day */
 bool task_runs(const struct task *task); /* or is about to */
 size_t tasks_running(void);
 struct task *task_find(uint64_t id); /* NULL: there is none */

@@ -79,6 +79,7 @@ struct terminal *terminal_add(void)
 		return NULL;
 	}
 	terminal->id = free_id();
+	terminal->created = clock_ms();
 	terminal->master = terminal->starting = terminal->cgroup = -1;
 	terminals[terminal_count++] = terminal;
 	return terminal;
@@ -105,6 +106,7 @@ void terminal_remove(struct terminal *terminal)
 	close_once(&terminal->starting);
 	close_once(&terminal->cgroup);
 	free(terminal->output.data);
+	free_words(terminal->command);
 	while (terminals[place] != terminal)
 		place++;
 	memmove(terminals + place, terminals + place + 1, (--terminal_count - place) * sizeof *terminals);

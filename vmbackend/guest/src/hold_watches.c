@@ -1,9 +1,12 @@
-/* The watches: a process for each, whose events are passed on as far as their client's window goes. */
+/* The watches: a process for each. Events go to the connection that has asked for them, as far as its window goes; those of
+ * a kept one into its ring.
+ */
 #define _GNU_SOURCE
 #include "hold_watches.h"
 
 #include "guest.h"
 #include "hold_frames.h"
+#include "hold_rings.h"
 #include "hold_state.h"
 
 #include <errno.h>
@@ -12,9 +15,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define EVENT_SIZE (2 * MAX_PATH_SIZE + 64)
 #define FIRST_EVENT 1 /* of a watch that is ready */
 #define LAST_EVENT 7
 #define CHANGED 3
@@ -22,37 +25,47 @@
 #define EMPTY_EVENT 10 /* bytes: kind, whether it is of a folder, two empty texts */
 #define FRAME_HEAD 9  /* bytes of an event's frame before its fields */
 
-struct watch {
-	uint32_t id, request;
-	struct stream *stream;
-	pid_t pid;
-	int fd;
-	bool ready;
-	uint64_t sent, received;
-	uint32_t window;
-	uint8_t event[EVENT_SIZE]; /* being read: its length, its fields */
-	size_t size;
-};
+#ifndef UNREAD_MS        /* tests have a shorter one */
+#define UNREAD_MS 600000 /* a kept watch that nobody reads */
+#endif
+#define TURN_EVENTS 512 /* of a watch, before others are served */
+#define OVER_MS 60000 /* one that has ended, for readers of its last events */
 
-static struct watch *watches[MAX_WATCHES];
-static size_t watch_count;
+struct watch *watches[MAX_WATCHES];
+size_t watch_count;
 
-static void remove_watch(struct watch *watch)
+static void end_process(struct watch *watch)
+{
+	if (watch->fd < 0)
+		return;
+	close(watch->fd);
+	watch->fd = -1;
+	kill(watch->pid, SIGKILL); /* reaped with the terminals' programs */
+}
+
+void watch_remove(struct watch *watch)
 {
 	size_t place = 0;
-	close(watch->fd);
-	kill(watch->pid, SIGKILL); /* reaped with the terminals' programs */
+	end_process(watch);
+	if (watch->ring)
+		ring_close(watch->ring);
+	free(watch->path);
+	free_words(watch->patterns);
 	while (watches[place] != watch)
 		place++;
 	memmove(watches + place, watches + place + 1, (--watch_count - place) * sizeof *watches);
 	free(watch);
 }
 
+/* One that is kept goes on, unless nobody has been told of it. */
 void watches_leave(const struct stream *stream)
 {
-	for (size_t i = watch_count; i-- > 0;)
+	for (size_t i = watch_count; i-- > 0;) {
+		if (watches[i]->ring)
+			ring_leave(watches[i]->ring, stream);
 		if (watches[i]->stream == stream)
-			remove_watch(watches[i]);
+			watch_remove(watches[i]);
+	}
 }
 
 static void exec_watch(int output, char *path, char **patterns)
@@ -97,7 +110,7 @@ static void probe_others(const struct stream *stream)
 {
 	for (size_t i = 0; i < watch_count; i++) {
 		struct stream *other = watches[i]->stream;
-		if (other == stream || unsent(other))
+		if (!other || other == stream || unsent(other))
 			continue;
 		size_t frame = begin_frame(other, EVENT, NO_WATCH_ID);
 		put_bytes(other, (uint8_t[EMPTY_EVENT]){CHANGED}, EMPTY_EVENT);
@@ -105,91 +118,87 @@ static void probe_others(const struct stream *stream)
 	}
 }
 
-static void add_watch(struct stream *stream, uint32_t request, uint32_t window, char *path, char **patterns)
+/* The place of one that has ended is free. */
+static void drop_over(void)
+{
+	for (size_t i = watch_count; watch_count == MAX_WATCHES && i-- > 0;)
+		if (watches[i]->over)
+			watch_remove(watches[i]);
+}
+
+static uint32_t new_id(bool is_kept)
 {
 	static uint32_t last;
+	uint32_t id = 0;
+	if (!is_kept)
+		return ++last;
+	/* Of another process, or of one that has ended, it must not be that of another folder. */
+	while (!id)
+		syscall(SYS_getrandom, &id, sizeof id, 0);
+	return id;
+}
+
+static bool begin_watch(struct watch *watch, bool is_kept, char *path, char **patterns)
+{
+	watch->ring = is_kept ? ring_open() : NULL;
+	if ((!is_kept || watch->ring) && start_watch(watch, path, patterns))
+		return true;
+	if (watch->ring)
+		ring_close(watch->ring);
+	return false;
+}
+
+struct watch *watch_add(struct stream *stream, uint32_t request, bool is_kept, char *path, char **patterns)
+{
+	drop_over();
 	struct watch *watch = watch_count < MAX_WATCHES && stream->pending < MAX_PENDING ? calloc(1, sizeof *watch) : NULL;
 	if (!watch) {
 		probe_others(stream);
 		send_failed(stream, request, TOO_MANY, "the limit of " TEXT_OF(MAX_WATCHES) " watches is reached");
-		return;
+		return NULL;
 	}
-	if (!start_watch(watch, path, patterns)) {
+	if (!begin_watch(watch, is_kept, path, patterns)) {
 		send_failed(stream, request, CANNOT_WATCH, strerror(errno));
 		free(watch);
-		return;
+		return NULL;
 	}
-	watch->id = ++last;
+	watch->id = new_id(is_kept);
 	watch->request = request;
 	watch->stream = stream;
-	watch->window = window;
 	watches[watch_count++] = watch;
 	stream->pending++;
-}
-
-static struct watch *find_watch(const struct stream *stream, uint32_t id)
-{
-	for (size_t i = 0; i < watch_count; i++)
-		if (watches[i]->id == id && watches[i]->stream == stream && watches[i]->ready)
-			return watches[i];
-	return NULL;
-}
-
-static void end_one(struct stream *stream, uint32_t request, struct watch *watch)
-{
-	if (!watch) {
-		send_failed(stream, request, NO_WATCH, "there is no such watch");
-		return;
-	}
-	remove_watch(watch);
-	send_done(stream, request);
-}
-
-static void credit(struct watch *watch, struct fields *fields)
-{
-	uint64_t received = take_offset(fields);
-	uint32_t window = take_number(fields, 4);
-	if (!watch || fields->bad || received < watch->received || received > watch->sent)
-		return;
-	watch->received = received;
-	watch->window = window;
-}
-
-void handle_watch(struct stream *stream, uint8_t type, uint32_t request, struct fields *fields)
-{
-	uint32_t first = take_number(fields, 4); /* the window, or the watch */
-	if (type == WATCH_CREDIT) {
-		credit(find_watch(stream, first), fields);
-		return;
-	}
-	if (type == UNWATCH) {
-		end_one(stream, request, find_watch(stream, first));
-		return;
-	}
-	char *path = take_text(fields, MAX_PATH_SIZE - 1), **patterns = take_words(fields);
-	if (fields->bad || fields->left || *path != '/')
-		send_failed(stream, request, BAD_REQUEST, "the request is not complete");
-	else
-		add_watch(stream, request, first, path, patterns);
-	free(path);
-	free_words(patterns);
+	return watch;
 }
 
 static bool may_send(const struct watch *watch)
 {
-	return !watch->ready || (watch->sent < watch->received + watch->window && unsent(watch->stream) < OUT_FILL);
+	return !watch->ready || watch->ring || (watch->sent < watch->received + watch->window && unsent(watch->stream) < OUT_FILL);
 }
 
-/* The answer to WATCH: with an id if its first event says so, else its process could not begin. */
+static void be_ready(struct watch *watch, struct fields *fields)
+{
+	take_number(fields, 1);
+	free(take_text(fields, MAX_PATH_SIZE));
+	char *folders = take_text(fields, MAX_PATH_SIZE);
+	watch->folders = folders ? (uint32_t)strtoul(folders, NULL, 10) : 0;
+	free(folders);
+	watch->ready = true;
+	size_t frame = begin_frame(watch->stream, DONE, watch->request);
+	put_number(watch->stream, watch->id, 4);
+	if (watch->ring)
+		put_number(watch->stream, watch->folders, 4);
+	end_frame(watch->stream, frame);
+	if (watch->ring)
+		watch->stream = NULL;
+}
+
+/* The answer to WATCH or KEEP_WATCH: with an id if its first event says so, else its process could not begin. */
 static void answer(struct watch *watch, uint8_t kind, struct fields *fields)
 {
 	char *reason = NULL;
 	watch->stream->pending--;
 	if (kind == FIRST_EVENT) {
-		watch->ready = true;
-		size_t frame = begin_frame(watch->stream, DONE, watch->request);
-		put_number(watch->stream, watch->id, 4);
-		end_frame(watch->stream, frame);
+		be_ready(watch, fields);
 		return;
 	}
 	take_number(fields, 1);
@@ -197,7 +206,17 @@ static void answer(struct watch *watch, uint8_t kind, struct fields *fields)
 	reason = take_text(fields, MAX_PATH_SIZE);
 	send_failed(watch->stream, watch->request, CANNOT_WATCH, reason ? reason : "its process has ended");
 	free(reason);
-	remove_watch(watch);
+	watch_remove(watch);
+}
+
+/* Its last event stays for a while. */
+static void keep_event(struct watch *watch, uint8_t kind, const uint8_t *event, size_t size)
+{
+	ring_add(watch->ring, event, size);
+	if (kind != LAST_EVENT)
+		return;
+	watch->over = true;
+	end_process(watch);
 }
 
 static void pass_on(struct watch *watch)
@@ -209,13 +228,17 @@ static void pass_on(struct watch *watch)
 		answer(watch, kind, &fields);
 		return;
 	}
+	if (watch->ring) {
+		keep_event(watch, kind, fields.data - 1, fields.left + 1);
+		return;
+	}
 	size_t frame = begin_frame(watch->stream, EVENT, watch->id);
 	put_number(watch->stream, kind, 1);
 	put_bytes(watch->stream, fields.data, fields.left);
 	end_frame(watch->stream, frame);
 	watch->sent += FRAME_HEAD + 1 + fields.left;
 	if (kind == LAST_EVENT)
-		remove_watch(watch);
+		watch_remove(watch);
 }
 
 /* Its process ended by itself, which only the machine's root can bring about. */
@@ -250,16 +273,40 @@ int watch_poll(struct pollfd *sources)
 	return (int)watch_count;
 }
 
-/* From the last one on, as they may be removed. Events are small and many: as long as there are any. */
+/* From the last one on, as they may be removed. Events are small and many: some of them at a time. */
 void watch_serve(const struct pollfd *sources, size_t count)
 {
 	for (size_t i = count; i-- > 0;) {
 		struct pollfd again = sources[i];
 		const struct watch *watch = watches[i];
-		while (again.fd >= 0 && again.revents && watch_count > i && watches[i] == watch && may_send(watch)) {
+		for (int left = TURN_EVENTS; left && again.fd >= 0 && again.revents && may_send(watch); left--) {
 			read_event(watches[i]);
-			if (watch_count <= i || watches[i] != watch || poll(&again, 1, 0) <= 0)
+			if (watch_count <= i || watches[i] != watch || watch->fd < 0 || poll(&again, 1, 0) <= 0)
 				break;
 		}
 	}
+}
+
+static long long expires_at(const struct watch *watch)
+{
+	long long since = ring_unread_since(watch->ring);
+	return since < 0 ? -1 : since + (watch->over ? OVER_MS : UNREAD_MS);
+}
+
+int watches_expire(void)
+{
+	int wait = -1;
+	for (size_t i = watch_count; i-- > 0;) {
+		struct watch *watch = watches[i];
+		if (!watch->ring || !watch->ready)
+			continue;
+		if (ring_serve(watch->ring) && watch->over)
+			ring_refuse(watch->ring); /* who has its last event */
+		long long at = expires_at(watch), now = now_ms();
+		if (at >= 0 && at <= now)
+			watch_remove(watch);
+		else if (at >= 0)
+			wait = shorter_wait(wait, (int)(at - now));
+	}
+	return wait;
 }

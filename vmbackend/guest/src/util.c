@@ -93,11 +93,21 @@ void sleep_ms(long milliseconds)
 		;
 }
 
-long long now_ms(void)
+static long long read_clock(clockid_t clock)
 {
 	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+long long now_ms(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+long long clock_ms(void)
+{
+	return read_clock(CLOCK_REALTIME);
 }
 
 int make_node(const char *sys_dir, const char *name, mode_t type)

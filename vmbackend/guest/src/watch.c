@@ -239,14 +239,17 @@ static void serve(void)
 /* PATH is the user's, the patterns follow it. The output is non-blocking. */
 int watch_main(char **argv)
 {
+	char count[24];
 	int guest = open_guest_root();
 	patterns_set(argv + 1);
 	fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
 	set_root(guest, argv[0]);
-	if (guest >= 0 && tree_open())
-		event_add(READY, true, "", "");
-	else
+	if (guest >= 0 && tree_open()) {
+		snprintf(count, sizeof count, "%zu", folder_count);
+		event_add(READY, true, "", count);
+	} else {
 		end_watch(strerror(errno));
+	}
 	serve();
 	return 0;
 }

@@ -83,7 +83,7 @@ def retained_bytes() -> int:
 async def with_tasks(session: GuestSession, work: Callable[[HeldTasks], Awaitable[T]]) -> T:
     """Return what `work` returns for the tasks of a guest. Raise the errors of `task_errors`."""
     with task_errors():
-        return await work(await session.open_tasks())
+        return await work((await session.open_held()).tasks)
 
 
 async def run_task(tasks: HeldTasks, start: CommandStart, options: TaskOptions) -> ShownTask:

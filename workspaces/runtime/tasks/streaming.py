@@ -74,7 +74,7 @@ async def follow_items(session: GuestSession, open_output: OpenOutput) -> AsyncI
     `task_errors`.
     """
     with task_errors():
-        tasks = await session.open_tasks()
+        tasks = (await session.open_held()).tasks
         task, output = await open_output(tasks)
         try:
             yield TaskBegun(task)

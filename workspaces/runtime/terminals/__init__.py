@@ -1,0 +1,1 @@
+"""Terminals by HTTP: `{url}/terminals`."""

@@ -1,0 +1,1 @@
+"""Watchers of folders, kept by the guest: `{url}/watchers`."""
