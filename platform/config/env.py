@@ -144,12 +144,13 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     runtime_ended_tasks_max: int = Field(default=1000, ge=0, le=4000)
     runtime_log_bytes: int = Field(default=16 << 20, ge=1 << 20, le=1 << 30)
     runtime_logs_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 36)
+    runtime_sockets_max: int = Field(default=16, ge=1, le=_MANY)
     # Limits of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
     sandbox_sockets_max: int = Field(default=16, ge=1, le=_MANY)
     sandbox_terminals_max: int = Field(default=64, ge=1, le=64)
     sandbox_watches_max: int = Field(default=8, ge=1, le=8)
     # The kept output of a terminal, in bytes. At least what a streams process may hold of it
-    # (sandboxes/sockets/output.py).
+    # (workspaces/data_plane/sockets/output.py).
     sandbox_output_bytes: int = Field(default=256 * 1024, ge=256 * 1024, le=16 << 20)
 
     # The host that this machine is

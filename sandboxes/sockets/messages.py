@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.json_objects import require_few_tokens
 from workspaces.data_plane.fields import MAX_PATTERN
 from workspaces.data_plane.fields import MAX_PATTERNS as MAX_IGNORED
+from workspaces.data_plane.sockets.json_frames import read_object
+from workspaces.data_plane.sockets.terminal import MAX_INPUT
 
-MAX_INPUT = 1 << 20  # bytes of one message
 MAX_SIZE = 1000  # columns and rows
 MAX_LINES = 100_000
 MAX_PATH = 4095  # bytes
@@ -19,9 +18,6 @@ MAX_REQUEST_ID = 256  # characters
 MAX_ID = 255  # a terminal's id is one byte on the wire
 MAX_OFFSET = (1 << 63) - 1
 MAX_TEXTS = 4096  # arguments
-# Strings, commas and brackets together, above what any message needs: a message of brackets alone takes the loop half a
-# second.
-MAX_TOKENS = 20_000
 DEFAULT_LINES = 1000
 RequestId = str | int | None
 
@@ -118,13 +114,9 @@ def parse_binary(data: bytes) -> Message:
 def parse_text(text: str) -> tuple[Message, RequestId]:
     """Return a message and its `requestId`. Raise MessageInvalid."""
     try:
-        if len(text) > MAX_TOKENS:
-            require_few_tokens(text.encode(), MAX_TOKENS)
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MessageInvalid("invalid_json", "The message is not valid JSON.") from error
-    if not isinstance(found, dict):
-        raise MessageInvalid("invalid_json", "A message is a JSON object.")
+        found = read_object(text)
+    except ValueError as error:
+        raise MessageInvalid("invalid_json", str(error)) from error
     request_id = _request_id(found)
     kind = found.get("type")
     about = "watch_error" if kind in ("watch", "stop_watch") else "terminal_error"

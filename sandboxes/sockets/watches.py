@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from sandboxes.sockets.messages import MessageInvalid, RequestId, StopWatch, Watch
-from sandboxes.sockets.sandbox import SandboxTerminals
 from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest.hold import HeldWatch, TerminalLimit, WatchEvent, WatchKind
 from workspaces.data_plane.fields import path_fields
+from workspaces.data_plane.sockets.machine import MachineTerminals
 
 # Messages that were not sent yet, of all watches of a socket: then events wait in the guest, which reports its losses.
 MAX_QUEUED = 128
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class SocketWatches:
     """The watches of a socket. Belongs to one event loop. `wake` is called when there is something to be sent."""
 
-    def __init__(self, sandbox: SandboxTerminals, wake: Callable[[], None]) -> None:
+    def __init__(self, sandbox: MachineTerminals, wake: Callable[[], None]) -> None:
         self._sandbox = sandbox
         self._wake = wake
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -40,7 +40,10 @@ class SocketWatches:
 
     def start(self, given: Watch, request_id: RequestId) -> None:
         """Begin a watch; `watch_started` or `watch_error` follows. Raise MessageInvalid at the sandbox's limit."""
-        self._sandbox.reserve_watch()
+        try:
+            self._sandbox.reserve_watch()
+        except TerminalLimit as error:
+            raise MessageInvalid("watch_limit", error.message, about="watch_error") from error
         self._last += 1
         id, task = self._last, asyncio.ensure_future(self._run(self._last, given, request_id))
         self._running[id] = task
@@ -85,7 +88,7 @@ class SocketWatches:
     async def _run(self, id: int, given: Watch, request_id: RequestId) -> None:
         held: HeldWatch | None = None
         try:
-            held = await _with_patience(lambda: self._sandbox.watch_folder(given))
+            held = await _with_patience(lambda: self._sandbox.watch_folder(given.path, given.ignore))
             self._post("watch_started", request_id, watchId=id, **path_fields(given.path))
             await self._follow(id, given.path, held)
         except BackendError as error:

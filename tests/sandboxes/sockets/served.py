@@ -8,10 +8,10 @@ from pathlib import Path
 
 from config.asgi import application
 from config.serve_asgi import streams_server
-from sandboxes.sockets import sandbox
 from tests.vmbackend.hold_factory import QUIET, LocalHold, PipeTransport
 from vmbackend.guest.hold import HoldClient, HoldSettings
 from vmbackend.guest.session import GuestAddress
+from workspaces.data_plane.sockets import machine
 
 __all__ = ["application"]
 
@@ -32,6 +32,6 @@ def open_hold(address: GuestAddress, settings: HoldSettings) -> HoldClient:
 
 
 if __name__ == "__main__":
-    sandbox.open_hold = open_hold
-    sandbox.USE_SECONDS = 4.0  # tests wait for it to pass
+    machine.open_hold = open_hold
+    machine.USE_SECONDS = 4.0  # tests wait for it to pass
     streams_server().run()

@@ -6,18 +6,18 @@ import asyncio
 
 import pytest
 
-from sandboxes.sockets import sandbox
-from sandboxes.sockets.sandbox import SandboxTerminals
 from vmbackend.guest.session import GuestAddress
+from workspaces.data_plane.sockets import machine
+from workspaces.data_plane.sockets.machine import MachineTerminals
 
 
 def test_a_look_that_is_wanted_right_after_another_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself, this process would not look again within the test."""
-    monkeypatch.setattr(sandbox, "USE_SECONDS", 3600.0)
-    monkeypatch.setattr(sandbox, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(machine, "USE_SECONDS", 3600.0)
+    monkeypatch.setattr(machine, "CHECK_SECONDS", 0.05)
 
     async def looked_twice() -> None:
-        made = SandboxTerminals(GuestAddress("ws_1", "192.0.2.1", 22, ""))
+        made = MachineTerminals(GuestAddress("ws_1", "192.0.2.1", 22, ""))
         loop, looks, enough = asyncio.get_running_loop(), [0], asyncio.Event()
 
         def look() -> str:

@@ -6,9 +6,9 @@ import asyncio
 import random
 from pathlib import Path
 
-from sandboxes.sockets.modes import TerminalModes
 from tests.vmbackend.hold_factory import QUIET, LocalHold
 from vmbackend.guest.hold import HeldTerminal, HoldClient
+from workspaces.data_plane.sockets.modes import TerminalModes
 
 BUFFER = 4096
 PIECES = [

@@ -9,16 +9,16 @@ from unittest.mock import Mock
 import pytest
 from django.conf import settings
 
-from sandboxes.sockets import sandbox, terminal
-from sandboxes.sockets.messages import MAX_INPUT, Create
-from sandboxes.sockets.sandbox import MAX_WAITING_INPUT, SandboxTerminals
+from sandboxes.sockets.messages import MAX_INPUT
 from sandboxes.sockets.socket import TerminalSocket
 from tests.vmbackend.lying_guest import LyingGuest, run, with_guests
 from vmbackend.guest.hold import TerminalLimit
 from vmbackend.guest.hold.frames import Answer, Request, number
 from vmbackend.guest.session import GuestAddress
+from workspaces.data_plane.sockets import machine, terminal
+from workspaces.data_plane.sockets.machine import MAX_WAITING_INPUT, MachineTerminals
 
-WANTED = Create(80, 24, None, None, ack=False)
+WANTED = (None, (80, 24), None)
 
 
 def forgetful(*, ends: bool) -> object:
@@ -42,19 +42,19 @@ def forgetful(*, ends: bool) -> object:
     return script
 
 
-def opened(monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> SandboxTerminals:
-    monkeypatch.setattr(sandbox, "open_hold", lambda *_: with_guests(forgetful(ends=ends)))  # type: ignore[arg-type]
-    monkeypatch.setattr(SandboxTerminals, "_record_use", lambda _: "")
-    return SandboxTerminals(GuestAddress("machine", "10.0.0.2", 22, "none"))
+def opened(monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> MachineTerminals:
+    monkeypatch.setattr(machine, "open_hold", lambda *_: with_guests(forgetful(ends=ends)))  # type: ignore[arg-type]
+    monkeypatch.setattr(MachineTerminals, "_record_use", lambda _: "")
+    return MachineTerminals(GuestAddress("machine", "10.0.0.2", 22, "none"))
 
 
 def test_terminals_that_a_guest_does_not_list_count(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         found = opened(monkeypatch, ends=False)
         for _ in range(settings.ENV.sandbox_terminals_max):
-            await found.create(WANTED)
+            await found.create(*WANTED)
         with pytest.raises(TerminalLimit):
-            await found.create(WANTED)
+            await found.create(*WANTED)
         assert len(found.terminals) == settings.ENV.sandbox_terminals_max
         await found.close(returns=False)
 
@@ -65,7 +65,7 @@ def test_ended_terminals_that_a_guest_has_forgotten_make_room(monkeypatch: pytes
     async def work() -> None:
         found = opened(monkeypatch, ends=True)
         for _ in range(settings.ENV.sandbox_terminals_max + 10):
-            made = await found.create(WANTED)
+            made = await found.create(*WANTED)
             made.attach(Mock(), 0, ack=False)
             while not made.over:
                 await asyncio.sleep(0.01)
@@ -89,15 +89,15 @@ async def repeating(guest: LyingGuest) -> None:
 
 
 def test_terminals_whose_id_is_given_again_end_and_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "open_hold", lambda *_: with_guests(repeating))
-    monkeypatch.setattr(SandboxTerminals, "_record_use", lambda _: "")
+    monkeypatch.setattr(machine, "open_hold", lambda *_: with_guests(repeating))
+    monkeypatch.setattr(MachineTerminals, "_record_use", lambda _: "")
 
     async def work() -> None:
-        found = SandboxTerminals(GuestAddress("machine", "10.0.0.2", 22, "none"))
+        found = MachineTerminals(GuestAddress("machine", "10.0.0.2", 22, "none"))
         other = TerminalSocket(found)
         of_one = 0
         for number_made in range(20):
-            made = await found.create(WANTED)
+            made = await found.create(*WANTED)
             made.attach(Mock(), 0, ack=False)  # it takes nothing
             while not made.output.end:
                 await asyncio.sleep(0)
@@ -129,7 +129,7 @@ def test_input_that_waits_is_limited_for_all_terminals_together(monkeypatch: pyt
         found = opened(monkeypatch, ends=False)
         socket = TerminalSocket(found)
         for id in range(1, 9):
-            await found.create(WANTED)
+            await found.create(*WANTED)
             await socket.serve_message(bytes([id]) + b"x" * MAX_INPUT)
         assert sum(each.input_size for each in found.terminals.values()) == MAX_WAITING_INPUT
         refused = [json.loads(text) for text in socket._unsent if "input_full" in text]

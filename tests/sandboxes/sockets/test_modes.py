@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxes.sockets.modes import TerminalModes, last_lines_start, terminal_state, without_queries
+from workspaces.data_plane.sockets.modes import TerminalModes, last_lines_start, terminal_state, without_queries
 
 VIM = b"\x1b[?1049h\x1b[22;0;0t\x1b[?1h\x1b=\x1b[?2004h\x1b[?1004h\x1b[1;24r\x1b[?12h\x1b[?25l"
 

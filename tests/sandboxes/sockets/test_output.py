@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxes.sockets.output import DROP_BYTES, OutputBuffer
+from workspaces.data_plane.sockets.output import DROP_BYTES, OutputBuffer
 
 
 def test_modes_that_were_set_in_what_is_not_kept_any_more_are_part_of_the_state() -> None:

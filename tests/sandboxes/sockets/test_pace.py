@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandboxes.sockets.pace import A_SECOND, SAVED, MessagePace
+from workspaces.data_plane.sockets.pace import A_SECOND, SAVED, MessagePace
 
 
 class Clock:

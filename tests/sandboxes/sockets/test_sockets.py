@@ -13,12 +13,12 @@ from django.contrib.auth import get_user_model
 from common.redis import redis_client, redis_key
 from common.stream_clients import open_clients
 from sandboxes import services
-from sandboxes.sockets.sandbox import USE_SECONDS
 from tests.callers import Caller
 from tests.sandboxes.rows import make_sandbox
 from tests.sandboxes.sockets.client import Closed, Refused, WebSocketClient
 from tests.sandboxes.sockets.conftest import Box
 from workspaces import last_used
+from workspaces.data_plane.sockets.machine import USE_SECONDS
 from workspaces.lifecycle.serializers import MIN_SUSPEND_AFTER_SECONDS
 from workspaces.models import Operation, Workspace
 

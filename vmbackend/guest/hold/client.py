@@ -137,6 +137,15 @@ class HoldClient:
         """
         return await self.repeat_request(Request.TERMINAL_READ, number(id, 4), number(offset, 8), read=read_piece)
 
+    async def wait_change(self, known: int) -> int:
+        """Return a number once it is not `known`: it changes with each terminal and kept watch that comes or goes.
+
+        0 is no such number. Waits for any length of time, for one caller at a time. Raise RequestUnknown (an older
+        kit).
+        """
+        link = await self.connect_guest()
+        return await link.request(Request.CHANGES, number(known, 8), read=_read_number)
+
     async def close_terminal(self, id: int) -> None:
         """Kill all processes of a terminal and forget it. Raise TerminalNotFound."""
         self.forget_terminal(id)
@@ -291,3 +300,9 @@ class HoldClient:
             terminal.receive_behind(link, fields)
         else:
             raise GuestGarbage
+
+
+def _read_number(fields: Fields) -> int:
+    value = fields.number(8)
+    fields.require_end()
+    return value

@@ -57,6 +57,7 @@ class Request(IntEnum):
     KEPT_SHOW = 29
     KEPT_READ = 30
     KEPT_END = 31
+    CHANGES = 32
 
 
 class Answer(IntEnum):

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "guest.h"
+#include "hold_changes.h"
 #include "hold_commands.h"
 #include "hold_state.h"
 #include "hold_streams.h"
@@ -62,6 +63,7 @@ static void serve(void)
 	static struct pollfd sources[SOURCES];
 	int wait = shorter_wait(shorter_wait(terminals_expire(), commands_expire()), tasks_expire());
 	wait = shorter_wait(wait, watches_expire());
+	changes_serve();
 	wait = streams_hurry() ? 0 : shorter_wait(wait, groups_expire());
 	size_t stream_total = stream_count, terminal_total = terminal_count;
 	struct pollfd *of_commands = sources + 2, *of_streams = of_commands + commands_poll(of_commands);

@@ -2,6 +2,7 @@
 #include "hold_requests.h"
 
 #include "guest.h"
+#include "hold_changes.h"
 #include "hold_commands.h"
 #include "hold_frames.h"
 #include "hold_input.h"
@@ -251,6 +252,8 @@ void handle_frame(struct stream *stream, uint8_t type, uint32_t request, struct 
 		handle_command(stream, type, request, fields);
 	} else if (type >= TASK_START && type <= TASK_LEAVE) {
 		handle_task(stream, type, request, fields);
+	} else if (type == CHANGES) {
+		handle_changes(stream, request, fields);
 	} else if (type == BYE) {
 		stream->leaving = true;
 	} else if (type == INPUT || type == RESIZE || type == CLOSE || type == ATTACH || type == DETACH || type == CREDIT || type == MODES ||

@@ -30,6 +30,9 @@ struct stream {
 	int pending;
 	size_t next; /* the terminal whose output is sent next */
 	size_t next_task;
+	bool awaits_change; /* hold_changes.c */
+	uint32_t change_request;
+	uint64_t known_changes;
 	bool has_more; /* of the output of tasks, at once: its turn has ended */
 };
 

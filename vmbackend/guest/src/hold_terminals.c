@@ -3,6 +3,7 @@
 #include "hold_terminals.h"
 
 #include "guest.h"
+#include "hold_changes.h"
 #include "hold_commands.h"
 #include "hold_frames.h"
 #include "hold_input.h"
@@ -107,6 +108,7 @@ void terminal_remove(struct terminal *terminal)
 	close_once(&terminal->cgroup);
 	free(terminal->output.data);
 	free_words(terminal->command);
+	change_note();
 	while (terminals[place] != terminal)
 		place++;
 	memmove(terminals + place, terminals + place + 1, (--terminal_count - place) * sizeof *terminals);
@@ -150,6 +152,7 @@ static void finish_start(struct terminal *terminal)
 		stream->pending--;
 	if (!terminal->reason_size) {
 		terminal->creator = NULL;
+		change_note();
 		if (!stream)
 			return; /* it is found in the list */
 		view_open(terminal, stream, 0, terminal->creator_window);

@@ -5,6 +5,7 @@
 #include "hold_watches.h"
 
 #include "guest.h"
+#include "hold_changes.h"
 #include "hold_frames.h"
 #include "hold_rings.h"
 #include "hold_state.h"
@@ -47,8 +48,10 @@ void watch_remove(struct watch *watch)
 {
 	size_t place = 0;
 	end_process(watch);
-	if (watch->ring)
+	if (watch->ring) {
 		ring_close(watch->ring);
+		change_note();
+	}
 	free(watch->path);
 	free_words(watch->patterns);
 	while (watches[place] != watch)
@@ -188,8 +191,10 @@ static void be_ready(struct watch *watch, struct fields *fields)
 	if (watch->ring)
 		put_number(watch->stream, watch->folders, 4);
 	end_frame(watch->stream, frame);
-	if (watch->ring)
-		watch->stream = NULL;
+	if (!watch->ring)
+		return;
+	watch->stream = NULL;
+	change_note();
 }
 
 /* The answer to WATCH or KEEP_WATCH: with an id if its first event says so, else its process could not begin. */
@@ -217,6 +222,7 @@ static void keep_event(struct watch *watch, uint8_t kind, const uint8_t *event, 
 		return;
 	watch->over = true;
 	end_process(watch);
+	change_note();
 }
 
 static void pass_on(struct watch *watch)

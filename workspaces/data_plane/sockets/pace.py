@@ -1,11 +1,11 @@
-"""How fast the messages of one sandbox's sockets are served, however many there are and however small they are."""
+"""How fast the messages of one machine's sockets are served, however many there are and however small they are."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-# A message takes a tenth of a millisecond of the loop that all sandboxes share. A mouse that is dragged, or a key that
+# A message takes a tenth of a millisecond of the loop that all machines share. A mouse that is dragged, or a key that
 # is held, makes a tenth of these; much input comes in few large messages.
 A_SECOND = 1000
 # Served at once after a pause.
@@ -13,7 +13,7 @@ SAVED = 1000
 
 
 class MessagePace:
-    """A counter of messages of one sandbox, in one process."""
+    """A counter of messages of one machine, in one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

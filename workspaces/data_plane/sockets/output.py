@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from sandboxes.sockets.modes import TerminalModes, terminal_state
+from workspaces.data_plane.sockets.modes import TerminalModes, terminal_state
 
 # Are dropped at once. Their modes are followed then, which takes up to a microsecond for each byte.
 DROP_BYTES = 8 * 1024

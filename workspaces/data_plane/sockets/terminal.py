@@ -1,4 +1,4 @@
-"""One terminal of a sandbox as the sockets of this process share it: read once, kept, sent to each at its own pace."""
+"""One terminal of a machine as the sockets of this process share it: read once, kept, sent to each at its own pace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Protocol
 
 from django.conf import settings
 
-from sandboxes.sockets.messages import MAX_INPUT
-from sandboxes.sockets.modes import TerminalModes
-from sandboxes.sockets.output import STUCK_SECONDS, OutputBuffer, Place, may_read
 from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest.hold import HeldTerminal, InputFull, TerminalExit
+from workspaces.data_plane.sockets.modes import TerminalModes
+from workspaces.data_plane.sockets.output import STUCK_SECONDS, OutputBuffer, Place, may_read
 
 logger = logging.getLogger(__name__)
 
+MAX_INPUT = 1 << 20  # bytes of one message, and of what a program has not read
 RETRY_SECONDS = 0.5
 FILL_SECONDS = 30.0
 LAST_INPUT_SECONDS = 1.0
@@ -30,7 +30,7 @@ REPAINT_SECONDS = 0.1
 # With a piece of output before each.
 MODES_ATTEMPTS = 3
 MAX_ROWS = 1000
-# States of all sandboxes: no more than this competes with the loop.
+# States of all machines: no more than this competes with the loop.
 _states = ThreadPoolExecutor(max_workers=1, thread_name_prefix="terminal-state")
 
 

@@ -1,4 +1,4 @@
-"""How many sockets a sandbox has, over all processes of streams.
+"""How many sockets a machine has, over all processes of streams.
 
 Each process publishes its number of them in Redis with a lease, which it renews while it has any: those of a killed
 process stop counting when its lease is over. While Redis does not answer each process counts its own.
@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import redis
 
@@ -56,9 +56,10 @@ NO_LIMIT = 1 << 30
 
 
 class SocketPlaces:
-    """The places of the sockets of one event loop."""
+    """The places of the sockets of one event loop. `kind`: sockets of another one have places of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._process = secrets.token_hex(8)
         self._own: Counter[str] = Counter()
         self._left: set[str] = set()  # with fewer than were published
@@ -68,7 +69,7 @@ class SocketPlaces:
 
     @asynccontextmanager
     async def socket_place(self, machine_id: str, limit: int) -> AsyncIterator[None]:
-        """Within the context one socket more counts. Raise RateLimited if the sandbox has as many as it may."""
+        """Within the context one socket more counts. Raise RateLimited if the machine has as many as it may."""
         await self._reserve(machine_id, limit)
         try:
             yield
@@ -83,7 +84,7 @@ class SocketPlaces:
         async with lock:
             own = self._own[machine_id] + 1
             if own > limit or await in_pool_thread(self._publish, {machine_id: own}, limit):
-                message = f"A sandbox has at most {limit} open sockets."
+                message = f"At most {limit} sockets are open at once here."
                 raise RateLimited(message, headers={"Retry-After": "5"}, details={"current": limit, "max": limit})
             self._own[machine_id] += 1
         self._keep_renewing()
@@ -107,9 +108,20 @@ class SocketPlaces:
         try:
             with redis_client().pipeline(transaction=False) as pipe:
                 for machine, count in counts.items():
-                    key = redis_key(f"sandbox-sockets:{machine}")
+                    key = redis_key(f"{self._kind}-sockets:{machine}")
                     pipe.eval(_PUBLISH, 1, key, self._process, count, int(LEASE_SECONDS * 1000), limit)
                 return any(pipe.execute())
         except redis.RedisError as exc:
-            logger.warning("each process counts the sockets of sandboxes alone: %s", exc)
+            logger.warning("each process counts the sockets of machines alone: %s", exc)
             return False
+
+
+def socket_places(kind: str) -> SocketPlaces:
+    """Return the places of a kind of sockets, for the running event loop."""
+    of_loop = _by_loop.setdefault(asyncio.get_running_loop(), {})
+    if kind not in of_loop:
+        of_loop[kind] = SocketPlaces(kind)
+    return of_loop[kind]
+
+
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, SocketPlaces]] = WeakKeyDictionary()

@@ -1,22 +1,17 @@
-"""The terminals of one sandbox, as all of its sockets in this process share them: one connection to its guest."""
+"""The terminals of one machine, as all of its sockets in this process share them: one connection to its guest."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from django.conf import settings
 
 from common.async_threads import in_pool_thread
 from common.sse.calls import cancel_task
-from sandboxes.sockets.messages import Create, MessageInvalid, Watch
-from sandboxes.sockets.output import IN_PROCESS
-from sandboxes.sockets.pace import MessagePace
-from sandboxes.sockets.places import SocketPlaces
-from sandboxes.sockets.terminal import SharedTerminal
 from vmbackend.backend import open_hold
 from vmbackend.errors import BackendError
 from vmbackend.guest.hold import (
@@ -29,8 +24,12 @@ from vmbackend.guest.hold import (
     TerminalLimit,
     TerminalNotFound,
 )
+from vmbackend.guest.hold.kept import KeptWatches
 from vmbackend.guest.session import GuestAddress
 from workspaces import last_used
+from workspaces.data_plane.sockets.output import IN_PROCESS
+from workspaces.data_plane.sockets.pace import MessagePace
+from workspaces.data_plane.sockets.terminal import SharedTerminal
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -38,34 +37,37 @@ logger = logging.getLogger(__name__)
 
 # A socket is a use; well below the shortest idle time.
 USE_SECONDS = 20.0
-# Between two looks at the sandbox's row while its guest does not answer.
+# Between two looks at the workspace's row while its guest does not answer.
 CHECK_SECONDS = 2.0
 # Bytes of input of all terminals that their programs do not read.
 MAX_WAITING_INPUT = 4 << 20
 
 
 class Socket(Protocol):
-    """The methods of a socket that its sandbox calls."""
+    """The methods of a socket that its machine calls."""
 
     def wake(self) -> None: ...
 
     def end(self, reason: str) -> None:
-        """End the socket: the sandbox does not run any more."""
+        """End the socket: the machine does not run any more."""
 
     @property
     def cut(self) -> bool:
         """Return whether this process ended the socket, so that its client comes back."""
 
 
-class SandboxTerminals:
-    """The terminals of a sandbox. Belongs to one event loop; made for the first socket, closed with the last."""
+S = TypeVar("S", bound=Socket)
+
+
+class MachineTerminals:
+    """The terminals of a machine. Belongs to one event loop; made for the first socket, closed with the last."""
 
     def __init__(self, address: GuestAddress) -> None:
         self.address = address
         self.sockets: set[Socket] = set()
         self.terminals: dict[int, SharedTerminal] = {}
         self._client: HoldClient = open_hold(address, HoldSettings(retained=IN_PROCESS))
-        # One state at a time: a sandbox that asks for many does not hold up others.
+        # One state at a time: a machine that asks for many does not hold up others.
         self.states = asyncio.Lock()
         self.pace = MessagePace()
         self._locks: dict[int, asyncio.Lock] = {}
@@ -73,12 +75,14 @@ class SandboxTerminals:
         self._check_wanted = asyncio.Event()
         self._using = asyncio.ensure_future(self._use_forever())
 
-    async def create(self, given: Create) -> SharedTerminal:
-        """Start a program. Raise GuestCommandInvalid, TerminalLimit, GuestUnreachable, HoldUnsupported."""
+    async def create(self, argv: Sequence[str] | None, size: tuple[int, int], cwd: str | None) -> SharedTerminal:
+        """Start a program; `size` in columns and rows. Raise GuestCommandInvalid, TerminalLimit, GuestUnreachable,
+        HoldUnsupported.
+        """
         await self._make_room()
         await self._drop_ended()
-        held = await self._client.create_terminal(given.argv, cols=given.cols, rows=given.rows, working_dir=given.cwd)
-        return self._share(held, (given.cols, given.rows), 0)
+        held = await self._client.create_terminal(argv, cols=size[0], rows=size[1], working_dir=cwd)
+        return self._share(held, size, 0)
 
     async def open(self, id: int) -> SharedTerminal:
         """Return a terminal with all output that the guest keeps of it. Raise TerminalNotFound, GuestUnreachable."""
@@ -118,21 +122,21 @@ class SandboxTerminals:
     def require_input_room(self, size: int) -> None:
         """Raise InputFull if so many bytes more would be too much input that waits, of all terminals."""
         if sum(terminal.input_size for terminal in self.terminals.values()) + size > MAX_WAITING_INPUT:
-            raise InputFull("The sandbox's programs do not read their input, of which 4 MiB waits.")
+            raise InputFull("The machine's programs do not read their input, of which 4 MiB waits.")
 
     def reserve_watch(self) -> None:
-        """Count one more watch, until `release_watch`. Raise MessageInvalid at the limit of this process."""
+        """Count one more watch, until `release_watch`. Raise TerminalLimit at the limit of this process."""
         limit = settings.ENV.sandbox_watches_max
         if self._watches >= limit:
-            raise MessageInvalid("watch_limit", f"A sandbox has at most {limit} watches.", about="watch_error")
+            raise TerminalLimit(f"A machine has at most {limit} watches.")
         self._watches += 1
 
     def release_watch(self) -> None:
         self._watches -= 1
 
-    async def watch_folder(self, given: Watch) -> HeldWatch:
+    async def watch_folder(self, folder: str, patterns: Sequence[str]) -> HeldWatch:
         """Return once all folders are watched. Raise GuestPathInvalid, TerminalLimit, GuestUnreachable."""
-        return await self._client.watch_folder(given.path, given.ignore)
+        return await self._client.watch_folder(folder, patterns)
 
     async def close(self, *, returns: bool) -> None:
         """End the connection; terminals go on. `returns`: their programs wait for clients that come back."""
@@ -142,8 +146,25 @@ class SandboxTerminals:
         self.terminals.clear()
         await self._client.close(returns=returns)
 
+    @property
+    def kept_watches(self) -> KeptWatches:
+        """Return the watches that the guest keeps, on the connection of its terminals."""
+        return self._client.kept_watches
+
+    async def wait_change(self, known: int) -> int:
+        """Return what `HoldClient.wait_change` returns."""
+        return await self._client.wait_change(known)
+
+    def end_missing(self, known: Iterable[SharedTerminal], listed: Collection[int]) -> None:
+        """End those of the terminals that a later list of the guest has not any more."""
+        for terminal in known:
+            if terminal.id not in listed and self.terminals.get(terminal.id) is terminal:
+                self._forget(terminal)
+                terminal.end_replaced()
+                self._client.forget_terminal(terminal.id)
+
     def check_soon(self) -> None:
-        """Check soon whether the sandbox still runs: the guest does not answer."""
+        """Check soon whether the machine still runs: the guest does not answer."""
         self._check_wanted.set()
 
     async def _open(self, entry: TerminalEntry) -> SharedTerminal:
@@ -176,18 +197,18 @@ class SandboxTerminals:
         if len(entries) < limit:
             return
         if not ended:
-            raise TerminalLimit(f"A sandbox has at most {limit} terminals.")
+            raise TerminalLimit(f"A machine has at most {limit} terminals.")
         await self.close_terminal(ended[0].id)
 
     async def _drop_ended(self) -> None:
-        """Drop output, so that this process has no more terminals than a sandbox may have, whatever its guest lists.
+        """Drop output, so that this process has no more terminals than a machine may have, whatever its guest lists.
         Ended terminals go, first of all those whose sockets know of the end. Raise TerminalLimit.
         """
         limit = settings.ENV.sandbox_terminals_max
         while len(self.terminals) >= limit:
             ended = [terminal for terminal in self.terminals.values() if terminal.over]
             if not ended:
-                raise TerminalLimit(f"A sandbox has at most {limit} terminals.")
+                raise TerminalLimit(f"A machine has at most {limit} terminals.")
             dropped = min(ended, key=lambda each: sum(not place.end_sent for place in each.places.values()))
             dropped.places.clear()
             await self.release(dropped)
@@ -202,7 +223,7 @@ class SandboxTerminals:
             try:
                 reason = await in_pool_thread(self._record_use)
             except Exception as exc:  # while the database does not answer, sockets stay open
-                logger.warning("the sandbox of open sockets cannot be checked: %s", exc)
+                logger.warning("the machine of open sockets cannot be checked: %s", exc)
                 reason = ""
             if reason:
                 for socket in list(self.sockets):
@@ -224,26 +245,25 @@ class SandboxTerminals:
         return ""
 
 
-class OpenSandboxes:
-    """The open sandboxes of one event loop."""
+class OpenMachines:
+    """The machines with open sockets, of one event loop."""
 
     def __init__(self) -> None:
-        self._open: dict[GuestAddress, SandboxTerminals] = {}
-        self.places = SocketPlaces()
+        self._open: dict[GuestAddress, MachineTerminals] = {}
 
     @asynccontextmanager
-    async def joined(self, address: GuestAddress, make: Callable[[SandboxTerminals], Socket]) -> AsyncIterator[Socket]:
-        """Within the context the socket that `make` makes is one of its sandbox's."""
-        sandbox = self._open.get(address)
-        if sandbox is None:
-            sandbox = self._open[address] = SandboxTerminals(address)
-        socket = make(sandbox)
-        sandbox.sockets.add(socket)
+    async def joined(self, address: GuestAddress, make: Callable[[MachineTerminals], S]) -> AsyncIterator[S]:
+        """Within the context the socket that `make` makes is one of its machine's."""
+        machine = self._open.get(address)
+        if machine is None:
+            machine = self._open[address] = MachineTerminals(address)
+        socket = make(machine)
+        machine.sockets.add(socket)
         try:
             yield socket
         finally:
-            sandbox.sockets.discard(socket)
-            if not sandbox.sockets and self._open.get(address) is sandbox:
+            machine.sockets.discard(socket)
+            if not machine.sockets and self._open.get(address) is machine:
                 del self._open[address]
                 with suppress(BackendError):
-                    await asyncio.shield(sandbox.close(returns=socket.cut))
+                    await asyncio.shield(machine.close(returns=socket.cut))
