@@ -44,8 +44,15 @@ def send_before(name: str, stage: Stage) -> list[tuple[str, WsgiAnswer]]:
             # A machine of the cases has no tasks.
             tasks = json.loads(send_example("GET /r/exec", {}, stage).content).get("tasks", [])
             stage.ids["task_id"] = tasks[0]["id"] if tasks else stage.ids["task_id"]
+        is_json = answer.status_code == 200 and before["request"].startswith("POST /r/")
+        body = json.loads(answer.content) if is_json and "/stream" not in before["request"] else {}
         if before["request"] == "POST /r/files/links":
-            stage.ids["file_link"] = json.loads(answer.content)["url"].rpartition("/")[2]
+            stage.ids["file_link"] = body["url"].rpartition("/")[2]
+        # A machine of the cases has neither.
+        if before["request"] == "POST /r/terminals":
+            stage.ids["terminal_id"] = body.get("id", stage.ids["terminal_id"])
+        if before["request"] == "POST /r/watchers":
+            stage.ids["watcher_id"] = body.get("watcher", {}).get("id", stage.ids["watcher_id"])
     return found
 
 

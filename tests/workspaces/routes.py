@@ -191,7 +191,7 @@ GET /workspace/:workspaceId/config
 
 VALUES = {
     "name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web", "stdin_key": "key-of-this-input",
-    "task_id": "1", "file_link": "of-no-file",
+    "task_id": "1", "terminal_id": "1", "watcher_id": "1", "file_link": "of-no-file",
 }  # fmt: skip
 
 

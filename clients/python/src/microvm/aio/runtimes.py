@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from microvm.aio.routes.runtime_access import AsyncRuntimeAccessRoutes
 from microvm.aio.routes.runtime_files import AsyncRuntimeFileRoutes
+from microvm.aio.routes.runtime_terminals import AsyncRuntimeTerminalRoutes
+from microvm.aio.routes.runtime_watchers import AsyncRuntimeWatcherRoutes
 from microvm.aio.tasks import AsyncTasks
 from microvm.aio.transport import AsyncTransport
 
@@ -14,6 +16,8 @@ class AsyncOpenRuntime:
     def __init__(self, transport: AsyncTransport) -> None:
         self.files = AsyncRuntimeFileRoutes(transport)
         self.tasks = AsyncTasks(transport)
+        self.terminals = AsyncRuntimeTerminalRoutes(transport)
+        self.watchers = AsyncRuntimeWatcherRoutes(transport)
 
 
 class AsyncRuntimes(AsyncRuntimeAccessRoutes):
