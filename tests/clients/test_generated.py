@@ -18,9 +18,7 @@ from tests.openapi import document
 from tests.routes import DOCUMENTED
 
 GROUPS = read_table()
-IN_A_RUNTIME = {
-    "runtime_files": "files", "runtime_tasks": "tasks", "runtime_terminals": "terminals", "runtime_watchers": "watchers",
-}  # fmt: skip
+IN_A_RUNTIME = {f"runtime_{name}": name for name in ("files", "tasks", "terminals", "watchers")}
 IN_A_SANDBOX = {"sandbox_files": "files", "sandbox_git": "git"}
 # Documented, but no routes of the account: the list of files in a sandbox. And what is added for existing clients.
 BESIDE = {"POST {sandbox_url}/files/list", "GET /workspace/estimate"}

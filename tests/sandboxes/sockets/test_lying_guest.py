@@ -102,7 +102,7 @@ def test_terminals_whose_id_is_given_again_end_and_cost_nothing(monkeypatch: pyt
             while not made.output.end:
                 await asyncio.sleep(0)
             if number_made == 0:
-                other._attach(made, 0, ack=False)
+                other.attach(made, 0, ack=False)
                 of_one = len(asyncio.all_tasks())
         while len(asyncio.all_tasks()) > of_one:
             await asyncio.sleep(0)
