@@ -124,6 +124,7 @@ class RuntimeSocket(MachineSocket):
             raise FrameInvalid("validation_error", "offset: the terminal has not written that many bytes.", frame.id)
         if skipped := self.attach(terminal, frame.offset, ack=False):
             self._post("skipped", terminal.id, bytes=skipped)
+        self._post_state(terminal)  # what was on its way comes before it
 
     def _post_state(self, terminal: SharedTerminal) -> None:
         self._post("state", terminal.id, start=terminal.output.start, offset=terminal.places[self].offset)
