@@ -12,7 +12,7 @@ from sandboxes.sockets.watches import SocketWatches
 from vmbackend.errors import BackendError, GuestCommandInvalid
 from vmbackend.guest.hold import TerminalEntry
 from workspaces.data_plane.sockets.machine import MachineTerminals
-from workspaces.data_plane.sockets.output import Place
+from workspaces.data_plane.sockets.output import OutputPlace
 from workspaces.data_plane.sockets.socket import MachineSocket
 from workspaces.data_plane.sockets.terminal import SharedTerminal
 
@@ -65,7 +65,7 @@ class TerminalSocket(MachineSocket):
         event = self._watches.next_message()
         return None if event is None else json.dumps(event)
 
-    def tell_gap(self, terminal: SharedTerminal, place: Place, skipped: int) -> None:
+    def tell_gap(self, terminal: SharedTerminal, place: OutputPlace, skipped: int) -> None:
         self._post_attached(terminal, skipped)
 
     def tell_end(self, terminal: SharedTerminal) -> None:

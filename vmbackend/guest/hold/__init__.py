@@ -7,7 +7,7 @@ to the windows and limits that the client granted.
 
 from .client import HoldClient, HoldSettings
 from .errors import HoldUnsupported, InputFull, TerminalEnded, TerminalLimit, TerminalNotFound, WatchNotFound
-from .kept import KeptEvents, KeptWatch
+from .kept_watches import KeptEvents, KeptWatch
 from .terminal import HeldTerminal
 from .terminal_fields import TerminalDetails, TerminalEntry, TerminalExit
 from .watch import HeldWatch, WatchEvent, WatchKind

@@ -15,7 +15,7 @@ from vmbackend.guest.translate import UNREACHABLE
 from .command import HeldCommands
 from .errors import TerminalNotFound
 from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, read_nothing
-from .kept import KeptWatches
+from .kept_watches import KeptWatches
 from .link import HoldLink
 from .tasks import HeldTasks
 from .terminal import HeldTerminal

@@ -24,7 +24,7 @@ from vmbackend.guest.hold import (
     TerminalLimit,
     TerminalNotFound,
 )
-from vmbackend.guest.hold.kept import KeptWatches
+from vmbackend.guest.hold.kept_watches import KeptWatches
 from vmbackend.guest.session import GuestAddress
 from workspaces import last_used
 from workspaces.data_plane.sockets.output import IN_PROCESS

@@ -74,7 +74,7 @@ class OutputBuffer:
         return partial(terminal_state, self.modes.copy(), data, lines, whole=self.modes_at == 0)
 
 
-class Place:
+class OutputPlace:
     """The place of one socket in the output. `ack`: at most UNACKNOWLEDGED bytes more than its client said that it has
     processed.
     """
@@ -116,7 +116,7 @@ class Place:
         return self.offset < output.end and now - self.moved_at > STUCK_SECONDS
 
 
-def may_read(output: OutputBuffer, places: list[Place], now: float) -> bool:
+def may_read(output: OutputBuffer, places: list[OutputPlace], now: float) -> bool:
     """Return whether more output may be read: the slowest socket is waited for, but those that are stuck only if all
     are, and then the first of them.
     """

@@ -69,8 +69,8 @@ class ServedSocket(Socket, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Who has opened a socket: the guest, the watch of the right to it, which calls its argument with the reason of its
-    end, and the maker of what serves it.
+    """A socket that may open: its guest, the watch of the right to it, which calls its argument with the reason of its
+    end, and the maker of the object that serves it.
     """
 
     address: GuestAddress

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from workspaces.data_plane.sockets.machine import MachineTerminals
-from workspaces.data_plane.sockets.output import Place
+from workspaces.data_plane.sockets.output import OutputPlace
 from workspaces.data_plane.sockets.terminal import SharedTerminal
 
 # Bytes of messages that were not sent yet: a client that asks and does not read waits.
@@ -112,7 +112,7 @@ class MachineSocket:
         return None
 
     @abstractmethod
-    def tell_gap(self, terminal: SharedTerminal, place: Place, skipped: int) -> None:
+    def tell_gap(self, terminal: SharedTerminal, place: OutputPlace, skipped: int) -> None:
         """Tell the client that so many bytes before the place are gone."""
 
     @abstractmethod

@@ -16,7 +16,7 @@ from django.conf import settings
 from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest.hold import HeldTerminal, InputFull, TerminalExit
 from workspaces.data_plane.sockets.modes import TerminalModes
-from workspaces.data_plane.sockets.output import STUCK_SECONDS, OutputBuffer, Place, may_read
+from workspaces.data_plane.sockets.output import STUCK_SECONDS, OutputBuffer, OutputPlace, may_read
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class SharedTerminal:
         self.output = OutputBuffer(start, settings.ENV.sandbox_output_bytes)
         self.exit: TerminalExit | None = None  # after all output before it
         self.gone = False
-        self.places: dict[Reader, Place] = {}
+        self.places: dict[Reader, OutputPlace] = {}
         self._held = held
         self._unreachable = unreachable
         self._wanted = start  # read so far, even if no socket takes it
@@ -99,7 +99,7 @@ class SharedTerminal:
 
     def attach(self, reader: Reader, offset: int, *, ack: bool) -> int:
         """Send it what follows `offset`, or the oldest byte after it; return how many bytes are gone."""
-        place = Place(offset, ack=ack, now=self._now())
+        place = OutputPlace(offset, ack=ack, now=self._now())
         skipped = place.skip_gap(self.output)
         self.places[reader] = place
         self._changed.set()

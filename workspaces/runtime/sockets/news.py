@@ -1,4 +1,4 @@
-"""What comes and goes in a machine while sockets of its runtime are open: terminals, watchers, events of watchers.
+"""Terminals and watchers that come and go while sockets of a runtime are open, and events of the watchers.
 
 One for all sockets of a process, as each kept watch is read once. It asks the guest, which answers when there is
 something new.

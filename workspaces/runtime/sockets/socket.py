@@ -8,7 +8,7 @@ from typing import Any
 from vmbackend.errors import BackendError
 from vmbackend.guest.hold import KeptWatch
 from workspaces.data_plane.sockets.machine import MachineTerminals
-from workspaces.data_plane.sockets.output import Place
+from workspaces.data_plane.sockets.output import OutputPlace
 from workspaces.data_plane.sockets.socket import MachineSocket
 from workspaces.data_plane.sockets.terminal import SharedTerminal
 from workspaces.guests import guest_errors
@@ -89,7 +89,7 @@ class RuntimeSocket(MachineSocket):
             self._news.note_taken()
         return frame
 
-    def tell_gap(self, terminal: SharedTerminal, place: Place, skipped: int) -> None:
+    def tell_gap(self, terminal: SharedTerminal, place: OutputPlace, skipped: int) -> None:
         self._post("skipped", terminal.id, bytes=skipped)
 
     def tell_end(self, terminal: SharedTerminal) -> None:

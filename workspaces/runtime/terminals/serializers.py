@@ -52,7 +52,7 @@ class ScrollbackQuery(serializers.Serializer[Any]):
     )
 
 
-class TerminalObject(ResponseSerializer):
+class RuntimeTerminalObject(ResponseSerializer):
     """A terminal."""
 
     id = serializers.CharField(
@@ -71,12 +71,12 @@ class TerminalObject(ResponseSerializer):
     scrollback_size = serializers.IntegerField()
 
 
-class TerminalResponse(Success, TerminalObject):
+class TerminalResponse(Success, RuntimeTerminalObject):
     """A terminal at top level."""
 
 
 class TerminalsResponse(Success):
-    terminals = TerminalObject(many=True)
+    terminals = RuntimeTerminalObject(many=True)
 
 
 class TerminalRemovedResponse(Success):

@@ -11,10 +11,10 @@ from typing import NotRequired, TypedDict
 class TerminalsResponse(TypedDict):
     """Answer, or a part of one, of `runtime_terminals.list`."""
 
-    terminals: list[Terminal]
+    terminals: list[RuntimeTerminal]
 
 
-class Terminal(TypedDict):
+class RuntimeTerminal(TypedDict):
     """Answer, or a part of one, of `runtime_terminals.list`."""
 
     id: str

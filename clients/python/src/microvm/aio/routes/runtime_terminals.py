@@ -10,15 +10,15 @@ from typing import Unpack
 
 from microvm.addresses import quoted
 from microvm.aio.group import AsyncGroup
-from microvm.types.runtime_terminals import ScrollbackResponse, Terminal, TerminalRequest, TerminalResponse
+from microvm.types.runtime_terminals import RuntimeTerminal, ScrollbackResponse, TerminalRequest, TerminalResponse
 
 
 class AsyncRuntimeTerminalRoutes(AsyncGroup):
     """Terminals in one workspace, with a token of its runtime."""
 
-    async def list(self) -> builtins.list[Terminal]:
+    async def list(self) -> builtins.list[RuntimeTerminal]:
         """Return the terminals of the workspace, those of its sandbox's sockets included."""
-        answer: builtins.list[Terminal] = await self._call("GET", "/terminals", part="terminals")
+        answer: builtins.list[RuntimeTerminal] = await self._call("GET", "/terminals", part="terminals")
         return answer
 
     async def create(self, **body: Unpack[TerminalRequest]) -> TerminalResponse:
