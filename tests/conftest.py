@@ -35,6 +35,7 @@ from tests.callers import Caller
 from tests.database_server import TEMPLATE, ensure_server, is_own
 from tests.described import DescribedClient
 from tests.marked_files import CAMPAIGNS, MACHINES, is_read, may_have
+from tests.run_extent import leave_out_other_shares
 from tests.world import World
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuses marks that a run by marks would not find."""
+    """Refuses marks that a run by marks would not find; leaves out campaigns of other shares."""
+    leave_out_other_shares(items)
     for item in items:
         for marks in (MACHINES, CAMPAIGNS):
             if any(item.get_closest_marker(name) for name in marks) and not may_have(marks, item.path):
