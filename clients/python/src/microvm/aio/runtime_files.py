@@ -37,14 +37,13 @@ class AsyncRuntimeFiles(AsyncRuntimeFileRoutes):
             raise ConnectionFailed(f"The tree broke off: {error}") from error
         parser.finish()
 
-    async def download(
-        self, paths: Sequence[str | dict[str, Any]], sink: BinaryIO, *, exclude_patterns: Sequence[str] = ()
-    ) -> int:
-        """Write a tar.gz of the paths with all that is below them to `sink`, while it comes; returns its size in bytes.
-        Names in it are relative to `/`.
+    async def download_parts(
+        self, paths: Sequence[str | dict[str, Any]], *, exclude_patterns: Sequence[str] = ()
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield a tar.gz of the paths with all that is below them, while it comes. Names in it are relative to `/`.
 
-        It is asked for again as long as nothing has come. Raises ApiError, OSError of the sink, and ConnectionFailed
-        where it broke off: what is written then is no whole archive.
+        It is asked for again as long as nothing has come. Raises ApiError, and ConnectionFailed where it broke off:
+        what came before is no whole archive.
         """
         body = {"paths": list(paths), "exclude_patterns": list(exclude_patterns)}
         sending = Sending("POST", "/files/transfer/download", body=body, timeout=LONG, is_idempotent=True)
@@ -52,10 +51,22 @@ class AsyncRuntimeFiles(AsyncRuntimeFileRoutes):
         try:
             async with self._transport.opened(sending) as response:
                 async for part in response.aiter_bytes():
-                    await in_thread(sink.write, part)
                     size += len(part)
+                    yield part
         except httpx.TransportError as error:
             raise ConnectionFailed(f"The archive broke off after {size} bytes: {error}") from error
+
+    async def download(
+        self, paths: Sequence[str | dict[str, Any]], sink: BinaryIO, *, exclude_patterns: Sequence[str] = ()
+    ) -> int:
+        """Write what `download_parts` yields to `sink`; returns its size in bytes. Raises OSError of the sink, too."""
+        parts, size = self.download_parts(paths, exclude_patterns=exclude_patterns), 0
+        try:
+            async for part in parts:
+                await in_thread(sink.write, part)
+                size += len(part)
+        finally:
+            await parts.aclose()
         return size
 
     async def upload(self, source: BinaryIO, *, dest: str = "/") -> RuntimeUploadResponse:
