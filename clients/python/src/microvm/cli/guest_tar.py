@@ -140,7 +140,7 @@ class _Filling:
         self._is_ready.set()
 
     def close(self) -> None:
-        """What waits still has nothing to give."""
+        """End those that wait: they give nothing."""
         self._newest = 0
         self._is_ready.set()
 
