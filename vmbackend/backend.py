@@ -160,7 +160,7 @@ def _search_folder() -> Path:
 def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
     """Return a client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
     if settings.ENV.vm_backend == "fake":
-        from vmbackend.fake.no_hold import no_hold
+        from vmbackend.fake.holds import no_hold
         from vmbackend.guest.hold import HoldClient
 
         return HoldClient(no_hold, hold)

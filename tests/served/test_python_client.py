@@ -100,7 +100,7 @@ def test_the_examples_of_the_document_run(
     monkeypatch.setenv("CLIENT_ID", headers["X-Client-ID"])
     monkeypatch.setenv("CLIENT_SECRET", headers["X-Client-Secret"])
     monkeypatch.chdir(tmp_path)
-    assert len(EXAMPLES) >= 6
+    assert len(EXAMPLES) >= 7
     exec("\n".join(EXAMPLES), {})
     client.call("DELETE", "/workspace/first-call")
     printed = capsys.readouterr().out
@@ -108,6 +108,8 @@ def test_the_examples_of_the_document_run(
     assert "not_found" in printed
     assert "['default']" in printed
     assert (tmp_path / "copy.txt").read_text() == "one\n"
+    assert "file /srv/app/main.py" in printed
+    assert "1 files" in printed
 
 
 def test_bytes_go_into_a_command_and_come_back_as_they_are(platform: Microvm, box: str) -> None:

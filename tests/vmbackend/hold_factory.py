@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiled import compile_program
-from vmbackend.errors import GuestUnreachable
+from vmbackend.fake.holds import PipeTransport
 from vmbackend.guest.hold.client import HoldClient, HoldSettings
 from vmbackend.guest.hold.frames import Answer
 from vmbackend.guest.hold.terminal import HeldTerminal
@@ -35,45 +35,6 @@ def compile_hold(target: Path, *flags: str) -> None:
     """Compile the kit's program, with the host's file system in place of the user's (`hold_host.c`)."""
     sources = [path for path in sorted(SOURCES.glob("*.c")) if path.name != "lookup.c"]
     compile_program(target, (*FLAGS, *flags), [*sources, Path(__file__).with_name("hold_host.c")], SOURCES)
-
-
-class PipeTransport:
-    """`guest attach` as a child process."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._stdin, self._stdout = process.stdin, process.stdout
-
-    async def read(self, limit: int) -> bytes:
-        return await self._stdout.read(limit)
-
-    def write(self, data: bytes) -> None:
-        if self._stdin.is_closing():
-            raise GuestUnreachable("closed")
-        self._stdin.write(data)
-
-    async def drain(self) -> None:
-        try:
-            await self._stdin.drain()
-        except OSError as error:
-            raise GuestUnreachable("lost") from error
-
-    def spend_time(self, seconds: float) -> float:
-        return 0.0
-
-    async def explain_end(self) -> Exception:
-        return GuestUnreachable("ended")
-
-    async def close(self) -> None:
-        self._stdin.close()
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
-        with suppress(OSError):
-            # All calls wait for one future, which the cancellation of one must not cancel.
-            await asyncio.shield(self._stdin.wait_closed())
 
 
 class LocalHold:

@@ -23,7 +23,7 @@ from vmbackend.errors import (
 from vmbackend.fake import trees
 from vmbackend.fake.commands import finish_command, run_asking, stream_command
 from vmbackend.fake.files import FakeFiles
-from vmbackend.fake.no_hold import no_hold
+from vmbackend.fake.holds import hold_opener
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
@@ -93,7 +93,7 @@ class FakeGuestSession(FakeFiles):
         self._require_ready()
         opener = type(self).hold_of
         if self._hold is None:
-            self._hold = HoldClient(no_hold if opener is None else opener(self._id), HoldSettings())
+            self._hold = HoldClient(opener(self._id) if opener else hold_opener(self._disk), HoldSettings())
         return self._hold
 
     async def execute_answering(

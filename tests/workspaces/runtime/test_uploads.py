@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import shutil
 import tarfile
 import tracemalloc
@@ -144,6 +145,43 @@ def test_what_would_leave_the_folder_is_left_out(left_out: tuple[tarfile.TarInfo
 )
 def test_links_that_stay_below_the_folder_pass(inside: tuple[tarfile.TarInfo, bytes]) -> None:
     assert sift(tar(inside))[0].skipped == 0
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (link("a", "."), link("a/a/a/up", "../..")),
+        (entry("d/e", type=tarfile.DIRTYPE), link("s", "d/e"), entry("s/x")),
+        (link("a/b/l", "../.."), link("h", "a/b/l", tarfile.LNKTYPE)),
+        (link("s", "d"), link("h", "s/f", tarfile.LNKTYPE)),
+        (link("s", "d"), entry("t", type=tarfile.DIRTYPE), entry("s/x", b"x")),
+    ],
+)  # fmt: skip
+def test_what_lies_behind_a_link_of_the_archive_is_left_out(entries: Any) -> None:
+    sifter, found = sift(tar(*entries, entry("behind", b"2")))
+    assert list(found) == [each.name for each, _ in entries[:-1]] + ["behind"]
+    assert sifter.skipped == 1
+
+
+def test_the_links_of_an_archive_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sifting, "MAX_LINKS", 2)
+    assert sift(tar(link("a", "x"), link("b", "x")))[0].files == 2
+    with pytest.raises(ArchiveInvalid, match="symbolic links"):
+        sift(tar(link("a", "x"), link("b", "x"), link("c", "x")))
+
+
+@database
+@needs_busybox
+def test_a_file_that_does_not_come_whole_is_not_there(holder: Holder) -> None:
+    whole = tar(entry("a", b"1"), entry("new\nline", b"x"), entry("big", os.urandom(2 << 20)), entry("last", b"3"))
+    (holder.disk / "there").mkdir()
+    (holder.disk / "there" / "last").write_text("mine")
+    for body in (gzip.compress(whole[:1_000_000]), gzip.compress(whole)[:1_000_000]):
+        answer = upload(holder, body)
+        assert_error(answer, 400, "archive_invalid")
+        assert answer.json()["details"] == {"files_extracted": 2}
+        assert sorted(path.name for path in (holder.disk / "there").iterdir()) == ["a", "last", "new\nline"]
+    assert (holder.disk / "there" / "last").read_text() == "mine"
 
 
 def test_a_lying_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 from common.async_threads import in_body_thread
 from common.errors import DomainError
+from vmbackend.errors import BackendError
 from vmbackend.guest.output import CommandExit, OutputPart
 from vmbackend.guest.session import GuestSession
 from vmbackend.guest.sources import closing_source
@@ -20,7 +22,8 @@ _FULL = b"No space left"
 
 
 async def archive_unpack(session: GuestSession, chunks: AsyncIterator[bytes], *, dest: str, sifter: Sifter) -> None:
-    """Unpack the chunks of a sifted archive into a folder. The first entry that fails ends it.
+    """Unpack the chunks of a sifted archive into a folder. The first entry that fails ends it; a file that has not come
+    whole is removed.
 
     Raise ArchiveInvalid, GuestDiskFull, and what the chunks raise; `files_extracted` of the details of the first two is
     the number of files that are there.
@@ -30,15 +33,30 @@ async def archive_unpack(session: GuestSession, chunks: AsyncIterator[bytes], *,
     parts = _until_failure(chunks, failures)
     output = session.execute_streamed(words, working_dir=dest, timeout=UNPACK_SECONDS, stdin_parts=parts)
     names, said = _NameCounter(), b""
-    async with closing_source(output) as seen:
-        async for part in seen:
-            if isinstance(part, CommandExit):
-                _require_success(part, failures, min(names.count, sifter.whole_files), said)
-            elif part.stream == "stdout":
-                names.feed(part)
-            else:
-                said = (said + part.data)[:SAID_BYTES]
+    try:
+        async with closing_source(output) as seen:
+            async for part in seen:
+                if isinstance(part, CommandExit):
+                    _require_success(part, failures, min(names.count, sifter.whole_files), said)
+                elif part.stream == "stdout":
+                    names.feed(part)
+                else:
+                    said = (said + part.data)[:SAID_BYTES]
+    except Exception:
+        # If the program has come so far, it has written what it got of the file that has not come whole.
+        if failures and names.count >= sifter.files:
+            await _remove_half_file(session, dest, sifter)
+        raise
     await session.sync()
+
+
+async def _remove_half_file(session: GuestSession, dest: str, sifter: Sifter) -> None:
+    if not sifter.unfinished:
+        return
+    path = f"{dest.rstrip('/')}/{sifter.unfinished}"
+    with suppress(BackendError):  # the failure that has led here is told
+        if (await session.stat_link(path)).type == "file":
+            await session.remove(path)
 
 
 async def sifted(body: AsyncIterator[bytes], sifter: Sifter) -> AsyncIterator[bytes]:

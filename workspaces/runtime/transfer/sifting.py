@@ -16,6 +16,7 @@ BLOCK = tarfile.BLOCKSIZE
 MAX_ENTRIES = 1_000_000
 MAX_EXTENSION = 64 * 1024  # bytes of a long name, or of the fields of an entry
 MAX_NAME = 4095
+MAX_LINKS = 100_000  # symbolic ones, which are remembered
 END = bytes(2 * BLOCK)
 _EXTENSIONS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
@@ -36,6 +37,13 @@ class Sifter:
         self._extension = (b"", 0)
         self._fields: dict[str, str] = {}
         self._failure: DomainError | None = None
+        self._name = ""  # of the entry that is read
+        self._links: set[int] = set()
+
+    @property
+    def unfinished(self) -> str:
+        """The name of the file whose first bytes were passed on, and not its last; empty if there is none."""
+        return self._name if self._left and self._is_passed_on and self._kept is None else ""
 
     def feed(self, data: bytes) -> bytes:
         """Return what the next piece adds to the sifted archive. Raise ArchiveInvalid, GuestDiskFull, after what comes
@@ -112,15 +120,33 @@ class Sifter:
         name = _plain(entry.name)
         if name == "":  # the folder itself
             return False
-        if name is None or not _is_allowed(entry, name):
+        if name is None or not _is_allowed(entry, name) or self._leads_through_link(entry, name):
             self.skipped += 1
             return False
-        entry.name = name
+        entry.name = self._name = name
         self._room -= entry.size
         if self._room < 0:
             raise GuestDiskFull("The archive is larger than what is free on the workspace's disk.")
         self.files += entry.type != tarfile.DIRTYPE
         return True
+
+    def _leads_through_link(self, entry: tarfile.TarInfo, name: str) -> bool:
+        """Return whether an entry lies behind a link of the archive, or is a hard link to one or behind one. Its depth
+        is another one there, and with it the place that it leads to. No program packs such entries.
+        """
+        found = self._is_behind_link(name)
+        if entry.type == tarfile.LNKTYPE:
+            found = found or hash(entry.linkname) in self._links or self._is_behind_link(entry.linkname)
+        elif entry.type == tarfile.SYMTYPE and not found:
+            self._links.add(hash(name))
+            if len(self._links) > MAX_LINKS:
+                raise ArchiveInvalid(f"The archive has more than {MAX_LINKS} symbolic links.")
+        return found
+
+    def _is_behind_link(self, name: str) -> bool:
+        if not self._links:
+            return False
+        return any(letter == "/" and hash(name[:place]) in self._links for place, letter in enumerate(name))
 
     def _expect(self, size: int) -> None:
         self._left = -(-size // BLOCK) * BLOCK

@@ -92,10 +92,11 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
 
         Files belong to root, and replace those that exist.
 
-        Left out are absolute names and those with `..`, links that lead out of the directory, and devices. The first
-        entry that fails ends it, also one that the disk has no room for; `details.files_extracted` says how many files
-        are there then. An archive has at most 1,000,000 entries, no sparse files, and becomes at most 1,000 times as
-        large after the first 64 MiB.
+        Left out are absolute names and those with `..`, links that lead out of the directory, what lies behind a link
+        of the archive, and devices. The first entry that fails ends it, also one that the disk has no room for;
+        `details.files_extracted` says how many files are there then. A file that does not come whole is removed. An
+        archive has at most 1,000,000 entries, 100,000 of them symbolic links, no sparse files, and becomes at most
+        1,000 times as large after the first 64 MiB.
         """
         dest = read_query(RuntimeUploadQuery, self.http_request)["dest"]
         guest = await self.guest()

@@ -16,6 +16,7 @@ from microvm.errors import ConnectionFailed
 Progress = Callable[[int, int | None], None]
 CHUNK = 256 << 10  # bytes
 RAW = "application/octet-stream"
+GZIP = "application/gzip"
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from microvm.aio.routes.runtime_access import AsyncRuntimeAccessRoutes
-from microvm.aio.routes.runtime_files import AsyncRuntimeFileRoutes
 from microvm.aio.routes.runtime_terminals import AsyncRuntimeTerminalRoutes
 from microvm.aio.routes.runtime_watchers import AsyncRuntimeWatcherRoutes
+from microvm.aio.runtime_files import AsyncRuntimeFiles
 from microvm.aio.tasks import AsyncTasks
 from microvm.aio.transport import AsyncTransport
 
@@ -14,7 +14,7 @@ class AsyncOpenRuntime:
     """The inside of one workspace at its runtime's address, with a token of it."""
 
     def __init__(self, transport: AsyncTransport) -> None:
-        self.files = AsyncRuntimeFileRoutes(transport)
+        self.files = AsyncRuntimeFiles(transport)
         self.tasks = AsyncTasks(transport)
         self.terminals = AsyncRuntimeTerminalRoutes(transport)
         self.watchers = AsyncRuntimeWatcherRoutes(transport)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from posixpath import join as joined
+from posixpath import normpath
 from time import sleep
 
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.guest_tar import ArchiveOfGuest, is_passing, take_archive
 from microvm.cli.packing import FolderPacker
+from microvm.cli.transferring import ArchiveOfTransfer, has_plain_name, send_folder, transfer_files
 from microvm.cli.unpacking import Unpacker, is_safe_name
 from microvm.errors import ApiError, ConnectionFailed
 from microvm.sync.client import Microvm
@@ -116,19 +118,37 @@ class Copier:
 
     def _upload_folder(self, source: Path, target: str) -> None:
         packers: list[FolderPacker] = []
+        files = transfer_files(self.client, self.workspace)
 
-        def parts() -> Iterator[bytes]:
-            packers.append(FolderPacker(source, self.progress_of))
-            return packers[-1].parts()
+        def made() -> FolderPacker:
+            packers.append(FolderPacker(source, self.progress_of, sets_apart=files is not None))
+            return packers[-1]
 
-        self._until_whole(lambda: take_archive(self.client, self.workspace, target, parts))
+        def copy() -> None:
+            if files is not None:
+                send_folder(self.client, files, self.workspace, target, made())
+            else:
+                take_archive(self.client, self.workspace, target, lambda: made().parts())
+
+        self._until_whole(copy)
         self.done = Copied(packers[-1].files, packers[-1].size, packers[-1].skipped)
 
     def _download_folder(self, source: str, target: Path) -> None:
         unpacker = Unpacker(target, source, self.progress_of)
+        source = normpath(source)
+        files = transfer_files(self.client, self.workspace)
+        # A transfer ends where a file cannot be read; the second attempt is the program's, which names such files.
+        ways = [files] if files is not None and has_plain_name(files, source) else []
+
+        def opened() -> ArchiveOfGuest | ArchiveOfTransfer:
+            if ways:
+                unpacker.prefix = f"{source.strip('/')}/"
+                return ArchiveOfTransfer(ways.pop(), source)
+            unpacker.prefix = "./"
+            return ArchiveOfGuest(self.client, self.workspace, source)
 
         def copy() -> None:
-            with closing(ArchiveOfGuest(self.client, self.workspace, source)) as archive:
+            with closing(opened()) as archive:
                 try:
                     unpacker.unpack(archive)
                 except CommandError:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from posixpath import join as joined
 from secrets import token_hex
+from threading import Event
 from typing import Any, cast
 
 from microvm.cli.failures import CommandError
@@ -21,6 +22,9 @@ MOST_REST = 1 << 20  # bytes after the end of an archive
 BUSYBOX = "/run/kit/bin/busybox"
 NOT_FOUND = 127
 Parts = Callable[[], Iterator[bytes]]  # from the first byte on, at each call
+Fill = Callable[[str], None]
+NO_ARCHIVE = b"\xff" * 1024  # which every tar refuses, as not all do with nothing
+READY = "ready"  # said once there is a folder to fill
 # Beside the target until all is there: a copy that is given up leaves what was there.
 TAKE = f"""
 set -e
@@ -30,8 +34,9 @@ fi
 target=$PWD/$1 stage=$PWD/$2
 mkdir -p -- "${{target%/*}}"
 (umask 077; mkdir -- "$stage")
-trap 'rm -rf -- "$stage"' EXIT
+trap 'rm -rf -- "$stage" || {{ sleep 1; rm -rf -- "$stage"; }}' EXIT
 trap 'exit 1' HUP INT TERM PIPE
+echo {READY}
 tar -xpof - -C "$stage"
 if [ ! -e "$target" ] && [ ! -L "$target" ]; then
   mv -- "$stage/{ROOT}" "$target"
@@ -94,21 +99,68 @@ class ArchiveOfGuest:
             self._said += event.data[: MOST_SAID - len(self._said)]
 
 
-def take_archive(client: Microvm, workspace: str, target: str, parts: Parts) -> None:
+def take_archive(client: Microvm, workspace: str, target: str, parts: Parts, fill: Fill | None = None) -> None:
     """Unpack an archive of `packing` in a workspace, as `target`. Into a folder that is there, its entries replace
-    others; until all has come nothing is changed.
+    others; until all has come nothing is changed. `fill` puts something into the folder before the archive does.
 
-    Raises CommandError, ApiError, ConnectionFailed, and what `parts` raises.
+    Raises CommandError, ApiError, ConnectionFailed, and what `parts` and `fill` raise.
     """
     relative = target.strip("/")
     stage = joined(relative.rpartition("/")[0], f".ws-{token_hex(8)}.part")
+    filling = _Filling(f"/{stage}", parts, fill)
     said = bytearray()
-    with closing(_run(client, workspace, ["sh", "-c", TAKE, "sh", relative, stage], "/", parts)) as events:
+    words = ["sh", "-c", TAKE, "sh", relative, stage]
+    with closing(filling), closing(_run(client, workspace, words, "/", filling.parts)) as events:
         for event in events:
             if isinstance(event, CommandExit):
+                filling.require_filled()
                 _require_taken(event, said.decode(errors="replace").strip())
                 return
-            said += event.data[: MOST_SAID - len(said)]
+            if event.stream == "stdout":
+                filling.begin()
+            else:
+                said += event.data[: MOST_SAID - len(said)]
+
+
+class _Filling:
+    """The input of the program that takes an archive. It begins once the program has said that it is ready."""
+
+    def __init__(self, stage: str, parts: Parts, fill: Fill | None) -> None:
+        self._stage, self._parts, self._fill = stage, parts, fill
+        self._is_ready = Event()
+        self._newest = 0
+        self._failure: Exception | None = None
+
+    def require_filled(self) -> None:
+        """Raises what `fill` has raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    def begin(self) -> None:
+        self._is_ready.set()
+
+    def close(self) -> None:
+        """End those that wait: they give nothing."""
+        self._newest = 0
+        self._is_ready.set()
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the archive; that of an earlier call, whose program was not found, waits for nothing any more."""
+        self._newest += 1
+        return self._given(self._newest)
+
+    def _given(self, number: int) -> Iterator[bytes]:
+        if self._fill is not None:
+            self._is_ready.wait()
+            if number != self._newest:
+                return
+            try:
+                self._fill(self._stage)
+            except Exception as error:  # raised again by `require_filled`, once the program has failed of it
+                self._failure = error
+                yield NO_ARCHIVE
+                return
+        yield from self._parts()
 
 
 def is_passing(error: Exception) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from microvm.cli.unpacking import leads_out
 from microvm.transfers import CHUNK, Progress
 
 ROOT = "copy"  # its name in the archive
@@ -20,7 +21,8 @@ class FolderPacker:
     """The archive of one folder. `skipped`: what is left out, or changed while it was copied, with the reason.
 
     Names are bytes as they are here. Owners are left out, and of modes what says more than who may read, write and
-    execute. Hard links stay links within the folder.
+    execute. Hard links stay links within the folder. `sets_apart`: links that lead out of the folder have an archive of
+    their own.
     """
 
     source: Path
@@ -28,6 +30,8 @@ class FolderPacker:
     files: int = 0
     size: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    sets_apart: bool = False
+    _apart: list[tarfile.TarInfo] = field(default_factory=list)
     _links: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def parts(self) -> Iterator[bytes]:
@@ -39,6 +43,12 @@ class FolderPacker:
                 yield bytes(buffer[:CHUNK])
                 del buffer[:CHUNK]
         yield bytes(buffer)
+
+    def apart_parts(self) -> Iterator[bytes]:
+        """Yield the archive of what was set apart, once `parts` has ended."""
+        for info in self._apart:
+            yield _header(info)
+        yield bytes(2 * _BLOCK)
 
     def _pieces(self) -> Iterator[bytes]:
         for folder, folders, names in os.walk(self.source, onerror=self._skip_unreadable):
@@ -59,7 +69,7 @@ class FolderPacker:
                 yield from self._file(path, info)
             else:
                 self.files += not info.isdir()
-                yield _header(info)
+                yield from self._without_data(info)
         except OSError as error:
             self._skip(path, error.strerror or "it cannot be read")
 
@@ -80,6 +90,12 @@ class FolderPacker:
         else:
             return None
         return info
+
+    def _without_data(self, info: tarfile.TarInfo) -> Iterator[bytes]:
+        if self.sets_apart and info.issym() and leads_out(info.name.count("/"), info.linkname):
+            self._apart.append(info)
+        else:
+            yield _header(info)
 
     def _file(self, path: Path, info: tarfile.TarInfo) -> Iterator[bytes]:
         """As many bytes as it had at first: what it lacks by then is zeros, and it is named."""

@@ -43,7 +43,10 @@ class GuestEntry(tarfile.TarInfo):
 
 @dataclass
 class Unpacker:
-    """Writes one archive below `target`. `skipped`: what is left out, by its path in the workspace, with the reason."""
+    """Writes one archive below `target`. `skipped`: what is left out, by its path in the workspace, with the reason.
+
+    `prefix`: the beginning of all names in the archive, with a slash at its end.
+    """
 
     target: Path
     source: str
@@ -51,6 +54,7 @@ class Unpacker:
     files: int = 0
     size: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    prefix: str = "./"
     _folders: list[tuple[Path, int]] = field(default_factory=list)  # new ones, and the modes that they get at last
 
     def unpack(self, source: Source) -> None:
@@ -78,8 +82,8 @@ class Unpacker:
             path.chmod(mode)
 
     def _take(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
-        name = entry.name.removeprefix("./").rstrip("/")
-        if name in ("", "."):
+        name = entry.name.removeprefix(self.prefix).rstrip("/")
+        if name in ("", self.prefix.rstrip("/")):
             self._set_root_mode(entry)
             return
         place = self.target.joinpath(*name.split("/"))
@@ -160,7 +164,7 @@ class Unpacker:
 
     def _write_hard_link(self, entry: tarfile.TarInfo, place: Path) -> str:
         """The file that it is a link to was written before, if it was."""
-        name = entry.linkname.removeprefix("./")
+        name = entry.linkname.removeprefix(self.prefix)
         former = self.target.joinpath(*name.split("/"))
         if self._problem_of(name) or not _is_there(former) or not stat.S_ISREG(former.lstat().st_mode):
             return "a link to what was left out"

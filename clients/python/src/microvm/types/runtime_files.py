@@ -155,3 +155,18 @@ class RuntimeSearchProgram(TypedDict):
     installed: bool
     path: str | None
     version: str | None
+
+
+class RuntimeDownloadRequest(TypedDict):
+    """Body, or a part of it, of `runtime_files.download`."""
+
+    paths: list[str | dict[str, Any]]
+    exclude_patterns: NotRequired[list[str]]
+
+
+class RuntimeUploadResponse(TypedDict):
+    """Answer, or a part of one, of `runtime_files.upload`."""
+
+    dest: str
+    files_extracted: int
+    skipped: int
