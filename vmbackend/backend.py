@@ -160,10 +160,10 @@ def _search_folder() -> Path:
 def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
     """Return a client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
     if settings.ENV.vm_backend == "fake":
-        from vmbackend.fake.holds import no_hold
+        from vmbackend.fake.holds import hold_opener
         from vmbackend.guest.hold import HoldClient
 
-        return HoldClient(no_hold, hold)
+        return HoldClient(hold_opener(machines_dir() / "directories" / address.machine_id / "disk"), hold)
     from vmbackend.guest.ssh import SSHGuestSession
 
     kept = settings.ENV.sandbox_output_bytes

@@ -1,4 +1,4 @@
-// A program as existing clients of a runtime are: it knows `fetch`, and the routes of section 4b of the wire contract.
+// A program as existing clients of a runtime are: it knows `fetch` and WebSocket (where Node.js has it), and the routes of section 4b of the wire contract.
 //
 // Reads {base, headers, workspace, other, host} as JSON from standard input, prints {results, asked}. `host`: an address
 // with a name of the workspace's own.
@@ -8,6 +8,7 @@ import { closeRuntime, describe, openRuntime, refuseTokens } from "./access.mjs"
 import { Place, all, asked, results } from "./asked.mjs";
 import { useFiles } from "./files.mjs";
 import { useTasks } from "./tasks.mjs";
+import { useTerminals } from "./terminals.mjs";
 
 // Names below localhost lead to this machine, as browsers have it.
 const { lookup } = dns;
@@ -26,6 +27,7 @@ for (const [label, each] of Object.entries(places)) {
   if (label === "local") continue; // the same routes as those of the other alias
   await useFiles(each, label);
   await useTasks(each, label);
+  await useTerminals(each, label);
 }
 await refuseTokens(places.path, given, "path");
 await refuseTokens(places.host, given, "host");
