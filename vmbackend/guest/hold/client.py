@@ -14,6 +14,7 @@ from vmbackend.guest.commands import MAX_ARGUMENT
 from vmbackend.guest.translate import UNREACHABLE
 
 from .command import HeldCommands
+from .connections import HeldConnections
 from .errors import TerminalNotFound
 from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, text, texts
 from .link import HoldLink
@@ -69,6 +70,7 @@ class HoldClient:
         self._last_watch = 0  # ids of watches only grow
         self.commands = HeldCommands(self)
         self.tasks = HeldTasks(self, self._settings.timeout)
+        self.connections = HeldConnections(self)
         self._instance = b""
         self._link: HoldLink | None = None
         self._connecting = asyncio.Lock()
@@ -224,7 +226,9 @@ class HoldClient:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 transport = await self._open_transport()
-                link = HoldLink(transport, self.commands.receiver(self.tasks.receiver(self._receive)))
+                link = HoldLink(
+                    transport, self.commands.receiver(self.tasks.receiver(self.connections.receiver(self._receive)))
+                )
                 try:
                     await link.greet(self._client_id)
                 except BaseException:
