@@ -28,6 +28,7 @@ from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
 from vmbackend.guest.hold import HoldClient, HoldSettings
+from vmbackend.guest.hold.connections import HeldConnections
 from vmbackend.guest.hold.tasks import HeldTasks
 from vmbackend.guest.hold.transport import OpenTransport
 from vmbackend.guest.output import StreamedOutput, StreamOptions
@@ -91,11 +92,17 @@ class FakeGuestSession(FakeFiles):
                 yield part
 
     async def open_tasks(self) -> HeldTasks:
+        return self._hold_client().tasks
+
+    async def open_connections(self) -> HeldConnections:
+        return self._hold_client().connections
+
+    def _hold_client(self) -> HoldClient:
         self._require_ready()
         opener = type(self).hold_of
         if self._hold is None:
             self._hold = HoldClient(no_hold if opener is None else opener(self._id), HoldSettings())
-        return self._hold.tasks
+        return self._hold
 
     async def execute_answering(
         self,

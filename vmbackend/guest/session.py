@@ -20,6 +20,7 @@ from .file_session import ANY_CONTENT, DiskUsage, Entry, FileSession, TreeEntry
 from .output import StreamedOutput, StreamOptions
 
 if TYPE_CHECKING:
+    from .hold.connections import HeldConnections
     from .hold.tasks import HeldTasks
 
 __all__ = [
@@ -125,6 +126,10 @@ class GuestSession(FileSession):
         """Return the tasks of the guest, for the event loop of the session and as long as it is used. Each call of them
         raises HoldUnsupported if the machine's kit has none.
         """
+
+    @abstractmethod
+    async def open_connections(self) -> HeldConnections:
+        """Return the connections to the guest's loopback, as `open_tasks` returns its tasks."""
 
     @abstractmethod
     async def execute_answering(

@@ -17,6 +17,7 @@ from .connection import CommandConnections, Connection, ConnectionSettings
 from .held import HeldRunner
 from .hold.client import HoldClient, HoldSettings
 from .hold.command import CommandStart, NotStarted
+from .hold.connections import HeldConnections
 from .hold.tasks import HeldTasks
 from .hold_channel import ssh_opener
 from .output import StreamedOutput, StreamOptions
@@ -129,6 +130,9 @@ class SSHGuestSession(SSHFiles):
 
     async def open_tasks(self) -> HeldTasks:
         return self._held.client.tasks
+
+    async def open_connections(self) -> HeldConnections:
+        return self._held.client.connections
 
     @property
     def busybox(self) -> str:
