@@ -226,9 +226,8 @@ class HoldClient:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 transport = await self._open_transport()
-                link = HoldLink(
-                    transport, self.commands.receiver(self.tasks.receiver(self.connections.receiver(self._receive)))
-                )
+                others = self.tasks.receiver(self.connections.receiver(self._receive))
+                link = HoldLink(transport, self.commands.receiver(others))
                 try:
                     await link.greet(self._client_id)
                 except BaseException:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
+from .errors import TerminalLimit
 from .frames import Answer, Fields, GuestGarbage, Request, number
 from .link import HoldLink, LinkOpener, Receive
 
 # Bytes that the guest may send before they are read, and that its servers may have not taken.
 WINDOW = 128 * 1024
+# Of one guest, as its honest hold has; a hostile one could have any number.
+MAX_CONNECTIONS = 256
 _SENT_AT_ONCE = 32 * 1024
 _MAX_ID = 1 << 32
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -124,8 +128,9 @@ class HeldConnection:
         self.link.require_alive()
         self._changed.clear()
         changed = asyncio.ensure_future(self._changed.wait())
+        waited: list[asyncio.Future[Any]] = [changed, self.link.lost]
         try:
-            await asyncio.wait([changed, self.link.lost], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             changed.cancel()
 
@@ -145,6 +150,8 @@ class HeldConnections:
         nothing), GuestUnreachable.
         """
         link = await self._client.answering_link()
+        if len(self._open) >= MAX_CONNECTIONS:
+            raise TerminalLimit("The machine has as many proxied connections as it may.")
         self._last = self._last % (_MAX_ID - 1) + 1
         connection = self._open[self._last] = HeldConnection(self._last)
         head = number(connection.id, 4), number(WINDOW, 4), number(port, 2)
