@@ -5,16 +5,32 @@ Every route is also below `runtimes/default/` and `runtimes/local/`, as existing
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, register_converter
 
 # Registers itself; with the routes, as a process without them needs no description of them.
 from workspaces.runtime import openapi  # noqa: F401
 from workspaces.runtime.files.views import RuntimeFilesViewSet
 from workspaces.runtime.information import InformationViewSet
 from workspaces.runtime.links.views import FileLinksViewSet, LinkedFileViewSet
+from workspaces.runtime.proxy.views import METHODS, ProxyViewSet
 from workspaces.runtime.search.views import RuntimeSearchViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
 from workspaces.runtime.transfer.views import RuntimeTransfersViewSet
+
+
+class AnyPath:
+    """The rest of a path, which may be empty."""
+
+    regex = r"[\s\S]*"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(AnyPath, "any_path")
 
 information = InformationViewSet.as_view
 tasks = TasksViewSet.as_view
@@ -43,5 +59,6 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("files/linked/<str:file_link>", LinkedFileViewSet.as_view({"get": "read", "put": "replace"})),
     path("files/transfer/download", transfers({"post": "download"})),
     path("files/transfer/upload", transfers({"post": "upload"})),
+    path("proxy/<any_path:inner_path>", ProxyViewSet.as_view(METHODS)),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]
