@@ -31,6 +31,7 @@ LOOK_SECONDS = 1.0
 # Events of the parser in one turn of the loop: some tenths of a millisecond.
 EVENTS_AT_ONCE = 64
 MAX_INFORMATION = 16
+MAX_STATUS = 599
 NO_ANSWER = "The server in the machine closed the connection before it answered."
 NO_HTTP = "The server in the machine does not answer by HTTP/1.1, or its answer could be read in two ways."
 CUT_OFF = "The server in the machine broke its answer off."
@@ -166,7 +167,7 @@ class _Exchange:
         for _ in range(EVENTS_AT_ONCE):
             event = self._next_event()
             if isinstance(event, h11.Response):
-                head, self._has_head = AnswerHead(event.status_code, event.headers.raw_items()), True
+                head = self._begin(event)
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
@@ -176,6 +177,12 @@ class _Exchange:
             else:
                 self._count_information()
         return head, bytes(data), False, False
+
+    def _begin(self, event: h11.Response) -> AnswerHead:
+        if event.status_code > MAX_STATUS:
+            raise ProxyRefused(NO_HTTP)
+        self._has_head = True
+        return AnswerHead(event.status_code, event.headers.raw_items())
 
     def _count_information(self) -> None:
         """Answers such as 100 are not passed on, and not read for ever."""
