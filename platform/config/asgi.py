@@ -16,9 +16,10 @@ with collector_paused():
     from config.large_bodies import LargeBodies
     from config.unfinished_responses import UnfinishedResponses
     from sandboxes.sockets.application import SandboxSockets
+    from workspaces.runtime.proxy.sockets import ProxySockets
 
 # Each open stream is an open file, and the usual soft limit is 1,024.
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-application = SandboxSockets(plain_asgi(LargeBodies(UnfinishedResponses(StreamingHandler()))))
+application = ProxySockets(SandboxSockets(plain_asgi(LargeBodies(UnfinishedResponses(StreamingHandler())))))

@@ -112,7 +112,7 @@ def test_the_token_the_target_and_headers_of_one_hop_stay_here(holder: Holder, g
             assert call.body == b"hello"
             head = heads[0].decode()
             assert head.startswith("GET /x?a=1&token=mine&b=2 HTTP/1.1\r\n")
-            assert set(line.partition(":")[0].lower() for line in head.split("\r\n")[1:]) == {
+            assert {line.partition(":")[0].lower() for line in head.split("\r\n")[1:]} == {
                 "host", "cookie", "connection", "",
             }  # fmt: skip
             assert "cookie: mine=1\r\n" in head

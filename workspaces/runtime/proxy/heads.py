@@ -15,7 +15,7 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 # The platform has answered `expect`; `host` is the target's, for servers that look at it.
-OWN = frozenset({b"host", b"expect", b"authorization", b"x-edge"})
+OWN = frozenset({b"host", b"expect", b"x-edge"})
 OWN_PREFIX = b"x-edge-"
 # In the answer they would act on the origin of the platform, or of other programs there.
 ON_ORIGIN = frozenset(
