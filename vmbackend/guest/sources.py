@@ -1,4 +1,4 @@
-"""What a session reads from: closed as soon as its reader has enough, also on another loop."""
+"""Sources that a session reads from: closed as soon as their reader has enough, or on another loop."""
 
 from __future__ import annotations
 

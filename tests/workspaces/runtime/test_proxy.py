@@ -164,7 +164,7 @@ def test_a_target_is_named_once_and_not_the_control_port(holder: Holder, guests:
         ("/proxy/",), ("/proxy/x/80",), ("/proxy/?proxy_target=80", ("X-Proxy-Target", "81")),
         (f"/proxy/{holder.workspace.control_port}/",), ("/%70roxy/80/",),
     ):  # fmt: skip
-        assert code(asyncio.run(called(holder, path, *headers)))[0] in (400, 404)  # type: ignore[arg-type]
+        assert code(asyncio.run(called(holder, path, *headers)))[0] in (400, 404)
     assert guests.holds == {}
 
 
@@ -178,7 +178,7 @@ def test_all_of_the_loopback_is_reached(holder: Holder, guests: Guests, host: st
                 (f"/runtimes/local/proxy/?proxy_target={name}:{port}",),
                 (f"/{holder.id}/runtimes/default/proxy/", ("X-Any-Proxy-Target", f"{name}:{port}")),
             ):  # fmt: skip
-                assert (await called(holder, path, *headers)).body == b"hello"  # type: ignore[arg-type]
+                assert (await called(holder, path, *headers)).body == b"hello"
             if host != "127.8.9.1":
                 assert (await called(holder, f"/proxy/{port}/")).body == b"hello"
 

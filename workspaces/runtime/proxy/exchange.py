@@ -21,7 +21,7 @@ from vmbackend.guest.hold.errors import NotConnected
 from vmbackend.guest.session import GuestSession
 from vmbackend.guest.sources import closing_source
 from workspaces.runtime.proxy.errors import ProxyBroken, ProxyRefused, ProxyTimeout, connection_errors
-from workspaces.runtime.proxy.targets import Headers, Target
+from workspaces.runtime.proxy.targets import Headers, LoopbackPort
 
 HEAD_BYTES = 64 * 1024
 # Until the head of the answer, since the server last took bytes of the request.
@@ -52,7 +52,7 @@ class ProxiedRequest:
     method: bytes
     path: bytes
     headers: Headers
-    target: Target
+    target: LoopbackPort
 
     def encode(self, connection: h11.Connection) -> bytes:
         """Return the bytes of its head. Raise ValidationError."""
@@ -65,7 +65,7 @@ class ProxiedRequest:
 
 
 @asynccontextmanager
-async def opened(session: GuestSession, target: Target) -> AsyncIterator[HeldConnection]:
+async def opened(session: GuestSession, target: LoopbackPort) -> AsyncIterator[HeldConnection]:
     """Open a connection to the target within the context. Raise the errors of `connection_errors`, ProxyTimeout."""
     connections = await session.open_connections()
     try:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from wsproto import ConnectionType, WSConnection, events
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
@@ -20,7 +21,7 @@ from vmbackend.guest.session import GuestSession
 from workspaces.runtime.proxy import exchange
 from workspaces.runtime.proxy.errors import ProxyRefused, ProxyTimeout
 from workspaces.runtime.proxy.exchange import EVENTS_AT_ONCE, NO_ANSWER, NO_HTTP, AnswerHead, opened
-from workspaces.runtime.proxy.targets import Headers, Target
+from workspaces.runtime.proxy.targets import Headers, LoopbackPort
 
 MAX_MESSAGE = 2 << 20
 REFUSAL_BYTES = 64 * 1024
@@ -39,7 +40,7 @@ class SocketRequest:
     path: bytes
     headers: Headers
     subprotocols: tuple[str, ...]
-    target: Target
+    target: LoopbackPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,8 @@ class _Socket:
         reading = asyncio.ensure_future(self._connection.read())
         try:
             if sending is not None:
-                await asyncio.wait([reading, sending], return_when=asyncio.FIRST_COMPLETED)
+                waited: list[asyncio.Future[Any]] = [reading, sending]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     sending.result()
                     async with asyncio.timeout(CLOSE_SECONDS):

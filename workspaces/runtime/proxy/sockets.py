@@ -46,9 +46,9 @@ from workspaces.runtime.proxy.socket_exchange import (
 from workspaces.runtime.proxy.targets import find_destination
 from workspaces.runtime.tokens import RuntimeHolder, require_holder
 
-Event = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Event]]
-Send = Callable[[Event], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 PATH = re.compile(r"/r(?:/(ws[_-][a-z0-9]{1,32}))?(?:/runtimes/(?:default|local))?/proxy/.*", re.DOTALL | re.IGNORECASE)
@@ -65,7 +65,7 @@ class ProxySockets:
     def __init__(self, application: Application) -> None:
         self._application = application
 
-    async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = PATH.fullmatch(scope["path"]) if scope["type"] == "websocket" else None
         if found is None:
             await self._application(scope, receive, send)
@@ -81,7 +81,7 @@ class ProxySockets:
 
 
 class _ClientMessages:
-    """What a client sends, and its close."""
+    """Messages that a client sends, and its close."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -104,7 +104,7 @@ class _ClientMessages:
 class _Proxied:
     """One socket of a client."""
 
-    def __init__(self, scope: Event, query: bytes, named_id: str, request_id: str) -> None:
+    def __init__(self, scope: Scope, query: bytes, named_id: str, request_id: str) -> None:
         self._scope = scope
         self._query = query
         self._named_id = named_id

@@ -21,7 +21,7 @@ _PATH_PORT = re.compile(rb"/([0-9]{1,5})(/.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoopbackPort:
     """A port of the guest's loopback. `addresses` are tried one after another."""
 
     host: str
@@ -43,7 +43,7 @@ class Target:
 class Destination:
     """The target of a request, and the path and query with which it gets there, as they were sent."""
 
-    target: Target
+    target: LoopbackPort
     path: bytes
 
 
@@ -82,7 +82,7 @@ def _path_target(path: bytes) -> tuple[list[str], bytes]:
     return [found[1].decode()], found[2] or b"/"
 
 
-def _read_target(text: str, control_port: int) -> Target:
+def _read_target(text: str, control_port: int) -> LoopbackPort:
     found = _TARGET.fullmatch(text)
     if found is None:
         raise _refused(WANTED)
@@ -91,7 +91,7 @@ def _read_target(text: str, control_port: int) -> Target:
         raise _refused(WANTED)
     if not 0 < port < 1 << 16 or port == control_port:
         raise _refused("The port is none of 1 to 65535, or that of the platform's own server.")
-    return Target(host, port)
+    return LoopbackPort(host, port)
 
 
 def _is_loopback(host: str) -> bool:

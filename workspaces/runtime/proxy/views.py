@@ -24,10 +24,14 @@ from workspaces.runtime.proxy.targets import find_destination
 PLACE = b"/proxy"
 ANY = "*/*"
 WHOLE = BodyRule(stored_bytes=lambda: UNLIMITED, streamed_bytes=lambda: UNLIMITED)
-METHODS = dict.fromkeys(("get", "head", "post", "put", "patch", "delete", "options", "trace"), "pass_on")
+# Those that the description has; every other one is passed on, too.
+METHODS = dict.fromkeys(("get", "head", "post", "put", "patch", "delete"), "pass_on")
 TARGET: list[Any] = [
     OpenApiParameter(
-        "X-Proxy-Target", str, OpenApiParameter.HEADER, description="`[host:]port`; the path is passed on whole then"
+        "X-Proxy-LoopbackPort",
+        str,
+        OpenApiParameter.HEADER,
+        description="`[host:]port`; the path is passed on whole then",
     ),
     OpenApiParameter("proxy_target", str, OpenApiParameter.QUERY, description="the same, in place of the header"),
 ]
