@@ -79,6 +79,29 @@ def test_answers_on_the_wire(holder: Holder, guests: Guests, streams: Path) -> N
     run(work())
 
 
+def test_trailers_on_the_wire(holder: Holder, guests: Guests, streams: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nab\r\n0\r\n"
+
+    async def work() -> None:
+        trailers = b"X-Sum: 1\r\nX-Sum: 2\r\nSet-Cookie: a=1\r\n\r\n"
+        async with server(answering(answer + trailers)) as port, wire(streams) as (reader, writer):
+            for _ in range(2):
+                writer.write(head(holder, f"/proxy/{port}/"))
+                await begun(reader)
+                assert await reader.readuntil(b"2\r\n\r\n") == b"2\r\nab\r\n0\r\nX-Sum: 1\r\nX-Sum: 2\r\n\r\n"
+            writer.write(head(holder, f"/proxy/{port}/", method="HEAD"))
+            assert (await begun(reader))[0] == 200
+            writer.write(head(holder, f"/proxy/{port}/", "Connection: close").replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+            await begun(reader)
+            assert await reader.read() == b"ab"
+        async with server(answering(ok())) as port, wire(streams) as (reader, writer):
+            writer.write(head(holder, f"/proxy/{port}/"))
+            await begun(reader)
+            assert await reader.readexactly(5) == b"hello"
+
+    run(work())
+
+
 def test_both_directions_at_once_on_the_wire(holder: Holder, guests: Guests, streams: Path) -> None:
     async def echo_chunks(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert b"Expect" not in head

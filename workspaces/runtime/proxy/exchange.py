@@ -46,6 +46,13 @@ class AnswerHead:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerTrailers:
+    """Headers after the body."""
+
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
 class ProxiedRequest:
     """A request as the server gets it; `headers` without `Host`."""
 
@@ -62,6 +69,9 @@ class ProxiedRequest:
         except h11.LocalProtocolError as exc:
             raise ValidationError(f"The request cannot be passed on: {exc}.") from exc
         return sent or b""
+
+
+AnswerPart = AnswerHead | AnswerTrailers | bytes
 
 
 @asynccontextmanager
@@ -90,8 +100,8 @@ async def _connected(connections: HeldConnections, addresses: Sequence[str], por
 
 async def exchange(
     session: GuestSession, request: ProxiedRequest, body: AsyncIterator[bytes]
-) -> AsyncIterator[AnswerHead | bytes]:
-    """Yield the head of the answer and then its bytes, while the request is sent.
+) -> AsyncIterator[AnswerPart]:
+    """Yield the head of the answer, its bytes, and its trailers if it has any, while the request is sent.
 
     Raise ProxyRefused, ProxyTimeout, ValidationError before the head, what `opened` and `body` raise, and ProxyBroken
     after the head for an answer that ends early.
@@ -121,6 +131,7 @@ class _Exchange:
         self._waits_for_client = False
         self._has_head = self._has_bytes = False
         self._information = 0
+        self._trailers: Headers = []
 
     async def send(self, head: bytes, body: AsyncIterator[bytes]) -> None:
         """Send the request. A server that takes no more of it may still answer."""
@@ -146,7 +157,7 @@ class _Exchange:
             await self._connection.write(data)
             self._moved_at = time.monotonic()
 
-    async def answer(self, sending: asyncio.Future[None]) -> AsyncIterator[AnswerHead | bytes]:
+    async def answer(self, sending: asyncio.Future[None]) -> AsyncIterator[AnswerPart]:
         """Yield the answer. Raise what `exchange` raises, also the errors of `sending`."""
         while True:
             begun = time.thread_time()
@@ -157,6 +168,8 @@ class _Exchange:
             if data:
                 yield data
             if is_over:
+                if self._trailers:
+                    yield AnswerTrailers(self._trailers)
                 return
             if is_hungry:
                 self._receive(await self._next_block(sending))
@@ -171,6 +184,7 @@ class _Exchange:
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
+                self._trailers = event.headers.raw_items()
                 return head, bytes(data), True, False
             elif event is h11.NEED_DATA:
                 return head, bytes(data), False, True

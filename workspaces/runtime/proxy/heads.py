@@ -72,6 +72,12 @@ def client_headers(headers: Headers, *, status: int, keeps_cookies: bool) -> lis
     return [(name, _DOMAIN.sub(b"", value) if name.lower() == COOKIE else value) for name, value in kept] + ADDED
 
 
+def client_trailers(trailers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers after a body that the client gets."""
+    left_out = HOP_BY_HOP | REPLACED | ON_ORIGIN | {b"content-length"}
+    return [(name, value) for name, value in trailers if name.lower() not in left_out]
+
+
 def _is_chunked(headers: Headers) -> bool:
     return any(name.lower() == b"transfer-encoding" for name, _ in headers)
 

@@ -7,16 +7,17 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from django.conf import settings
-from django.http import StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 
 from common.connections import release_thread
 from common.streaming_body import BodyPieces
+from common.trailers import add_trailers
 from common.watched_bodies import granted_chunks, while_granted
 from edge.addresses import runtime_address
 from vmbackend.guest.sources import pulled_from
 from workspaces.data_plane.guest import OpenGuest
-from workspaces.runtime.proxy.exchange import AnswerHead, ProxiedRequest, exchange
-from workspaces.runtime.proxy.heads import client_headers
+from workspaces.runtime.proxy.exchange import AnswerHead, AnswerPart, AnswerTrailers, ProxiedRequest, exchange
+from workspaces.runtime.proxy.heads import client_headers, client_trailers
 
 
 class ProxiedResponse(StreamingHttpResponse):
@@ -45,13 +46,14 @@ def keeps_cookies() -> bool:
     return settings.ENV.runtime_proxy_cookies and bool(runtime_address(settings.ENV.runtime_url).host)
 
 
-async def open_answer(guest: OpenGuest, request: ProxiedRequest, body: BodyPieces) -> ProxiedResponse:
-    """Return the answer of a server in the guest, once it has begun; the request's body goes on meanwhile.
+async def open_answer(guest: OpenGuest, request: ProxiedRequest, sent: HttpRequest) -> ProxiedResponse:
+    """Return the answer of a server in the guest, once it has begun; the body of the request that was sent goes on
+    meanwhile.
 
     It ends with the token and with the machine, which counts as in use until then. Raise what `exchange` and
     `OpenGuest.stream` raise.
     """
-    loop = asyncio.get_running_loop()
+    loop, body = asyncio.get_running_loop(), BodyPieces(sent)
     parts = guest.stream(lambda session: exchange(session, request, pulled_from(loop, body)))
     release_thread()  # it may take as long as the server likes
     try:
@@ -62,15 +64,17 @@ async def open_answer(guest: OpenGuest, request: ProxiedRequest, body: BodyPiece
         body.close()
         raise
     assert isinstance(head, AnswerHead)  # noqa: S101  # the first part
-    return ProxiedResponse(head, granted_chunks(_chunks(parts, body), guest.grant))
+    return ProxiedResponse(head, granted_chunks(_chunks(parts, body, sent), guest.grant))
 
 
-async def _chunks(parts: AsyncGenerator[AnswerHead | bytes, None], body: BodyPieces) -> AsyncIterator[bytes]:
+async def _chunks(parts: AsyncGenerator[AnswerPart, None], body: BodyPieces, sent: HttpRequest) -> AsyncIterator[bytes]:
     release_thread()  # the first place that runs after the last middleware
     try:
         async with aclosing(parts):
             async for part in parts:
                 if isinstance(part, bytes):
                     yield part
+                elif isinstance(part, AnswerTrailers):
+                    add_trailers(sent, client_trailers(part.headers))
     finally:
         body.close()

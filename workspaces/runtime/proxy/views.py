@@ -13,7 +13,6 @@ from common.body_rules import UNLIMITED, BodyRule, takes_body
 from common.errors import MethodNotAllowed
 from common.openapi import refused
 from common.sent_heads import sent_head
-from common.streaming_body import BodyPieces
 from workspaces.data_plane.holders import bearer_token
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
 from workspaces.runtime.proxy.exchange import ProxiedRequest
@@ -70,7 +69,7 @@ class ProxyViewSet(RuntimeViewSet):
             raise MethodNotAllowed
         passed = self._passed_request()
         guest = await self.guest()
-        return await open_answer(guest, passed, BodyPieces(self.http_request))
+        return await open_answer(guest, passed, self.http_request)
 
     def _passed_request(self) -> ProxiedRequest:
         """Return the request as the server gets it. Raise ValidationError."""
