@@ -190,7 +190,6 @@ GET /workspace/:workspaceId/config
 """
 
 VALUES = {
-    "inner_path": "80/",
     "name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web", "stdin_key": "key-of-this-input",
     "task_id": "1", "file_link": "of-no-file",
 }  # fmt: skip

@@ -185,6 +185,14 @@ def test_all_of_the_loopback_is_reached(holder: Holder, guests: Guests, host: st
     run(work())
 
 
+def test_only_a_token_of_the_runtime_passes(holder: Holder, guests: Guests) -> None:
+    for token, status in (("", 401), ("wrong", 401), ("rtg_x:y:z", 401)):
+        holder.token, kept = token, holder.token
+        assert asyncio.run(called(holder, f"/proxy/80/?token={kept}")).status == status
+        holder.token = kept
+    assert guests.holds == {}
+
+
 def test_nothing_listens(holder: Holder, guests: Guests) -> None:
     assert code(asyncio.run(called(holder, f"/proxy/{free_port()}/"))) == (502, "proxy_refused")
 

@@ -13,7 +13,7 @@ from .link import HoldLink, LinkOpener, Receive
 
 # Bytes that the guest may send before they are read, and that its servers may have not taken.
 WINDOW = 128 * 1024
-# Of one guest, as its honest hold has; a hostile one could have any number.
+# A guest has as many, as its honest hold has; a hostile one could have any number.
 MAX_CONNECTIONS = 256
 _SENT_AT_ONCE = 32 * 1024
 _MAX_ID = 1 << 32

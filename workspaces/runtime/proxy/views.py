@@ -6,12 +6,10 @@ from typing import Any
 
 from django.conf import settings
 from django.http.response import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 
 from common.body_rules import UNLIMITED, BodyRule, takes_body
 from common.errors import MethodNotAllowed
-from common.openapi import refused
 from common.sent_heads import sent_head
 from workspaces.data_plane.holders import bearer_token
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
@@ -21,27 +19,9 @@ from workspaces.runtime.proxy.services import open_answer
 from workspaces.runtime.proxy.targets import find_destination
 
 PLACE = b"/proxy"
-ANY = "*/*"
 WHOLE = BodyRule(stored_bytes=lambda: UNLIMITED, streamed_bytes=lambda: UNLIMITED)
-# Those that the description has; every other one is passed on, too.
+# Methods that viewsets know; every other one is passed on, too.
 METHODS = dict.fromkeys(("get", "head", "post", "put", "patch", "delete"), "pass_on")
-TARGET: list[Any] = [
-    OpenApiParameter(
-        "X-Proxy-LoopbackPort",
-        str,
-        OpenApiParameter.HEADER,
-        description="`[host:]port`; the path is passed on whole then",
-    ),
-    OpenApiParameter("proxy_target", str, OpenApiParameter.QUERY, description="the same, in place of the header"),
-]
-REFUSED = {
-    400: "`validation_error`: the target is none of the loopback, or several are named",
-    409: "`vm_not_running`; `guest_kit_outdated`: the machine needs a restart for this",
-    429: "`rate_limited`: 256 connections of this workspace are open",
-    502: "`proxy_refused`: nothing listens there, or what does so answers by no HTTP/1.1",
-    504: "`proxy_timeout`: the server has not answered for 60 seconds",
-}
-ANSWER = OpenApiResponse(OpenApiTypes.BINARY, description="The answer of the server, with its status and headers.")
 
 
 class ProxyViewSet(RuntimeViewSet):
@@ -53,11 +33,8 @@ class ProxyViewSet(RuntimeViewSet):
         """Any method is passed on."""
         return self.pass_on
 
-    @extend_schema(
-        parameters=TARGET,
-        request={ANY: OpenApiTypes.BINARY},
-        responses={(200, ANY): ANSWER, **refused(REFUSED)},
-    )
+    # The API's description has no answers that others make; docs/runtime.md describes the route.
+    @extend_schema(exclude=True)
     @takes_body(WHOLE)
     async def pass_on(self, request: RuntimeRequest, inner_path: str, named_id: str = "") -> HttpResponseBase:
         """Pass a request on to a server on the machine's loopback, and its answer back, both as they come.
