@@ -32,6 +32,8 @@ INTERNAL = {
     "internal/edge/port",
     "internal/edge/wake",
     "notifications/browser",
+    # Its answers are those of programs in machines.
+    "r/proxy/{inner_path}",
     "notifications/browser/{name}",
     "s/{sandbox_id}/terminal/{version}/{name}",
     "^v1/blurs(?:/.*)?$",

@@ -61,6 +61,8 @@ class StreamingBody:
             self._complete.set()
         self._disconnected = False
         self._lock = asyncio.Lock()
+        # A view reads the body while it sends its response: it is not read and dropped before.
+        self.is_read_alongside = False
 
     @property
     def is_complete(self) -> bool:
@@ -95,8 +97,16 @@ class StreamingBody:
                 raise
             return b""
 
+    async def next_piece(self) -> bytes | None:
+        """Return what has come, however long that takes; None after the end. Raise ClientDisconnected."""
+        while (found := await self._next(None)) == b"":
+            pass
+        return found
+
     async def drain(self, most: int, seconds: float) -> int:
         """Read and drop the rest, within these bounds. Return how many bytes it was."""
+        if self.is_read_alongside:
+            return 0
         left = most
         try:
             async with asyncio.timeout(seconds):
@@ -111,7 +121,7 @@ class StreamingBody:
         await self._complete.wait()
         return {"type": "http.disconnect"} if self._disconnected else await self._receive()
 
-    async def _next(self, seconds: float) -> bytes | None:
+    async def _next(self, seconds: float | None) -> bytes | None:
         async with self._lock:
             if self._disconnected:
                 raise ClientDisconnected
@@ -265,3 +275,33 @@ async def body_chunks(request: HttpRequest) -> AsyncIterator[bytes]:
         return
     while chunk := await asyncio.to_thread(request.read, CHUNK_BYTES):
         yield chunk
+
+
+class BodyPieces:
+    """The body of a request as it comes, for a view that reads it while it sends its response. The view must `close` it
+    at the end of that.
+    """
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+        self._body: StreamingBody | None = getattr(request, "scope", {}).get(_SCOPE_KEY)
+        if self._body is not None:
+            self._body.is_read_alongside = True
+
+    def __aiter__(self) -> BodyPieces:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next bytes. Raise ClientDisconnected."""
+        if self._body is not None:
+            piece = await self._body.next_piece()
+        else:
+            piece = await asyncio.to_thread(self._request.read, CHUNK_BYTES)
+        if not piece:
+            raise StopAsyncIteration
+        return piece
+
+    def close(self) -> None:
+        """Leave the rest to the server, which reads and drops it. Idempotent."""
+        if self._body is not None:
+            self._body.is_read_alongside = False

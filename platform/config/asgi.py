@@ -17,6 +17,7 @@ with collector_paused():
     from config.unfinished_responses import UnfinishedResponses
     from sandboxes.sockets.application import SandboxSockets
     from workspaces.data_plane.sockets.serving import MachineSockets
+    from workspaces.runtime.proxy.sockets import ProxySockets
     from workspaces.runtime.sockets.application import RuntimeSockets
 
 # Each open stream is an open file, and the usual soft limit is 1,024.
@@ -24,4 +25,4 @@ _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 http = plain_asgi(LargeBodies(UnfinishedResponses(StreamingHandler())))
-application = MachineSockets(http, [RuntimeSockets(), SandboxSockets()])
+application = ProxySockets(MachineSockets(http, [RuntimeSockets(), SandboxSockets()]))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from common.sent_heads import SENT_HEADERS
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -39,7 +41,8 @@ def plain_asgi(application: Callable[..., Awaitable[None]]) -> Callable[..., Awa
 
     async def served(scope: dict[str, Any], receive: Any, send: Any) -> None:
         headers = [(name, _plain(value) if name == _NAME else value) for name, value in scope.get("headers", [])]
-        await application({**scope, "headers": headers}, receive, send)
+        sent = {SENT_HEADERS: scope.get("headers", [])}
+        await application({**scope, **sent, "headers": headers}, receive, send)
 
     return served
 

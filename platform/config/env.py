@@ -145,6 +145,8 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     runtime_log_bytes: int = Field(default=16 << 20, ge=1 << 20, le=1 << 30)
     runtime_logs_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 36)
     runtime_sockets_max: int = Field(default=16, ge=1, le=_MANY)
+    # Whether answers of programs in machines set cookies, where the runtime has a host of its own.
+    runtime_proxy_cookies: bool = False
     # Limits of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
     sandbox_sockets_max: int = Field(default=16, ge=1, le=_MANY)
     sandbox_terminals_max: int = Field(default=64, ge=1, le=64)

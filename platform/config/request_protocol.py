@@ -13,6 +13,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from common.trailers import TRAILERS
 from config.next_turn import handle_next_turn
 
 # Pieces of a body in one turn of the loop: some tenths of a millisecond.
@@ -23,6 +24,25 @@ class SlicedConnection(h11.Connection):
     """A connection that gives `left` pieces of a body, and then none, as if no more had come."""
 
     left = PIECES_AT_ONCE
+    takes_trailers = False
+
+    def __init__(self, role: type[h11.SERVER]) -> None:
+        super().__init__(role)
+        self.trailers: list[tuple[bytes, bytes]] = []  # of the response that is being sent
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]  # without its overloads
+        """Send an event, the last one with the response's trailers if it has chunks."""
+        if isinstance(event, h11.Response):
+            self.takes_trailers = self._is_chunked(event)
+        elif isinstance(event, h11.EndOfMessage) and self.trailers and self.takes_trailers:
+            event = h11.EndOfMessage(headers=self.trailers)
+        return super().send(event)
+
+    def _is_chunked(self, event: h11.Response) -> bool:
+        """Return whether a response is one that h11 sends in chunks."""
+        has_length = any(name == b"content-length" for name, _ in event.headers)
+        has_body = self._request_method != b"HEAD" and event.status_code not in (204, 304)
+        return has_body and not has_length and (self.their_http_version or b"") >= b"1.1"
 
     def next_event(self) -> Any:
         if not self.left:
@@ -39,6 +59,11 @@ class RequestProtocol(H11Protocol):
         super().__init__(*args, **options)
         self.conn = self._sliced = SlicedConnection(h11.SERVER)
         self._next_slice: Handle | None = None
+        self._application, self.app = self.app, self._serve
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        self._sliced.trailers = scope[TRAILERS] = []
+        await self._application(scope, receive, send)
 
     def handle_events(self) -> None:
         """Handle some of what has come. Nothing is read until the rest is handled, too."""

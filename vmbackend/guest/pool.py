@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from .deadlines import call_deadline
 from .leases import OpenSession, Sessions
 from .session import GuestAddress, GuestSession
-from .sources import closing_source
+from .sources import closing_source, pulled_from
 
 T = TypeVar("T")
 # How often a caller that waits for a chunk is asked whether it still wants it.
@@ -141,17 +141,8 @@ class GuestPool:
 
         Errors of `chunks` reach `fn`.
         """
-        caller_loop = asyncio.get_running_loop()
-
-        async def pulled() -> AsyncIterator[bytes]:
-            while True:
-                future = asyncio.run_coroutine_threadsafe(_next(chunks, None), caller_loop)
-                chunk = await asyncio.wrap_future(future)
-                if chunk is None:
-                    return
-                yield chunk
-
-        return await self.acall(address, lambda session: fn(session, pulled()), timeout)
+        pulled = pulled_from(asyncio.get_running_loop(), chunks)
+        return await self.acall(address, lambda session: fn(session, pulled), timeout)
 
     def push(
         self,

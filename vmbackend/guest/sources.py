@@ -1,7 +1,8 @@
-"""Closing what a session reads from as soon as its reader has enough."""
+"""Sources that a session reads from: closed as soon as their reader has enough, or on another loop."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -20,3 +21,13 @@ async def closing_source(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterato
     finally:
         if (close := getattr(source, "aclose", None)) is not None:
             await close()
+
+
+async def pulled_from(loop: asyncio.AbstractEventLoop, chunks: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield what another loop's iterator yields; each is asked for when the one before it was taken."""
+
+    async def pull() -> T | None:
+        return await anext(chunks, None)
+
+    while (chunk := await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pull(), loop))) is not None:
+        yield chunk

@@ -5,18 +5,34 @@ Every route is also below `runtimes/default/` and `runtimes/local/`, as existing
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, register_converter
 
 # Registers itself; with the routes, as a process without them needs no description of them.
 from workspaces.runtime import openapi  # noqa: F401
 from workspaces.runtime.files.views import RuntimeFilesViewSet
 from workspaces.runtime.information import InformationViewSet
 from workspaces.runtime.links.views import FileLinksViewSet, LinkedFileViewSet
+from workspaces.runtime.proxy.views import METHODS, ProxyViewSet
 from workspaces.runtime.search.views import RuntimeSearchViewSet
 from workspaces.runtime.tasks.views import TasksViewSet
 from workspaces.runtime.terminals.views import TerminalsViewSet
 from workspaces.runtime.transfer.views import RuntimeTransfersViewSet
 from workspaces.runtime.watchers.views import WatchersViewSet
+
+
+class AnyPath:
+    """The rest of a path, which may be empty."""
+
+    regex = r"[\s\S]*"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(AnyPath, "any_path")
 
 information = InformationViewSet.as_view
 tasks = TasksViewSet.as_view
@@ -52,5 +68,6 @@ LEVEL: list[URLPattern | URLResolver] = [
     path("terminals/<str:terminal_id>/scrollback", terminals({"get": "scrollback"})),
     path("watchers", watchers({"get": "list", "post": "create"})),
     path("watchers/<str:watcher_id>", watchers({"get": "show", "delete": "remove"})),
+    path("proxy/<any_path:inner_path>", ProxyViewSet.as_view(METHODS)),
 ]
 urlpatterns = [*LEVEL, *(path(f"runtimes/{target}/", include(LEVEL)) for target in ("default", "local"))]

@@ -13,6 +13,7 @@ from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreach
 from vmbackend.guest.translate import UNREACHABLE
 
 from .command import HeldCommands
+from .connections import HeldConnections
 from .errors import TerminalNotFound
 from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, read_nothing
 from .kept_watches import KeptWatches
@@ -77,6 +78,7 @@ class HoldClient:
         self.commands = HeldCommands(self)
         self.tasks = HeldTasks(self, self._settings.timeout)
         self.kept_watches = KeptWatches(self)
+        self.connections = HeldConnections(self)
         self._instance = b""
         self._link: HoldLink | None = None
         self._connecting = asyncio.Lock()
@@ -262,7 +264,8 @@ class HoldClient:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 transport = await self._open_transport()
-                link = HoldLink(transport, self.commands.receiver(self.tasks.receiver(self._receive)))
+                others = self.tasks.receiver(self.connections.receiver(self._receive))
+                link = HoldLink(transport, self.commands.receiver(others))
                 try:
                     await link.greet(self._client_id)
                 except BaseException:

@@ -35,6 +35,12 @@ class TaskNotFound(BackendError):
     code = "task_not_found"
 
 
+class NotConnected(BackendError):
+    """Nothing listens at the port, or what listens accepts no connection."""
+
+    code = "not_connected"
+
+
 class TerminalEnded(BackendError):
     """The terminal's program has ended; its output can still be read."""
 
@@ -68,6 +74,7 @@ ERRORS: dict[int, type[BackendError]] = {
     Failure.BAD_SIZE: GuestCommandInvalid,
     Failure.BAD_OFFSET: GuestCommandInvalid,
     Failure.CANNOT_START: GuestCommandInvalid,
+    Failure.CANNOT_CONNECT: NotConnected,
 }
 MAX_REASON = 200
 

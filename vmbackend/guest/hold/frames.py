@@ -58,6 +58,10 @@ class Request(IntEnum):
     KEPT_READ = 30
     KEPT_END = 31
     CHANGES = 32
+    CONNECT = 48
+    CONNECT_SEND = 49
+    CONNECT_CREDIT = 50
+    CONNECT_CLOSE = 51
 
 
 class Answer(IntEnum):
@@ -73,6 +77,9 @@ class Answer(IntEnum):
     WRITTEN = 136
     TASK_OUTPUT = 137
     TASK_ENDED = 138
+    CONNECT_DATA = 48
+    CONNECT_ENDED = 49
+    CONNECT_GRANT = 50
 
 
 class Failure(IntEnum):
@@ -90,6 +97,7 @@ class Failure(IntEnum):
     CANNOT_START = 10
     CANNOT_WATCH = 11
     NO_TASK = 12
+    CANNOT_CONNECT = 48
 
 
 class GuestGarbage(GuestUnreachable):

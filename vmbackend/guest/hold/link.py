@@ -121,6 +121,15 @@ class HoldLink:
             if not self.lost.done():
                 self._transport.write(make_frame(kind, 0, *parts))
 
+    async def send(self, kind: Request, *parts: bytes) -> None:
+        """Send what gets no answer, and wait until little is on its way. Raise GuestUnreachable if the link is lost."""
+        self.require_alive()
+        await self._send(make_frame(kind, 0, *parts))
+
+    async def rest(self, seconds: float) -> None:
+        """Charge the guest for CPU time that what it sent has cost, and wait as long as it has to."""
+        await asyncio.sleep(self._transport.spend_time(seconds))
+
     def require_alive(self) -> None:
         """Raise GuestUnreachable once the link is lost."""
         if self.lost.done():

@@ -8,6 +8,7 @@
 #include "guest.h"
 #include "hold_changes.h"
 #include "hold_commands.h"
+#include "hold_connects.h"
 #include "hold_state.h"
 #include "hold_streams.h"
 #include "hold_task_former.h"
@@ -28,7 +29,7 @@
 #define MIN_BUFFER 4096
 #define MAX_BUFFER (16 << 20)
 #define OOM_SCORE "-900" /* its children have 0 again */
-#define SOURCES (2 + 3 * MAX_STREAMS + 2 * MAX_TERMINALS + MAX_WATCHES + COMMAND_OUTPUTS * MAX_COMMANDS + TASK_SOURCES * MAX_RUNNING)
+#define SOURCES (2 + 3 * MAX_STREAMS + 2 * MAX_TERMINALS + MAX_WATCHES + COMMAND_OUTPUTS * MAX_COMMANDS + TASK_SOURCES * MAX_RUNNING + MAX_CONNECTS)
 #define FIRST_SWEEP_MS 50
 #define LAST_SWEEP_MS 60000
 
@@ -75,13 +76,16 @@ static void serve(void)
 	size_t watch_total = (size_t)watch_poll(of_watches);
 	struct pollfd *of_tasks = of_watches + watch_total;
 	size_t task_total = (size_t)tasks_poll(of_tasks);
-	nfds_t count = (nfds_t)(of_tasks - sources) + task_total;
+	struct pollfd *of_connects = of_tasks + task_total;
+	size_t connect_total = (size_t)connects_poll(of_connects);
+	nfds_t count = (nfds_t)(of_connects - sources) + connect_total;
 	if (poll(sources, count, wait) < 0)
 		return;
 	commands_serve(of_commands, (size_t)(of_streams - of_commands) / COMMAND_OUTPUTS);
 	terminal_serve(of_terminals, terminal_total);
 	watch_serve(of_watches, watch_total);
 	tasks_serve(of_tasks, task_total);
+	connects_serve(of_connects, connect_total);
 	if (sources[0].revents && read(signals, &info, sizeof info) == sizeof info) {
 		terminals_reap();
 		plan_sweep();

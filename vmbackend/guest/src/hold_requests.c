@@ -4,6 +4,7 @@
 #include "guest.h"
 #include "hold_changes.h"
 #include "hold_commands.h"
+#include "hold_connects.h"
 #include "hold_frames.h"
 #include "hold_input.h"
 #include "hold_start.h"
@@ -254,6 +255,8 @@ void handle_frame(struct stream *stream, uint8_t type, uint32_t request, struct 
 		handle_task(stream, type, request, fields);
 	} else if (type == CHANGES) {
 		handle_changes(stream, request, fields);
+	} else if (type >= CONNECT && type <= CONNECT_CLOSE) {
+		handle_connect(stream, type, request, fields);
 	} else if (type == BYE) {
 		stream->leaving = true;
 	} else if (type == INPUT || type == RESIZE || type == CLOSE || type == ATTACH || type == DETACH || type == CREDIT || type == MODES ||

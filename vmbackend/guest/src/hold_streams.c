@@ -3,6 +3,7 @@
 #include "hold_streams.h"
 
 #include "hold_commands.h"
+#include "hold_connects.h"
 #include "hold_frames.h"
 #include "hold_input.h"
 #include "hold_requests.h"
@@ -62,6 +63,7 @@ static void stream_close(struct stream *stream)
 {
 	size_t place = 0;
 	commands_leave(stream);
+	connects_leave(stream);
 	tasks_leave(stream);
 	views_leave(stream);
 	watches_leave(stream);

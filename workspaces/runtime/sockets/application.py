@@ -27,7 +27,7 @@ from workspaces.runtime.tokens import RuntimeHolder, require_holder
 class RuntimeSockets(SocketKind):
     """Sockets of runtimes. The address may name the workspace, which is to be that of the token then."""
 
-    path = re.compile(r"/r(?:/(?P<named_id>ws_[a-z0-9]{1,61}))?(?:/runtimes/(?:default|local))?/ws/?")
+    path = re.compile(r"/r(?:/(?P<named_id>ws[_-][a-z0-9]{1,32}))?(?:/runtimes/(?:default|local))?/ws/?", re.IGNORECASE)
 
     async def admit(self, scope: Scope, token: str, place: AsyncExitStack) -> Admitted:
         """Return who holds the socket, and the guest of its running machine. One that sleeps is woken.
@@ -35,7 +35,8 @@ class RuntimeSockets(SocketKind):
         Raise Unauthorized, Forbidden, NamespaceSuspended, QuotaExceeded, RateLimited, VmNotRunning, VMUnavailable.
         """
         found = self.path.fullmatch(scope["path"])
-        holder = await in_pool_thread(_holder, scope, (found and found["named_id"]) or "", token)
+        named_id = ((found and found["named_id"]) or "").lower().replace("-", "_")
+        holder = await in_pool_thread(_holder, scope, named_id, token)
         workspace = holder.workspace
         set_logged_workspace(workspace.pk)
         places = socket_places("runtime")

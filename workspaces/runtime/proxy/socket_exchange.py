@@ -1,0 +1,240 @@
+"""One WebSocket to a server in a guest, by wsproto. For the event loop of the guest pool.
+
+The server is hostile: its handshake is bounded by h11, its messages by MAX_MESSAGE, and CPU time that the smallest
+frames take is charged to the guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from wsproto import ConnectionType, WSConnection, events
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from vmbackend.guest.hold.connections import ConnectionBroken, HeldConnection
+from vmbackend.guest.session import GuestSession
+from workspaces.runtime.proxy import exchange
+from workspaces.runtime.proxy.errors import ProxyRefused, ProxyTimeout
+from workspaces.runtime.proxy.exchange import EVENTS_AT_ONCE, NO_ANSWER, NO_HTTP, AnswerHead, opened
+from workspaces.runtime.proxy.targets import Headers, LoopbackPort
+
+MAX_MESSAGE = 2 << 20
+REFUSAL_BYTES = 64 * 1024
+# For the server's part of a close that the client has begun.
+CLOSE_SECONDS = 5.0
+TOO_LARGE, FAILED, NO_CODE = 1009, 1011, 1005
+# No close frame has these.
+UNSENT = frozenset({1006, 1015})
+BROKEN = "The server in the machine broke the connection off."
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRequest:
+    """The handshake of a client, as the server gets it."""
+
+    path: bytes
+    headers: Headers
+    subprotocols: tuple[str, ...]
+    target: LoopbackPort
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOpened:
+    """The server's acceptance."""
+
+    subprotocol: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRefused:
+    """The server's answer in place of an acceptance."""
+
+    head: AnswerHead
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SocketClosed:
+    """The end, by either side."""
+
+    code: int
+    reason: str = ""
+
+
+Said = SocketOpened | SocketRefused | SocketClosed | str | bytes
+Message = str | bytes | SocketClosed
+
+
+async def exchange_messages(
+    session: GuestSession, request: SocketRequest, messages: AsyncIterator[Message]
+) -> AsyncIterator[Said]:
+    """Yield the server's acceptance or refusal, its messages and its close, while `messages` are sent.
+
+    Raise ProxyRefused, ProxyTimeout before the acceptance, and what `opened` and `messages` raise.
+    """
+    async with opened(session, request.target) as connection:
+        each = _Socket(connection)
+        await each.write(_handshake(request))
+        first = await each.answer()
+        yield first
+        if isinstance(first, SocketRefused):
+            return
+        sending = asyncio.ensure_future(each.send(messages))
+        try:
+            while not isinstance(said := await each.next_said(sending), SocketClosed):
+                yield said
+            yield said
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
+            if not sending.cancelled():
+                sending.exception()  # seen, though the server closed first
+
+
+def _handshake(request: SocketRequest) -> events.Request:
+    return events.Request(
+        host=request.target.authority.decode(),
+        target=request.path.decode("latin-1"),
+        subprotocols=list(request.subprotocols),
+        extra_headers=list(request.headers),
+    )
+
+
+class _Socket:
+    """The state of one socket."""
+
+    def __init__(self, connection: HeldConnection) -> None:
+        self._connection = connection
+        self._parser = WSConnection(ConnectionType.CLIENT)
+        self._events = self._parser.events()
+        self._parsed = 0
+        self._begun = time.thread_time()
+        self._writing = asyncio.Lock()
+        self._parts: list[str | bytes] = []
+        self._size = 0
+        self._head: AnswerHead | None = None
+        self._body = b""
+
+    async def write(self, event: events.Event) -> None:
+        """Send an event, of one writer after another."""
+        async with self._writing:
+            await self._connection.write(self._parser.send(event))
+
+    async def send(self, messages: AsyncIterator[Message]) -> None:
+        """Send what the client sends, and its close."""
+        with suppress(LocalProtocolError):  # the server has closed meanwhile
+            async for message in messages:
+                if isinstance(message, SocketClosed):
+                    await self.write(_close(message))
+                elif isinstance(message, str):
+                    await self.write(events.TextMessage(data=message))
+                else:
+                    await self.write(events.BytesMessage(data=message))
+
+    async def answer(self) -> SocketOpened | SocketRefused:
+        """Return the answer to the handshake. Raise ProxyRefused, ProxyTimeout."""
+        try:
+            async with asyncio.timeout(exchange.HEAD_SECONDS):
+                while (found := self._answer_of(await self._next_event(None))) is None:
+                    pass
+        except TimeoutError as exc:
+            raise ProxyTimeout from exc
+        except RemoteProtocolError as exc:
+            raise ProxyRefused(NO_HTTP) from exc
+        except ConnectionBroken as exc:
+            raise ProxyRefused(NO_ANSWER) from exc
+        return found
+
+    def _answer_of(self, event: events.Event) -> SocketOpened | SocketRefused | None:
+        if isinstance(event, events.AcceptConnection):
+            return SocketOpened(event.subprotocol)
+        if isinstance(event, events.RejectConnection):
+            if not 200 <= event.status_code <= exchange.MAX_STATUS:
+                raise ProxyRefused(NO_HTTP)
+            self._head = AnswerHead(event.status_code, list(event.headers))
+            return None if event.has_body else SocketRefused(self._head, b"")
+        if isinstance(event, events.RejectData) and self._head is not None:
+            self._body += bytes(event.data)
+            if event.body_finished or len(self._body) > REFUSAL_BYTES:
+                return SocketRefused(self._head, self._body[:REFUSAL_BYTES])
+            return None
+        raise ProxyRefused(NO_ANSWER if isinstance(event, events.CloseConnection) else NO_HTTP)
+
+    async def next_said(self, sending: asyncio.Future[None]) -> str | bytes | SocketClosed:
+        """Return the next message, or how it ended. Raise the errors of `sending`."""
+        while True:
+            try:
+                event = await self._next_event(sending)
+            except (RemoteProtocolError, ConnectionBroken, TimeoutError):
+                return SocketClosed(FAILED, BROKEN)
+            if isinstance(event, events.CloseConnection):
+                return await self._closed(event)
+            if isinstance(event, events.Ping):
+                # Not beside a message that the server does not take.
+                if not self._writing.locked():
+                    await self.write(event.response())
+            elif isinstance(event, events.TextMessage | events.BytesMessage):
+                self._parts.append(event.data if isinstance(event, events.TextMessage) else bytes(event.data))
+                self._size += len(event.data)
+                if self._size > MAX_MESSAGE:
+                    return SocketClosed(TOO_LARGE, f"A message has at most {MAX_MESSAGE} bytes.")
+                if event.message_finished:
+                    return self._joined()
+
+    def _joined(self) -> str | bytes:
+        parts, self._parts, self._size = self._parts, [], 0
+        if isinstance(parts[0], str):
+            return "".join(part for part in parts if isinstance(part, str))
+        return b"".join(part for part in parts if isinstance(part, bytes))
+
+    async def _closed(self, event: events.CloseConnection) -> SocketClosed:
+        with suppress(LocalProtocolError):  # it has answered a close
+            if not self._writing.locked():
+                await self.write(event.response())
+        if event.code in UNSENT:
+            return SocketClosed(FAILED, BROKEN)
+        return SocketClosed(int(event.code), event.reason or "")
+
+    async def _next_event(self, sending: asyncio.Future[None] | None) -> events.Event:
+        """Return the next event. Raise RemoteProtocolError, ConnectionBroken, and the errors of `sending`; TimeoutError
+        for a server that does not answer a close.
+        """
+        while True:
+            if (event := next(self._events, None)) is not None:
+                self._parsed += 1
+                if self._parsed % EVENTS_AT_ONCE == 0:
+                    await self._rest()
+                return event
+            await self._rest()
+            block = await self._next_block(sending)
+            self._parser.receive_data(block or None)
+            self._events = self._parser.events()
+
+    async def _rest(self) -> None:
+        spent, self._begun = time.thread_time() - self._begun, time.thread_time()
+        await self._connection.rest(max(spent, 0.0))
+
+    async def _next_block(self, sending: asyncio.Future[None] | None) -> bytes:
+        reading = asyncio.ensure_future(self._connection.read())
+        try:
+            if sending is not None:
+                waited: list[asyncio.Future[Any]] = [reading, sending]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    sending.result()
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await asyncio.wait([reading])
+            return await reading
+        finally:
+            reading.cancel()
+            self._begun = time.thread_time()
+
+
+def _close(message: SocketClosed) -> events.CloseConnection:
+    code = message.code if 1000 <= message.code < 5000 and message.code not in {NO_CODE, *UNSENT} else 1001
+    return events.CloseConnection(code=code, reason=message.reason or None)
