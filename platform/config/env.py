@@ -25,6 +25,7 @@ from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
 from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
+from config.env_runtime import RuntimeSettings
 from config.env_traces import TracesSettings
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.addresses import CdnAddress, PublicAddress, RuntimeAddress, SandboxAddress, page_addresses
@@ -77,7 +78,9 @@ def _base_url(data: dict[str, Any]) -> str:
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
-class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, PageSettings, TracesSettings):
+class Env(
+    AdminSettings, AssistSettings, CdnSettings, NotificationSettings, PageSettings, RuntimeSettings, TracesSettings
+):
     """All settings. Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
@@ -139,14 +142,6 @@ class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, Page
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
     commands_per_account: int = Field(default=256, ge=1, le=_MANY)
-    # Limits of the tasks of one workspace. The guest itself runs at most 96.
-    runtime_tasks_max: int = Field(default=64, ge=1, le=96)
-    runtime_ended_tasks_max: int = Field(default=1000, ge=0, le=4000)
-    runtime_log_bytes: int = Field(default=16 << 20, ge=1 << 20, le=1 << 30)
-    runtime_logs_bytes: int = Field(default=256 << 20, ge=1 << 20, le=1 << 36)
-    runtime_sockets_max: int = Field(default=16, ge=1, le=_MANY)
-    # Whether answers of programs in machines set cookies, where the runtime has a host of its own.
-    runtime_proxy_cookies: bool = False
     # Limits of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
     sandbox_sockets_max: int = Field(default=16, ge=1, le=_MANY)
     sandbox_terminals_max: int = Field(default=64, ge=1, le=64)

@@ -122,8 +122,9 @@ class GuestSession(FileSession):
 
     @abstractmethod
     async def open_held(self) -> HoldClient:
-        """Return a client of what the guest keeps (tasks, terminals, watches, connections to its loopback), for the event loop of the session and as
-        long as it is used. Each call raises HoldUnsupported if the machine's kit keeps nothing.
+        """Return a client of what the guest keeps (tasks, terminals, watches, connections to its loopback), for the
+        event loop of the session and as long as it is used. Each call raises HoldUnsupported if the machine's kit keeps
+        nothing.
         """
 
     @abstractmethod
