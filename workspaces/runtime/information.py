@@ -13,7 +13,7 @@ from vmbackend.guest.session import GuestSession
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
 
 PROTOCOL_VERSION = 1
-CAPABILITIES: tuple[str, ...] = ("exec", "files", "search", "terminals", "transfer", "watchers")
+CAPABILITIES: tuple[str, ...] = ("exec", "files", "proxy", "search", "terminals", "transfer", "watchers")
 SECONDS = 10.0
 # Of the environment that commands have, which is the image's and the workspace's own.
 _ASK = 'printf "%s\\n" "$HOME" "${SHELL:-/bin/sh}"; uname -m; getconf _NPROCESSORS_ONLN || nproc'
