@@ -26,9 +26,7 @@ KILLS, CUTS, SLEEPS = number_of("KILLS", 8, 50), number_of("CUTS", 4, 20), numbe
 LONGEST_CUT = number_of("LONGEST_CUT", 3, 30)  # seconds
 BYTES_PER_LINE = 8
 # As many parts as there are faults, a second apart.
-PARTS = (
-    "n=0; while [ $n -lt {parts} ]; do seq $((n * {part} + 1)) $((n * {part} + {part})); n=$((n + 1)); sleep 1; done"
-)
+PARTS = "n=0; while [ $n -lt {parts} ]; do seq $((n*{part}+1)) $((n*{part}+{part})); n=$((n+1)); sleep 1; done"
 
 
 class Lines:

@@ -24,7 +24,7 @@ from workspaces.runtime.sockets.events import ENDED, event_frames, overflow_fram
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-# Between two looks at a machine whose terminals come and go, however fast.
+# Between two looks at a machine whose terminals come and go, however fast; and as long as a look took.
 LOOK_SECONDS = 0.05
 # Of the loop's time that events of one watcher take at most, a quarter; others are served meanwhile.
 PAUSE_FACTOR = 3
@@ -64,6 +64,7 @@ class MachineNews:
         self._listeners.add(listener)
         for watch in watches:
             self._follow(watch, watch.end)
+            listener.tell_watcher(watch.id, ready_frame(watch))  # before its first event
         self._look_again.set()
         if self._looking is None:
             self._looking = asyncio.ensure_future(self._look_forever())
@@ -79,6 +80,8 @@ class MachineNews:
         for task in (looking, *(task for _, task in watches)):
             if task is not None:
                 await cancel_task(task)
+        for terminal in list(self._machine.terminals.values()):  # one that was opened just now, too
+            await self._machine.release_unread(terminal)
 
     def note_taken(self) -> None:
         """Note that a listener has room for events again."""
@@ -88,10 +91,12 @@ class MachineNews:
         known = 0
         while True:
             self._look_again.clear()
+            begun = time.monotonic()
             try:
                 await self._look()
+                took = time.monotonic() - begun
                 known = await self._wait_change(known)
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS + took)
             except BackendError as error:
                 logger.info("the terminals of a machine cannot be listed: %s", error)
                 self._machine.check_soon()

@@ -54,8 +54,8 @@ class RuntimeSocket(MachineSocket):
 
     async def leave(self) -> None:
         """Detach from everything; terminals and watchers go on."""
-        await self._news.leave(self)
         await super().leave()
+        await self._news.leave(self)
 
     # For the news
 
