@@ -21,13 +21,14 @@ from tests.vmbackend.watch_factory import (
     CHANGED,
     GONE,
     OVERFLOWED,
-    READY,
     REMOVED,
     RENAMED,
     Event,
     Picture,
     Watch,
+    folders_of,
     kinds,
+    require_begun,
 )
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
@@ -49,8 +50,7 @@ def watch(hold_program: Path, tree: Path) -> Iterator[Start]:
 
     def start(*patterns: str) -> Watch:
         started.append(Watch(hold_program, tree, *patterns))
-        event = started[-1].read(30)
-        assert event == Event(READY, True, b"", b"")
+        require_begun(started[-1], None if patterns else folders_of(tree))
         return started[-1]
 
     yield start
@@ -260,7 +260,7 @@ def test_more_directories_than_the_kernel_lets_it_watch_are_reported_and_it_goes
     (tree / "there").mkdir()
     seen = Watch(hold_program, tree, folders=4)
     try:
-        assert seen.read(30) == Event(READY, True, b"", b"")
+        require_begun(seen, 2)
         for name in ("a", "b", "c", "d", "e"):
             (tree / name).mkdir()
         events = seen.read_all()
@@ -309,7 +309,7 @@ def ignored_wrongly(program: Path, tree: Path, patterns: list[str]) -> set[str]:
     subprocess.run(["git", "init", "-q", str(tree)], check=True)
     (tree / ".git/info/exclude").write_text("".join(f"{pattern}\n" for pattern in patterns))
     seen = Watch(program, tree, "/.git", *patterns)
-    assert seen.read(30) == Event(READY, True, b"", b"")
+    require_begun(seen)
     made = set()
     for path in PATHS:
         target = tree / path

@@ -69,12 +69,23 @@ class Watch:
         self.process.communicate()
 
 
+def require_begun(watch: Watch, folders: int | None = None) -> None:
+    """Its first event says how many folders it watches; None: as many as its patterns leave."""
+    event = watch.read(30)
+    assert event is not None
+    assert event == Event(READY, True, b"", b"%d" % (int(event.other) if folders is None else folders))
+
+
+def folders_of(tree: Path) -> int:
+    return 1 + sum(path.is_dir() and not path.is_symlink() for path in tree.rglob("*"))
+
+
 @contextmanager
 def ready_watch(program: Path, folder: Path) -> Iterator[Watch]:
     """A watch that has begun."""
     watch = Watch(program, folder)
     try:
-        assert watch.read(30) == Event(READY, True, b"", b"")
+        require_begun(watch, folders_of(folder))
         yield watch
     finally:
         watch.close()
