@@ -7,6 +7,7 @@ import dns from "node:dns";
 import { closeRuntime, describe, openRuntime, refuseTokens } from "./access.mjs";
 import { Place, all, asked, results } from "./asked.mjs";
 import { useFiles } from "./files.mjs";
+import { useProxy } from "./proxy.mjs";
 import { useTasks } from "./tasks.mjs";
 import { useTerminals } from "./terminals.mjs";
 
@@ -28,6 +29,7 @@ for (const [label, each] of Object.entries(places)) {
   await useFiles(each, label);
   await useTasks(each, label);
   await useTerminals(each, label);
+  await useProxy(each, label);
 }
 await refuseTokens(places.path, given, "path");
 await refuseTokens(places.host, given, "host");
