@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from workspaces.models import Workspace
 def assert_wrong_field(answer: Any, field: str) -> None:
     """A field is refused by its name."""
     assert_error(answer, 400, "validation_error")
-    assert field in {name.partition("[")[0] for name in answer.json()["details"]}  # or an item of it
+    assert field in {re.split(r"[.[]", name)[0] for name in answer.json()["details"]}  # or an item of it
 
 
 @dataclass
