@@ -15,9 +15,9 @@ from tests.processes import is_running
 from tests.vmbackend.hold_factory import LocalHold, needs_cgroups, read_rest, read_until
 from tests.vmbackend.local_dropbear import missing_requirement
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
-from vmbackend.guest.hold.client import MAX_TERMINALS, HoldClient, HoldSettings
+from vmbackend.guest.hold.client import HoldClient, HoldSettings
 from vmbackend.guest.hold.errors import InputFull, TerminalEnded, TerminalLimit, TerminalNotFound
-from vmbackend.guest.hold.terminal_fields import TerminalExit
+from vmbackend.guest.hold.terminal_fields import MAX_TERMINALS, TerminalExit
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
 
