@@ -27,7 +27,6 @@ from sandboxes.tokens import (
     require_socket_holder,
 )
 from workspaces import call_counter
-from workspaces.data_plane.guest import ASLEEP, wake_machine
 from workspaces.data_plane.holders import require_running_allowed, wrong_tokens_counted
 from workspaces.data_plane.sockets.places import socket_places
 from workspaces.data_plane.sockets.serving import (
@@ -39,9 +38,9 @@ from workspaces.data_plane.sockets.serving import (
     Send,
     SocketKind,
     accept_message,
+    find_address,
     send_refusal,
 )
-from workspaces.guests import address_of
 
 
 class SandboxSockets(SocketKind):
@@ -63,11 +62,7 @@ class SandboxSockets(SocketKind):
         set_logged_workspace(workspace.pk)
         places = socket_places("sandbox")
         await place.enter_async_context(places.socket_place(workspace.pk, settings.ENV.sandbox_sockets_max))
-        if holder.wakes and workspace.status in ASLEEP:
-            await wake_machine(workspace.pk)
-            fields = ["status", "ip", "control_port", "ssh_host_key"]
-            await in_pool_thread(lambda: workspace.refresh_from_db(fields=fields))
-        address = await in_pool_thread(address_of, workspace)
+        address = await find_address(workspace, wakes=holder.wakes)
         return Admitted(address, partial(watched_token, holder), TerminalSocket)
 
     async def refuse(self, send: Send, error: DomainError, scope: Scope, token: str, request_id: str) -> None:

@@ -139,29 +139,21 @@ def event_messages(folder: str, event: WatchEvent) -> list[tuple[str, dict[str, 
 
     A rename is the end of the former path, which names the new one, and then the new one, which names the former.
     """
-    shown = path_fields(_absolute(folder, event.path))
+    shown = path_fields(event.path_below(folder))
     if event.kind == WatchKind.OVERFLOW:
-        return [("watch_overflow", {**shown, "reason": _printable(event.other)})]
+        return [("watch_overflow", {**shown, "reason": event.reason})]
     if event.kind == WatchKind.GONE:
         message = "The folder is not there any more, or its watch has ended in the machine."
         return [("watch_error", {**shown, "code": "watch_ended", "message": message})]
     entry = {"entry": "directory" if event.is_folder else "file"}
     if event.kind != WatchKind.RENAMED:
         return [(_TYPES[event.kind], {**shown, **entry})]
-    new = _absolute(folder, event.other)
-    former = path_fields(_absolute(folder, event.path), "renamedFrom")
+    new = event.other_below(folder)
+    former = path_fields(event.path_below(folder), "renamedFrom")
     return [
         ("watch_unlink", {**shown, **entry, **path_fields(new, "renamedTo")}),
         ("watch_add", {**path_fields(new), **entry, **former}),
     ]
-
-
-def _absolute(folder: str, path: str) -> str:
-    return f"{folder.rstrip('/')}/{path}" if path else folder
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:100])
 
 
 def _error(error: BackendError) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import httpx
 import pytest
 
 from tests.served.requests import addresses, cut_off, head
-from tests.vm.client import Api
+from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.workspaces.runtime.test_uploads import entry, link, tar
 
@@ -161,6 +162,8 @@ def test_a_body_that_breaks_off_is_an_error(served: TestInstance, inside: Inside
     status, body = cut_off(addresses(served)["edge"], data)
     assert status in (0, 400), body
     assert not body or body["code"] in ("invalid_json", "archive_invalid")
+    time.sleep(0.5)  # the program in the machine may be at it still
+    until(lambda: has_no_half_file(inside), 30, "a file that has not come whole is removed")
 
 
 def has_no_half_file(inside: Inside) -> bool:

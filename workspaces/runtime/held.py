@@ -17,6 +17,16 @@ UNKNOWN_TERMINAL = "There is no such terminal in this workspace."
 UNKNOWN_WATCHER = "There is no such watcher in this workspace."
 
 
+class TooManyTerminals(Conflict):
+    code = "terminal_limit"
+    message = "The workspace has as many terminals as it may, and none has ended: remove one."
+
+
+class TooManyWatchers(Conflict):
+    code = "watch_limit"
+    message = "The workspace has as many watchers as it may, those of its sockets included: remove one."
+
+
 async def with_held(session: GuestSession, work: Callable[[HoldClient], Awaitable[T]], limit: type[Conflict]) -> T:
     """Return what `work` returns for what a guest keeps. Raise the errors of `held_errors`."""
     with held_errors(limit):

@@ -42,6 +42,23 @@ class WatchEvent:
     path: str
     other: str
 
+    def path_below(self, folder: str) -> str:
+        """Return the path, absolute, if that is the watched folder."""
+        return _absolute(folder, self.path)
+
+    def other_below(self, folder: str) -> str:
+        """Return the new path of what was renamed, absolute."""
+        return _absolute(folder, self.other)
+
+    @property
+    def reason(self) -> str:
+        """Return the reason of an overflow: words of the guest, printable and few."""
+        return "".join(letter if letter.isprintable() else "?" for letter in self.other[:100])
+
+
+def _absolute(folder: str, path: str) -> str:
+    return f"{folder.rstrip('/')}/{path}" if path else folder
+
 
 class HeldWatch:
     """A watch of the guest. Belongs to the event loop of its client; one reader at a time.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
+from common.async_threads import in_pool_thread
 from common.errors import DomainError
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
@@ -23,7 +24,10 @@ from common.stream_clients import SOCKETS, client_open
 from common.wrong_secrets import refusal_waits
 from vmbackend.guest.session import GuestAddress
 from workspaces.data_plane.cors import HEADERS
+from workspaces.data_plane.guest import ASLEEP, wake_machine
 from workspaces.data_plane.sockets.machine import MachineTerminals, OpenMachines, Socket
+from workspaces.guests import address_of
+from workspaces.models import Workspace
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -124,6 +128,18 @@ class MachineSockets:
                     return
                 with client_open(SOCKETS):
                     await _serve(admitted, refuse, request_id, receive, send)
+
+
+async def find_address(workspace: Workspace, *, wakes: bool = True) -> GuestAddress:
+    """Return where the guest of a running machine is, which counts as a use; one that sleeps is woken, if `wakes`.
+
+    Raise VmNotRunning, VMUnavailable, and what refuses a wake.
+    """
+    if wakes and workspace.status in ASLEEP:
+        await wake_machine(workspace.pk)
+        fields = ["status", "ip", "control_port", "ssh_host_key"]
+        await in_pool_thread(lambda: workspace.refresh_from_db(fields=fields))
+    return await in_pool_thread(address_of, workspace)
 
 
 def header_of(scope: Scope, name: bytes) -> str:

@@ -14,11 +14,9 @@ from common.async_threads import in_pool_thread
 from common.log_context import set_logged_workspace
 from common.sse.watched_grants import watched_grant
 from workspaces import call_counter
-from workspaces.data_plane.guest import ASLEEP, wake_machine
 from workspaces.data_plane.holders import bearer_token, require_running_allowed, wrong_tokens_counted
 from workspaces.data_plane.sockets.places import socket_places
-from workspaces.data_plane.sockets.serving import Admitted, Scope, SocketKind
-from workspaces.guests import address_of
+from workspaces.data_plane.sockets.serving import Admitted, Scope, SocketKind, find_address
 from workspaces.runtime.grants import grant_of
 from workspaces.runtime.sockets.socket import RuntimeSocket
 from workspaces.runtime.tokens import RuntimeHolder, require_holder
@@ -41,11 +39,7 @@ class RuntimeSockets(SocketKind):
         set_logged_workspace(workspace.pk)
         places = socket_places("runtime")
         await place.enter_async_context(places.socket_place(workspace.pk, settings.ENV.runtime_sockets_max))
-        if workspace.status in ASLEEP:
-            await wake_machine(workspace.pk)
-            fields = ["status", "ip", "control_port", "ssh_host_key"]
-            await in_pool_thread(lambda: workspace.refresh_from_db(fields=fields))
-        address = await in_pool_thread(address_of, workspace)
+        address = await find_address(workspace)
         grant = grant_of(workspace)
         return Admitted(address, partial(watched_grant, grant.grant, grant.revoked), RuntimeSocket)
 

@@ -31,11 +31,11 @@ def event_frames(watch: KeptWatch, event: WatchEvent) -> list[str]:
     if event.kind == WatchKind.GONE:
         return [overflow_frame(watch.id, ENDED)]
     if event.kind == WatchKind.OVERFLOW:
-        return [overflow_frame(watch.id, _printable(event.other))]
-    path = path_fields(_absolute(watch.folder, event.path))
+        return [overflow_frame(watch.id, event.reason)]
+    path = path_fields(event.path_below(watch.folder))
     if event.kind != WatchKind.RENAMED:
         return [_frame("change", watch.id, **path, op=_OPERATIONS[event.kind])]
-    new = _absolute(watch.folder, event.other)
+    new = event.other_below(watch.folder)
     return [
         _frame("change", watch.id, **path, op="rename", **path_fields(new, "to")),
         _frame("change", watch.id, **path_fields(new), op="create"),
@@ -79,11 +79,3 @@ class WaitingEvents:
 
 def _frame(kind: str, watcher_id: int, **fields: Any) -> str:
     return json.dumps({"channel": "watcher", "type": kind, "watcher_id": str(watcher_id), **fields})
-
-
-def _absolute(folder: str, path: str) -> str:
-    return f"{folder.rstrip('/')}/{path}" if path else folder
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:100])

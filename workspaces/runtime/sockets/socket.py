@@ -12,11 +12,10 @@ from workspaces.data_plane.sockets.output import OutputPlace
 from workspaces.data_plane.sockets.socket import MachineSocket
 from workspaces.data_plane.sockets.terminal import SharedTerminal
 from workspaces.guests import guest_errors
-from workspaces.runtime.held import held_errors
+from workspaces.runtime.held import TooManyTerminals, held_errors
 from workspaces.runtime.sockets.events import WaitingEvents
 from workspaces.runtime.sockets.messages import Attach, Frame, FrameInvalid, Input, Resize, parse_frame
 from workspaces.runtime.sockets.news import news_of
-from workspaces.runtime.terminals.errors import TooManyTerminals
 from workspaces.runtime.terminals.services import exit_code_of
 
 KILLED = 137  # of a terminal that is gone: it was removed, or died with what kept it

@@ -17,9 +17,8 @@ from common.responses import respond
 from vmbackend.guest.hold import HoldClient
 from workspaces.data_plane.json_bodies import read_body
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
-from workspaces.runtime.held import UNKNOWN_TERMINAL, with_held
+from workspaces.runtime.held import UNKNOWN_TERMINAL, TooManyTerminals, with_held
 from workspaces.runtime.terminals import services
-from workspaces.runtime.terminals.errors import TooManyTerminals
 from workspaces.runtime.terminals.serializers import (
     MAX_SCROLLBACK,
     ScrollbackQuery,

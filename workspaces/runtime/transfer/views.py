@@ -11,6 +11,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
+from common.async_threads import run_to_end
 from common.body_rules import RAW, BodyRule, takes_body
 from common.openapi import refused
 from common.parsers import UnstoredObjectParser
@@ -103,9 +104,14 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
         usage = await guest.call(lambda session: _prepared(session, dest), CALL_SECONDS)
         sifter = Sifter(usage.limited_to(guest.disk_bytes).available_bytes)
         body = limited_body(body_chunks(self.http_request), TransferUse(guest.address.machine_id))
-        async with while_granted(self.grant), call_errors(guest.address):
-            unpack = partial(archive_unpack, dest=dest, sifter=sifter)
-            await guest_pool().apush(guest.address, unpack, sifted(body, sifter))
+
+        async def unpack() -> None:
+            work = partial(archive_unpack, dest=dest, sifter=sifter)
+            async with while_granted(self.grant), call_errors(guest.address):
+                await guest_pool().apush(guest.address, work, sifted(body, sifter))
+
+        # If the client leaves, its body ends: what has come whole is kept, and the rest is put in order.
+        await run_to_end(unpack())
         fields = {"files_extracted": sifter.files, "skipped": sifter.skipped}
         return respond(RuntimeUploadResponse, **path_fields(dest, "dest"), **fields)
 

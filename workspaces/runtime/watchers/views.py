@@ -16,8 +16,7 @@ from vmbackend.guest.hold import HoldClient, KeptWatch
 from workspaces.data_plane.json_bodies import read_body
 from workspaces.files.paths import displayed_path
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
-from workspaces.runtime.held import UNKNOWN_WATCHER, with_held
-from workspaces.runtime.watchers.errors import TooManyWatchers
+from workspaces.runtime.held import UNKNOWN_WATCHER, TooManyWatchers, with_held
 from workspaces.runtime.watchers.serializers import (
     WatcherRemovedResponse,
     WatcherRequest,
