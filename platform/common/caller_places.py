@@ -33,10 +33,17 @@ _accounts: dict[str, str] = {}
 
 
 def remember_account(request: HttpRequest, account_id: str) -> None:
-    """Remember the account of a caller with valid credentials: all credentials of an account share its places."""
+    """Remember the account of a caller with valid credentials: all credentials of an account share its places.
+
+    A request that was authorized by something else, such as a signed address, is not remembered: it has no credentials,
+    and all others without them would be taken for that account.
+    """
+    credentials = _credentials(request)
+    if not credentials:
+        return
     if len(_accounts) >= MAX_REMEMBERED:
         _accounts.clear()
-    _accounts[_credentials(request)] = account_id
+    _accounts[credentials] = account_id
 
 
 def _caller(request: HttpRequest) -> str:

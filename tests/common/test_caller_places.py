@@ -16,7 +16,7 @@ from accounts.authentication import actor_of
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import credential_issue
 from common.async_threads import in_pool_thread, in_request_thread
-from common.caller_places import PLACES, ThreadPlaces, thread_place, thread_places
+from common.caller_places import PLACES, ThreadPlaces, remember_account, thread_place, thread_places
 from common.connections import release_connection
 from common.errors import RateLimited
 from common.middleware import ApiMiddleware
@@ -159,7 +159,10 @@ def test_a_request_whose_synchronous_part_is_over_holds_no_place(api: Caller) ->
     asyncio.run(work())
 
 
-def test_requests_without_credentials_need_none(db: None) -> None:
+def test_requests_without_credentials_need_none(api: Caller) -> None:
+    # One of them was authorized by a signed address, say; the others are not that account's.
+    remember_account(RequestFactory().get("/"), api.account.pk)
+
     async def work() -> None:
         assert await handled_at_once(2 * PLACES, {}, each=2 * PLACES)
 
