@@ -49,6 +49,40 @@ async def while_granted(body: BodyGrant) -> AsyncIterator[None]:
         raise Unauthorized(f"The request ends: {end.reason}.") from None
 
 
+@asynccontextmanager
+async def granted_body(chunks: AsyncIterator[bytes], body: BodyGrant) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Give the chunks of a request's body. Once the grant is revoked, the next one raises Unauthorized, also if it is
+    being waited for: what reads them puts in order what it has begun, which `while_granted` would cut off.
+    """
+    reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def end(why: str) -> None:
+        if not reason.done():
+            reason.set_result(why)
+
+    async with watched_grant(body.grant, body.revoked, end):
+        yield _until_revoked(chunks, reason)
+
+
+async def _until_revoked(chunks: AsyncIterator[bytes], reason: asyncio.Future[str]) -> AsyncIterator[bytes]:
+    while True:
+        chunk = asyncio.ensure_future(_next(chunks))
+        try:
+            await asyncio.wait({chunk, reason}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not chunk.done():
+                chunk.cancel()
+        if reason.done():
+            raise Unauthorized(f"The request ends: {reason.result()}.")
+        if (found := chunk.result()) is None:
+            return
+        yield found
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)
+
+
 class _Ending:
     """The end of a task: cancels the task that has made it, once, for a reason."""
 

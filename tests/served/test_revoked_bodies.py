@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import shutil
 import socket
 import time
 from collections.abc import Callable
@@ -13,6 +16,7 @@ import pytest
 from tests.served.requests import addresses, connected, head
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
+from tests.workspaces.runtime.test_uploads import entry, tar
 
 # More than any machine sends in the time of a test.
 HUGE = 1 << 40
@@ -110,3 +114,29 @@ def test_an_upload_is_refused_in_the_middle_and_leaves_nothing(served: TestInsta
         # What its client may still send is waited for.
         answer = connection.recv(65536)
         assert answer.startswith(b"HTTP/1.1 401 "), answer
+
+
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="needs busybox")
+@pytest.mark.parametrize("how", ["rotated", "disabled"])
+def test_an_archive_ends_with_its_token_and_leaves_no_half_file(served: TestInstance, client: Api, how: str) -> None:
+    box = client.create("localhost/tiny:1")["id"]  # the other one's disk is full of huge files
+    access = f"/workspace/{box}/runtime-api-access"
+    made = client.call("POST", f"{access}/enable")
+    folder = Path(served.state / "machines/directories" / box / "disk" / how)
+    archive = tar(entry("whole", b"all of it"), entry("half", os.urandom(4 << 20)))
+    sent = {
+        "Authorization": f"Bearer {made['token']}",
+        "Content-Length": str(1 << 30),
+        "Content-Type": "application/gzip",
+    }
+    path = f"{urlsplit(made['url']).path}/files/transfer/upload?dest=/{how}"
+    with connected(addresses(served)["streams"]) as connection:
+        connection.sendall(head("POST", path, sent) + b"\r\n")
+        connection.sendall(gzip.compress(archive)[: 2 << 20])
+        until(lambda: (folder / "half").exists(), 20, "it reaches the guest")
+        client.call("POST", f"{access}/token" if how == "rotated" else f"{access}/disable")
+        until(lambda: not (folder / "half").exists(), 20, "the half file is removed")
+        answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 401 "), answer
+    assert (folder / "whole").read_bytes() == b"all of it"
+    client.delete(box)

@@ -17,7 +17,7 @@ from common.openapi import refused
 from common.parsers import UnstoredObjectParser
 from common.responses import respond
 from common.streaming_body import body_chunks
-from common.watched_bodies import granted_chunks, while_granted
+from common.watched_bodies import granted_body, granted_chunks
 from vmbackend.backend import guest_pool
 from vmbackend.guest.archives import archive_paths
 from vmbackend.guest.session import DiskUsage, GuestSession
@@ -103,14 +103,14 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
         guest = await self.guest()
         usage = await guest.call(lambda session: _prepared(session, dest), CALL_SECONDS)
         sifter = Sifter(usage.limited_to(guest.disk_bytes).available_bytes)
-        body = limited_body(body_chunks(self.http_request), TransferUse(guest.address.machine_id))
+        received = limited_body(body_chunks(self.http_request), TransferUse(guest.address.machine_id))
 
         async def unpack() -> None:
             work = partial(archive_unpack, dest=dest, sifter=sifter)
-            async with while_granted(self.grant), call_errors(guest.address):
+            async with granted_body(received, self.grant) as body, call_errors(guest.address):
                 await guest_pool().apush(guest.address, work, sifted(body, sifter))
 
-        # If the client leaves, its body ends: what has come whole is kept, and the rest is put in order.
+        # If the client leaves or the token ends, the body ends: what has come whole is kept, the rest is put in order.
         await run_to_end(unpack())
         fields = {"files_extracted": sifter.files, "skipped": sifter.skipped}
         return respond(RuntimeUploadResponse, **path_fields(dest, "dest"), **fields)
