@@ -49,6 +49,14 @@ def client(served: TestInstance) -> Api:
     return served.api()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_workspace_stays(client: Api) -> Iterator[None]:
+    """Of a file: together, those of all files would fill the plan's pool."""
+    before = client.owned()
+    yield
+    client.delete_all(keep=before)
+
+
 @pytest.fixture(scope="package")
 def box(client: Api) -> str:
     """A running workspace."""

@@ -95,19 +95,23 @@ def test_no_route_of_streams_carries_out_a_body_that_ends_early(
     until(lambda: state_of(client, box) == before, 30, "all is as before")
 
 
-def names_of(client: Api, box: str) -> list[str]:
-    return [entry["name"] for entry in client.call("GET", f"/workspace/{box}/overlay")["entries"]]
+def names_of(client: Api, box: str, path: str) -> list[str]:
+    found = client.call("GET", f"/workspace/{box}/overlay", params={"path": path})
+    return [entry["name"] for entry in found["entries"]]
 
 
 def test_a_large_upload_that_ends_early_leaves_the_old_file(served: TestInstance, client: Api, box: str) -> None:
     url, old = f"/workspace/{box}/overlay/files", b"old"
-    query = {"path": "/kept"}
+    query = {"path": "/cut-off/kept"}  # a folder of its own: other tests have files in this machine
     raw = {"Content-Type": "application/octet-stream"}
     client.call("POST", url, params=query, content=old, headers=raw)
-    sent = head("POST", f"{url}?path=/kept", {**headers_of(client), **raw, "Content-Length": str(4 << 20)}) + b"\r\n"
+    sent = (
+        head("POST", f"{url}?path=/cut-off/kept", {**headers_of(client), **raw, "Content-Length": str(4 << 20)})
+        + b"\r\n"
+    )
     for where in ("edge", "streams"):
         cut_off(addresses(served)[where], sent + bytes(3 << 20))
-        until(lambda: names_of(client, box) == ["kept"], 30, f"the partial file of {where} is removed")
+        until(lambda: names_of(client, box, "/cut-off") == ["kept"], 30, f"the partial file of {where} is removed")
         found = client.http.get(url, params=query, headers={"Accept": "application/octet-stream"})
         assert found.content == old
 

@@ -115,12 +115,13 @@ def test_of_20_creations_at_once_one_goes_through_where_there_are_credits_for_on
     client.call("POST", "/credits/namespace-quota", 200, json=quota)
     body = {"workspace_id": made["id"], "path": "/site"}
 
-    def create(_: int) -> int:
-        return client.http.post("/pages", json=body, timeout=120).status_code
+    def create(_: int) -> tuple[int, str]:
+        answer = client.http.post("/pages", json=body, timeout=120)
+        return answer.status_code, answer.text
 
     with ThreadPoolExecutor(20) as threads:
-        statuses = sorted(threads.map(create, range(20)))
-    assert statuses == [201] + [402] * 19
+        answers = sorted(threads.map(create, range(20)))
+    assert [status for status, _ in answers] == [201] + [402] * 19, answers
     [shown] = client.call("GET", "/credits/namespaces/few-credits")["data"]["quotas"]
     assert (shown["quota_used"], shown["quota_limit"]) == (0.1, 0.1)
     assert len([page for page in client.call("GET", "/pages")["pages"] if page["namespace"] == "few-credits"]) == 1

@@ -132,11 +132,14 @@ class Api:
     def is_gone(self, workspace_id: str) -> bool:
         return self.http.get(f"/workspace/{workspace_id}").status_code == 404
 
+    def owned(self) -> list[str]:
+        """The ids of all workspaces, those of sandboxes included."""
+        sandboxes = self.patiently("GET", "/sandbox", params={"limit": 100})["sandboxes"]
+        return [*(row["id"] for row in self.rows()), *(row["workspace_id"] for row in sandboxes)]
+
     def delete_all(self, keep: Collection[str] = ()) -> None:
         """Request the deletion of every workspace and sandbox but some, then wait for it."""
-        sandboxes = self.patiently("GET", "/sandbox", params={"limit": 100})["sandboxes"]
-        owned = [*(row["id"] for row in self.rows()), *(row["workspace_id"] for row in sandboxes)]
-        ids = [workspace_id for workspace_id in owned if workspace_id not in keep]
+        ids = [workspace_id for workspace_id in self.owned() if workspace_id not in keep]
         for workspace_id in ids:
             self.http.request("DELETE", f"/workspace/{workspace_id}")
         until(lambda: all(self.is_gone(key) for key in ids), 60, f"{ids} are deleted")
