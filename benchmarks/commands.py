@@ -1,7 +1,7 @@
-"""One-shot commands in two sandboxes, many at once, beside as many plain asyncssh connections to the same guests:
-commands a second, in turns.
+"""One-shot commands in two sandboxes, or tasks in two runtimes, many at once, beside as many plain asyncssh connections
+to the same guests: commands a second, in turns.
 
-    STATE=./var .venv/bin/python -m benchmarks.commands [--count 10000] [--turns 4] [--clients 50]
+    STATE=./var .venv/bin/python -m benchmarks.commands [--tasks] [--count 10000] [--turns 4] [--clients 50]
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import httpx
 
 from benchmarks.common import Instance, show
+from benchmarks.runtime import running_runtime
 from benchmarks.sandboxes import Sandbox, running_sandbox
 from benchmarks.steps import Progress, run_steps, step
 
@@ -52,7 +54,8 @@ async def measure(sandboxes: Sequence[Sandbox], options: argparse.Namespace) -> 
         connections = [await stack.enter_async_context(await one.ssh()) for one in users]
 
         async def by_api(one: Sandbox) -> str:
-            answer = await client.post(f"{one.url}/terminal", json={"command": "true"}, headers=one.headers)
+            route, body = ("exec", {"cmd": ["true"]}) if options.tasks else ("terminal", {"command": "true"})
+            answer = await client.post(f"{one.url}/{route}", json=body, headers=one.headers)
             return str(answer.status_code)
 
         async def by_ssh(connection: Any) -> str:
@@ -74,11 +77,16 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--tasks", action="store_true", help="of the runtime")
     options = parser.parse_args()
     instance = Instance.load()
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
     with ExitStack() as stack:
-        sandboxes = [stack.enter_context(running_sandbox(instance, 512)) for _ in range(2)]
+        if options.tasks:
+            runtimes = [stack.enter_context(running_runtime(instance)) for _ in range(2)]
+            sandboxes = [replace(one.guest, url=one.url, headers=one.headers) for one in runtimes]
+        else:
+            sandboxes = [stack.enter_context(running_sandbox(instance, 512)) for _ in range(2)]
         run_steps(measure(sandboxes, options))
 
 

@@ -30,6 +30,7 @@ LARGE = "head -c {size} /dev/zero | tr '\\0' x"
 class Runtime:
     """The inside of a running workspace, and its guest for plain SSH."""
 
+    id: str
     url: str
     headers: dict[str, str]
     guest: Sandbox
@@ -41,7 +42,8 @@ def running_runtime(instance: Instance) -> Iterator[Runtime]:
     with instance.client() as client:
         made = client.post("/workspace", json={"image": instance.image, "config": {"memory_mb": 512}})
         made.raise_for_status()
-        path = f"/workspace/{made.json()['workspace']['id']}"
+        workspace_id = made.json()["workspace"]["id"]
+        path = f"/workspace/{workspace_id}"
         try:
             access = client.post(f"{path}/runtime-api-access/enable").raise_for_status().json()
             headers = {"Authorization": f"Bearer {access['token']}"}
@@ -49,7 +51,7 @@ def running_runtime(instance: Instance) -> Iterator[Runtime]:
             address = re.search(r"inet ([\d.]+)/", shown)
             if address is None:
                 raise SystemExit(f"the guest shows no address: {shown}")
-            yield Runtime(access["url"], headers, Sandbox("", {}, address[1]))
+            yield Runtime(workspace_id, access["url"], headers, Sandbox("", {}, address[1]))
         finally:
             client.delete(path).raise_for_status()
 

@@ -22,6 +22,7 @@ class Sandbox:
     url: str
     headers: dict[str, str]
     ip: str
+    workspace_id: str = ""
 
     async def ssh(self) -> asyncssh.SSHClientConnection:
         """As the platform itself connects; a command's way is that of every command."""
@@ -45,7 +46,7 @@ def running_sandbox(instance: Instance, memory: int, **config: int) -> Iterator[
             address = re.search(r"inet ([\d.]+)/", shown)
             if address is None:
                 raise SystemExit(f"the guest shows no address: {shown}")
-            yield Sandbox(row["url"], headers, address[1])
+            yield Sandbox(row["url"], headers, address[1], row["workspace_id"])
         finally:
             client.delete(f"/sandbox/{row['id']}").raise_for_status()
 
