@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -15,6 +16,9 @@ from .link import HoldLink, LinkOpener, Receive
 WINDOW = 128 * 1024
 # A guest has as many, as its honest hold has; a hostile one could have any number.
 MAX_CONNECTIONS = 256
+# Of those, how many wait for their next use, and for how long: less than servers wait for their next request.
+MAX_KEPT = 32
+KEPT_SECONDS = 4.0
 _SENT_AT_ONCE = 32 * 1024
 _MAX_ID = 1 << 32
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -81,6 +85,12 @@ class HeldConnection:
         """Charge the guest for CPU time that its bytes have cost."""
         await self.link.rest(seconds)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Return whether it is open, and the server has sent nothing that was not read."""
+        alive = self._link is not None and not self._link.lost.done()
+        return alive and self._ending is None and not self._pieces
+
     # For its opener
 
     def begin(self, link: HoldLink, fields: Fields) -> None:
@@ -142,6 +152,8 @@ class HeldConnections:
         self._client = client
         self._open: dict[int, HeldConnection] = {}
         self._last = 0
+        # Those that wait for their next use: for which place, and what ends them.
+        self._kept: dict[HeldConnection, tuple[Hashable, asyncio.TimerHandle]] = {}
 
     async def open(self, address: str, port: int) -> HeldConnection:
         """Connect to a port of an address of the loopback, however long that takes; the opener must `close` it here.
@@ -150,6 +162,8 @@ class HeldConnections:
         nothing), GuestUnreachable.
         """
         link = await self._client.answering_link()
+        if len(self._open) >= MAX_CONNECTIONS and self._kept:
+            self.close(next(iter(self._kept)))
         if len(self._open) >= MAX_CONNECTIONS:
             raise TerminalLimit("The machine has as many proxied connections as it may.")
         self._last = self._last % (_MAX_ID - 1) + 1
@@ -166,8 +180,29 @@ class HeldConnections:
             raise
         return connection
 
+    def keep(self, connection: HeldConnection, place: Hashable) -> None:
+        """Keep a connection for KEPT_SECONDS, for whoever asks for `place`. One that is not at rest is closed."""
+        if not connection.is_at_rest:
+            self.close(connection)
+            return
+        if len(self._kept) >= MAX_KEPT:
+            self.close(next(iter(self._kept)))
+        timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self.close, connection)
+        self._kept[connection] = place, timer
+
+    def take_kept(self, place: Hashable) -> HeldConnection | None:
+        """Return a connection that was kept for the place and is still at rest. Its server may be about to close it."""
+        for connection in [one for one, (kept_for, _) in self._kept.items() if kept_for == place]:
+            if connection.is_at_rest:
+                self._kept.pop(connection)[1].cancel()
+                return connection
+            self.close(connection)
+        return None
+
     def close(self, connection: HeldConnection) -> None:
-        """End a connection. Idempotent."""
+        """End a connection, also one that is kept. Idempotent."""
+        if (kept := self._kept.pop(connection, None)) is not None:
+            kept[1].cancel()
         self._open.pop(connection.id, None)
         connection.close()
 

@@ -23,6 +23,7 @@
 #define WINDOW (128 << 10)      /* bytes that a server has not taken */
 #define GRANT_STEP (WINDOW / 4) /* no grant for less */
 #define FILL (48 << 10)         /* bytes of servers are added up to this: tasks' outputs are up to a little less */
+#define FRAME (24 << 10)        /* bytes of a server in a frame: each one costs as much as some thousand bytes */
 #define ADDRESS_SIZE 16
 
 enum ending { COMPLETE, BROKEN };
@@ -270,7 +271,7 @@ static void finish_connecting(struct connection *connection)
 /* One piece, so that others have their turn. */
 static void send_piece(struct connection *connection)
 {
-	uint8_t piece[PIECE];
+	static uint8_t piece[FRAME];
 	uint64_t room = connection->window - connection->sent;
 	ssize_t got = recv(connection->fd, piece, room < sizeof piece ? (size_t)room : sizeof piece, 0);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))

@@ -32,6 +32,7 @@ LOOK_SECONDS = 1.0
 EVENTS_AT_ONCE = 64
 MAX_INFORMATION = 16
 MAX_STATUS = 599
+SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 NO_ANSWER = "The server in the machine closed the connection before it answered."
 NO_HTTP = "The server in the machine does not answer by HTTP/1.1, or its answer could be read in two ways."
 CUT_OFF = "The server in the machine broke its answer off."
@@ -61,9 +62,19 @@ class ProxiedRequest:
     headers: Headers
     target: LoopbackPort
 
+    @property
+    def has_body(self) -> bool:
+        """Return whether a body follows the head."""
+        return any(name.lower() in {b"content-length", b"transfer-encoding"} for name, _ in self.headers)
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Return whether it asks for nothing but an answer."""
+        return self.method in SAFE_METHODS and not self.has_body
+
     def encode(self, connection: h11.Connection) -> bytes:
         """Return the bytes of its head. Raise ValidationError."""
-        headers = [(b"Host", self.target.authority), *self.headers, (b"Connection", b"close")]
+        headers = [(b"Host", self.target.authority), *self.headers]
         try:
             sent = connection.send(h11.Request(method=self.method, target=self.path, headers=headers))
         except h11.LocalProtocolError as exc:
@@ -78,16 +89,20 @@ AnswerPart = AnswerHead | AnswerTrailers | bytes
 async def opened(session: GuestSession, target: LoopbackPort) -> AsyncIterator[HeldConnection]:
     """Open a connection to the target within the context. Raise the errors of `connection_errors`, ProxyTimeout."""
     connections = (await session.open_held()).connections
-    try:
-        with connection_errors():
-            async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await _connected(connections, target.addresses, target.port)
-    except TimeoutError as exc:
-        raise ProxyTimeout from exc
+    connection = await _opened(connections, target)
     try:
         yield connection
     finally:
         connections.close(connection)
+
+
+async def _opened(connections: HeldConnections, target: LoopbackPort) -> HeldConnection:
+    try:
+        with connection_errors():
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await _connected(connections, target.addresses, target.port)
+    except TimeoutError as exc:
+        raise ProxyTimeout from exc
 
 
 async def _connected(connections: HeldConnections, addresses: Sequence[str], port: int) -> HeldConnection:
@@ -106,19 +121,40 @@ async def exchange(
     Raise ProxyRefused, ProxyTimeout, ValidationError before the head, what `opened` and `body` raise, and ProxyBroken
     after the head for an answer that ends early.
     """
-    async with opened(session, request.target) as connection:
+    connections = (await session.open_held()).connections
+    kept = connections.take_kept(request.target) if request.may_be_repeated else None
+    while True:
+        connection = kept or await _opened(connections, request.target)
         each = _Exchange(connection)
-        head = request.encode(each.parser)
-        sending = asyncio.ensure_future(each.send(head, body))
         try:
-            async with closing_source(each.answer(sending)) as parts:
+            async with closing_source(_exchanged(each, request, body)) as parts:
                 async for part in parts:
                     yield part
+            return
+        except ProxyRefused:
+            # Its server closed it while the request was on its way.
+            if connection is not kept or each.has_bytes:
+                raise
+            kept = None
         finally:
-            sending.cancel()
-            await asyncio.wait([sending])
-            if not sending.cancelled():
-                sending.exception()  # seen, though the answer came first
+            if each.is_over:
+                connections.keep(connection, request.target)
+            else:
+                connections.close(connection)
+
+
+async def _exchanged(each: _Exchange, request: ProxiedRequest, body: AsyncIterator[bytes]) -> AsyncIterator[AnswerPart]:
+    head = request.encode(each.parser)
+    sending = asyncio.ensure_future(each.send(head, body if request.has_body else None))
+    try:
+        async with closing_source(each.answer(sending)) as parts:
+            async for part in parts:
+                yield part
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending])
+        if not sending.cancelled():
+            sending.exception()  # seen, though the answer came first
 
 
 class _Exchange:
@@ -129,20 +165,30 @@ class _Exchange:
         self._connection = connection
         self._moved_at = time.monotonic()
         self._waits_for_client = False
-        self._has_head = self._has_bytes = False
+        self._has_head = self.has_bytes = False
         self._information = 0
         self._trailers: Headers = []
 
-    async def send(self, head: bytes, body: AsyncIterator[bytes]) -> None:
+    @property
+    def is_over(self) -> bool:
+        """Return whether both sides have said all, and the connection may be used again."""
+        is_done = self.parser.our_state is h11.DONE and self.parser.their_state is h11.DONE
+        return is_done and not self.parser.trailing_data[0]
+
+    async def send(self, head: bytes, body: AsyncIterator[bytes] | None) -> None:
         """Send the request. A server that takes no more of it may still answer."""
         await self._connection.write(head)
+        if body is not None:
+            await self._send_body(body)
+        await self._write(h11.EndOfMessage())
+
+    async def _send_body(self, body: AsyncIterator[bytes]) -> None:
         self._waits_for_client = True
         async for chunk in body:
             self._waits_for_client = False
             await self._write(h11.Data(data=chunk))
             self._waits_for_client = True
         self._waits_for_client = False
-        await self._write(h11.EndOfMessage())
 
     async def _write(self, event: h11.Event) -> None:
         self._moved_at = time.monotonic()
@@ -210,10 +256,10 @@ class _Exchange:
         except h11.RemoteProtocolError as exc:
             if self._has_head:
                 raise ProxyBroken(CUT_OFF) from exc
-            raise ProxyRefused(NO_HTTP if self._has_bytes else NO_ANSWER) from exc
+            raise ProxyRefused(NO_HTTP if self.has_bytes else NO_ANSWER) from exc
 
     def _receive(self, block: bytes) -> None:
-        self._has_bytes = self._has_bytes or bool(block)
+        self.has_bytes = self.has_bytes or bool(block)
         self.parser.receive_data(block)
 
     async def _next_block(self, sending: asyncio.Future[None]) -> bytes:

@@ -57,6 +57,8 @@ async def open_answer(guest: OpenGuest, request: ProxiedRequest, sent: HttpReque
     parts = guest.stream(lambda session: exchange(session, request, pulled_from(loop, body)))
     release_thread()  # it may take as long as the server likes
     try:
+        if not request.has_body:
+            await anext(body, None)  # the end of an empty one; from there on it is noticed if the client leaves
         async with while_granted(guest.grant):
             head = await anext(parts)
     except BaseException:
