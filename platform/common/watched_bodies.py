@@ -68,7 +68,8 @@ async def _until_revoked(chunks: AsyncIterator[bytes], reason: asyncio.Future[st
     while True:
         chunk = asyncio.ensure_future(_next(chunks))
         try:
-            await asyncio.wait({chunk, reason}, return_when=asyncio.FIRST_COMPLETED)
+            waited: list[asyncio.Future[Any]] = [chunk, reason]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not chunk.done():
                 chunk.cancel()
