@@ -44,7 +44,7 @@ class Ways:
             raise SystemExit(answer.text)
 
     async def read_by_level(self) -> None:
-        await self._ask_level("files/read", {"filePath": "/bench/small"})
+        await self._ask_level("files/get", {"filePath": "/bench/small"})
 
     async def list(self) -> None:
         answer = await self._client.get(f"{self._url}/files?path=/bench/many&light=true", headers=self._headers)
