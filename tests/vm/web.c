@@ -6,6 +6,7 @@
  *   GET /head     the request's head as it came
  *   POST /echo    the body again (Content-Length only)
  *   GET /ws       a WebSocket that echoes
+ *   GET /events   an event stream: numbers from 1, ten a second
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,12 +27,11 @@
 
 static const char PAGE[] =
     "<!doctype html><title>inside</title><h1 id=\"said\">hello from inside</h1><script>\n"
-    "window.echoes = 0; window.closed = false;\n"
+    "window.echoes = 0;\n"
     "const socket = new WebSocket(location.origin.replace('http', 'ws') + '/ws');\n"
     "socket.onopen = () => socket.send('0');\n"
     "socket.onmessage = (event) => { window.echoes = Number(event.data) + 1;\n"
     "  setTimeout(() => socket.send(String(window.echoes)), 100); };\n"
-    "socket.onclose = () => { window.closed = true; };\n"
     "</script>";
 
 struct reader {
@@ -225,8 +225,22 @@ static int upgrade(struct reader *in, const char *head)
 	return send_all(in->fd, text, length) ? -1 : echo_frames(in);
 }
 
+static int send_events(struct reader *in)
+{
+	static const char begin[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+	char event[64];
+	int failed = send_all(in->fd, begin, sizeof begin - 1);
+	for (int number = 1; !failed; number++) {
+		failed = send_all(in->fd, event, snprintf(event, sizeof event, "data: %d\n\n", number));
+		usleep(100000);
+	}
+	return -1;
+}
+
 static int handle(struct reader *in, const char *head)
 {
+	if (!strncmp(head, "GET /events ", 12))
+		return send_events(in);
 	if (!strncmp(head, "POST /echo ", 11))
 		return echo_body(in, head);
 	if (!strncmp(head, "GET /ws ", 8))
