@@ -190,8 +190,14 @@ class HeldConnections:
         timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self.close, connection)
         self._kept[connection] = place, timer
 
-    def take_kept(self, place: Hashable) -> HeldConnection | None:
-        """Return a connection that was kept for the place and is still at rest. Its server may be about to close it."""
+    async def take_kept(self, place: Hashable) -> HeldConnection | None:
+        """Return a connection that was kept for the place and is still at rest. Its server may be about to close it.
+
+        Raise GuestUnreachable, HoldUnsupported.
+        """
+        if all(kept_for != place for kept_for, _ in self._kept.values()):
+            return None
+        await self._client.answering_link()  # one that does not work any more is known to be lost from now on
         for connection in [one for one, (kept_for, _) in self._kept.items() if kept_for == place]:
             if connection.is_at_rest:
                 self._kept.pop(connection)[1].cancel()

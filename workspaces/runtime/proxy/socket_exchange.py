@@ -23,16 +23,15 @@ from vmbackend.guest.hold.connections import ConnectionBroken, HeldConnection
 from vmbackend.guest.session import GuestSession
 from workspaces.runtime.proxy import exchange
 from workspaces.runtime.proxy.errors import ProxyRefused, ProxyTimeout
-from workspaces.runtime.proxy.exchange import EVENTS_AT_ONCE, NO_ANSWER, NO_HTTP, AnswerHead, opened
+from workspaces.runtime.proxy.exchange import EVENTS_AT_ONCE, NO_ANSWER, NO_HTTP, TAKE_BYTES, AnswerHead, opened
 from workspaces.runtime.proxy.targets import Headers, LoopbackPort
 
 MAX_MESSAGE = 2 << 20
 REFUSAL_BYTES = 64 * 1024
 # For the server's part of a close that the client has begun.
 CLOSE_SECONDS = 5.0
-# For a server that takes nothing, and the bytes that it takes in that time at least.
+# For a server that takes nothing: TAKE_BYTES.
 TAKE_SECONDS = 60.0
-TAKE_BYTES = 32 * 1024
 TOO_LARGE, FAILED, NO_CODE = 1009, 1011, 1005
 # No close frame has these.
 UNSENT = frozenset({1006, 1015})
