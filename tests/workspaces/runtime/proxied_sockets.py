@@ -29,9 +29,12 @@ class Socket:
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._events.put_nowait({"type": "websocket.connect"})
         self.sent: list[dict[str, Any]] = []
+        self.takes = asyncio.Event()
+        self.takes.set()
         self.running = asyncio.ensure_future(application(self.scope, self._events.get, self._send))
 
     async def _send(self, event: dict[str, Any]) -> None:
+        await self.takes.wait()
         self.sent.append(event)
 
     def say(self, **message: Any) -> None:

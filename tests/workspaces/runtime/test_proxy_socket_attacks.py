@@ -9,6 +9,8 @@ import tracemalloc
 import pytest
 from websockets.asyncio.server import ServerConnection
 
+from tests.callers import Caller
+from tests.fakehost import FakeHost
 from tests.vmbackend.hold_guests import Guests
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.workspaces.runtime.conftest import Holder
@@ -130,6 +132,26 @@ def test_a_server_that_says_more_and_more_does_not_keep_a_client_that_has_left(
             await socket.event("accept")
             socket.leave(1000)
             await asyncio.wait_for(socket.running, 10)
+
+    run(work())
+
+
+def test_a_client_that_reads_nothing_is_left_with_the_end_of_its_token(
+    api: Caller, holder: Holder, guests: Guests, vmhost: FakeHost
+) -> None:
+    async def floods(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            writer.write(b"\x82\x7e\x10\x00" + bytes(4096))
+            await writer.drain()
+
+    async def work() -> None:
+        async with server(accepting(floods)) as port:
+            socket = Socket(f"/proxy/{port}/?token={holder.token}")
+            await socket.event("accept")
+            socket.takes.clear()
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(api.post, f"/workspace/{holder.id}/runtime-api-access/token")
+            await asyncio.wait_for(socket.running, 5)
 
     run(work())
 
