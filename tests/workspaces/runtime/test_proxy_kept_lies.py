@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +19,7 @@ from vmbackend.guest.hold.connections import WINDOW
 from vmbackend.guest.hold.frames import Answer, Request, number
 from vmbackend.guest.session import GuestSession
 from workspaces.runtime.proxy import exchange as proxied
-from workspaces.runtime.proxy.errors import ProxyBroken
+from workspaces.runtime.proxy.errors import ProxyBroken, ProxyRefused
 from workspaces.runtime.proxy.exchange import ProxiedRequest, exchange
 from workspaces.runtime.proxy.targets import LoopbackPort
 
@@ -36,6 +38,10 @@ async def answers(guest: LyingGuest, at_most: int = 100, granted: int = WINDOW, 
         elif kind == Request.CONNECT_SEND and b" HTTP/1.1\r\n" in body:
             at_most -= 1
             guest.answer(Answer.CONNECT_DATA, int.from_bytes(body[:4], "big"), answer)
+
+
+def framed(kind: int, about: int, body: bytes) -> bytes:
+    return struct.pack(">IBI", len(body) + 5, kind, about) + body
 
 
 async def asked(client: HoldClient, *chunks: bytes, method: bytes = b"GET") -> list[Any]:
@@ -98,6 +104,38 @@ def test_a_connection_on_which_a_request_was_not_sent_whole_is_not_used_again() 
         assert (await asked(client, b"hi", method=b"POST"))[1:] == [b"hello"]
         assert not client.connections._kept
         assert not client.connections._open
+        await client.close()
+
+    run(work())
+
+
+def test_heads_that_end_at_once_leave_turns_to_others() -> None:
+    """The ends of many heads come in one block: each of them takes a while to be parsed."""
+    lines = b"HTTP/1.1 200 OK\r\n" + b"".join(b"a%d:\r\n" % number for number in range(6000))
+
+    async def heads(guest: LyingGuest) -> None:
+        await guest.welcome()
+        ids: list[int] = []
+        while len(ids) < 40:
+            kind, about, body = await guest.hear()
+            if kind == Request.CONNECT:
+                guest.answer(Answer.DONE, about, number(WINDOW, 8))
+            elif kind == Request.CONNECT_SEND:
+                ids.append(int.from_bytes(body[:4], "big"))
+                for at in range(0, len(lines), 24_000):
+                    guest.answer(Answer.CONNECT_DATA, ids[-1], lines[at : at + 24_000])
+        await asyncio.sleep(2)
+        guest.say(b"".join(framed(Answer.CONNECT_DATA, id, b"\r\n") for id in ids))
+
+    async def work() -> None:
+        client = with_guests(heads)
+        asking = asyncio.gather(*(asked(client) for _ in range(40)), return_exceptions=True)
+        longest, before = 0.0, time.monotonic()
+        while not asking.done():
+            await asyncio.sleep(0)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+        assert all(isinstance(refused, ProxyRefused) for refused in await asking)
+        assert longest < 0.5
         await client.close()
 
     run(work())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from websockets.asyncio.server import ServerConnection
@@ -183,6 +185,10 @@ class Fragments(HeldConnection):
 
     async def rest(self, seconds: float) -> None:
         pass
+
+    @asynccontextmanager
+    async def charged(self) -> AsyncIterator[None]:
+        yield
 
     async def read(self) -> bytes:
         if self._handshake:

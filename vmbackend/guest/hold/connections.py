@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -84,6 +86,18 @@ class HeldConnection:
     async def rest(self, seconds: float) -> None:
         """Charge the guest for CPU time that its bytes have cost."""
         await self.link.rest(seconds)
+
+    @asynccontextmanager
+    async def charged(self) -> AsyncIterator[None]:
+        """Charge the guest for CPU time that its bytes cost within the context, which awaits nothing, and wait as long
+        as it has to; one connection of a guest after another.
+        """
+        async with self.link.turn:
+            begun = time.thread_time()
+            try:
+                yield
+            finally:
+                await self.rest(time.thread_time() - begun)
 
     @property
     def is_at_rest(self) -> bool:

@@ -35,9 +35,12 @@ TAKE_BYTES = 32 * 1024
 EVENTS_AT_ONCE = 64
 MAX_INFORMATION = 16
 MAX_STATUS = 599
+# Each costs this process more than bytes do, and there are far fewer in any honest answer.
+MAX_HEADERS = 256
 SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 NO_ANSWER = "The server in the machine closed the connection before it answered."
 NO_HTTP = "The server in the machine does not answer by HTTP/1.1, or its answer could be read in two ways."
+MANY_HEADERS = f"The server in the machine answers with more than {MAX_HEADERS} headers."
 CUT_OFF = "The server in the machine broke its answer off."
 
 
@@ -211,9 +214,8 @@ class _Exchange:
     async def answer(self, sending: asyncio.Future[None]) -> AsyncIterator[AnswerPart]:
         """Yield the answer. Raise what `exchange` raises, also the errors of `sending`."""
         while True:
-            begun = time.thread_time()
-            head, data, is_over, is_hungry = self._parse()
-            await self._connection.rest(time.thread_time() - begun)
+            async with self._connection.charged():
+                head, data, is_over, is_hungry = self._parse()
             if head is not None:
                 yield head
             if data:
@@ -235,6 +237,8 @@ class _Exchange:
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
+                if len(event.headers) > MAX_HEADERS:
+                    raise ProxyBroken(MANY_HEADERS)
                 self._trailers = event.headers.raw_items()
                 return head, bytes(data), True, False
             elif event is h11.NEED_DATA:
@@ -246,6 +250,8 @@ class _Exchange:
     def _begin(self, event: h11.Response) -> AnswerHead:
         if event.status_code > MAX_STATUS:
             raise ProxyRefused(NO_HTTP)
+        if len(event.headers) > MAX_HEADERS:
+            raise ProxyRefused(MANY_HEADERS)
         self._has_head = True
         return AnswerHead(event.status_code, event.headers.raw_items())
 

@@ -175,6 +175,8 @@ class _Socket:
         if isinstance(event, events.RejectConnection):
             if not 200 <= event.status_code <= exchange.MAX_STATUS:
                 raise ProxyRefused(NO_HTTP)
+            if len(event.headers) > exchange.MAX_HEADERS:
+                raise ProxyRefused(exchange.MANY_HEADERS)
             self._head = AnswerHead(event.status_code, list(event.headers))
             return None if event.has_body else SocketRefused(self._head, b"")
         if isinstance(event, events.RejectData) and self._head is not None:
@@ -230,7 +232,9 @@ class _Socket:
                 return event
             await self._rest()
             block = await self._next_block(sending)
-            self._parser.receive_data(block or None)
+            async with self._connection.charged():
+                self._parser.receive_data(block or None)
+            self._begun = time.thread_time()
             self._events = self._parser.events()
 
     async def _rest(self) -> None:
