@@ -7,6 +7,8 @@ import logging
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from websockets.asyncio.server import ServerConnection
@@ -16,10 +18,10 @@ from tests.fakehost import FakeHost
 from tests.vmbackend.hold_guests import Guests
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.workspaces.runtime.conftest import Holder
-from tests.workspaces.runtime.proxied import answering, run, server
+from tests.workspaces.runtime.proxied import answering, run, server, until
 from tests.workspaces.runtime.proxied_sockets import Socket, acceptance, accepting, websockets
 from vmbackend.guest.hold.connections import HeldConnection
-from workspaces.runtime.proxy import socket_exchange
+from workspaces.runtime.proxy import socket_exchange, waiting_messages
 from workspaces.runtime.proxy.socket_exchange import SocketRequest
 from workspaces.runtime.proxy.targets import LoopbackPort
 
@@ -172,12 +174,49 @@ def test_a_message_counts_by_its_bytes(holder: Holder, guests: Guests) -> None:
     run(work())
 
 
+def has_waiting(least: int) -> bool:
+    return sum(waiting_messages._by_machine.values()) >= least
+
+
+def test_messages_that_wait_are_limited_for_all_sockets_together(
+    holder: Holder, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_messages, "MAX_WAITING", (3 << 20) + 4096)
+
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x02\x7f" + (1 << 20).to_bytes(8, "big") + bytes(1 << 20))
+        await reader.readexactly(1)
+        writer.write(b"\x80\x01x")
+        await reader.read()
+
+    async def work() -> None:
+        async with server(accepting(half)) as port:
+            sockets: list[Socket] = []
+            for number in range(3):
+                sockets.append(Socket(f"/proxy/{port}/?token={holder.token}"))
+                await sockets[-1].event("accept")
+                await until(partial(has_waiting, (number + 1) << 20))
+            refused = Socket(f"/proxy/{port}/?token={holder.token}")
+            await refused.event("accept")
+            assert (await refused.event("close"))["code"] == 1013
+            await refused.running
+            for socket in sockets:
+                socket.say(text="go on")
+                assert len((await socket.event("send"))["bytes"]) == (1 << 20) + 1
+                socket.leave(1000)
+                await socket.running
+            assert set(waiting_messages._by_machine.values()) == {0}
+
+    run(work())
+
+
 class Fragments(HeldConnection):
     """A connection that accepts a socket, and says a message in empty parts."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__(1)
         self._blocks = blocks
+        self._link = Mock()
         self._handshake = b""
 
     async def write(self, data: bytes) -> None:

@@ -25,6 +25,7 @@ from workspaces.runtime.proxy import exchange
 from workspaces.runtime.proxy.errors import ProxyRefused, ProxyTimeout
 from workspaces.runtime.proxy.exchange import EVENTS_AT_ONCE, NO_ANSWER, NO_HTTP, TAKE_BYTES, AnswerHead, opened
 from workspaces.runtime.proxy.targets import Headers, LoopbackPort
+from workspaces.runtime.proxy.waiting_messages import TooMuchWaits, WaitingMessages
 
 MAX_MESSAGE = 2 << 20
 REFUSAL_BYTES = 64 * 1024
@@ -32,11 +33,12 @@ REFUSAL_BYTES = 64 * 1024
 CLOSE_SECONDS = 5.0
 # For a server that takes nothing: TAKE_BYTES.
 TAKE_SECONDS = 60.0
-TOO_LARGE, FAILED, NO_CODE = 1009, 1011, 1005
+TOO_LARGE, FAILED, TRY_LATER, NO_CODE = 1009, 1011, 1013, 1005
 # No close frame has these.
 UNSENT = frozenset({1006, 1015})
 BROKEN = "The server in the machine broke the connection off."
 STUCK = "The server in the machine does not go on."
+MUCH = "The sockets of the workspace have too much that waits."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,12 @@ async def exchange_messages(
         try:
             while not isinstance(said := await each.next_said(sending), SocketClosed):
                 yield said
+                each.note_taken(said)
             yield said
         finally:
             sending.cancel()
             await asyncio.wait([sending])
+            each.waiting.clear()
             if not sending.cancelled():
                 sending.exception()  # seen, though the server closed first
 
@@ -121,6 +125,8 @@ class _Socket:
         self._begun = time.thread_time()
         self._writing = asyncio.Lock()
         self._message = bytearray()
+        self._taken = 0  # bytes of the message that its client's connection has taken, but perhaps not sent
+        self.waiting = WaitingMessages(connection.link)
         self._ends_at: float | None = None  # once the client has closed
         self._head: AnswerHead | None = None
         self._body = b""
@@ -140,12 +146,9 @@ class _Socket:
         """Send what the client sends, and its close."""
         with suppress(LocalProtocolError):  # the server has closed meanwhile
             async for message in messages:
-                if isinstance(message, SocketClosed):
-                    await self.write(_close(message))
-                elif isinstance(message, str):
-                    await self.write(events.TextMessage(data=message))
-                else:
-                    await self.write(events.BytesMessage(data=message))
+                self.waiting.add(size := _size(message))
+                await self.write(_sent_event(message))
+                self.waiting.remove(size)
 
     async def begin(self, request: SocketRequest) -> SocketOpened | SocketRefused:
         """Send the handshake and return its answer. Raise ProxyRefused, ProxyTimeout, ValidationError."""
@@ -195,7 +198,14 @@ class _Socket:
             return SocketClosed(FAILED, BROKEN)
         except TimeoutError:
             return SocketClosed(FAILED, STUCK)
+        except TooMuchWaits:
+            return SocketClosed(TRY_LATER, MUCH)
         return said
+
+    def note_taken(self, message: Said) -> None:
+        """Note that the client's connection has a message, and so has sent the one before."""
+        taken, self._taken = self._taken, _size(message)
+        self.waiting.remove(taken)
 
     async def _said(self, event: events.Event) -> str | bytes | SocketClosed | None:
         """Return what an event completes, if anything. Raise TimeoutError for a server that takes nothing."""
@@ -206,7 +216,9 @@ class _Socket:
             await self._respond(event)
         elif isinstance(event, events.TextMessage | events.BytesMessage):
             # Joined at once: a list of the smallest parts, or of empty ones, would take any memory.
-            self._message += event.data.encode() if isinstance(event, events.TextMessage) else event.data
+            part = event.data.encode() if isinstance(event, events.TextMessage) else event.data
+            self.waiting.add(len(part))
+            self._message += part
             if len(self._message) > MAX_MESSAGE:
                 return SocketClosed(TOO_LARGE, f"A message has at most {MAX_MESSAGE} bytes.")
             if event.message_finished:
@@ -262,6 +274,16 @@ class _Socket:
         self._ends_at = self._ends_at or now + CLOSE_SECONDS
         async with asyncio.timeout(self._ends_at - now):
             await asyncio.wait([reading])
+
+
+def _size(message: Said) -> int:
+    return len(message.encode() if isinstance(message, str) else message) if isinstance(message, str | bytes) else 0
+
+
+def _sent_event(message: Message) -> events.Event:
+    if isinstance(message, SocketClosed):
+        return _close(message)
+    return events.TextMessage(data=message) if isinstance(message, str) else events.BytesMessage(data=message)
 
 
 def _close(message: SocketClosed) -> events.CloseConnection:
