@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Response
 
-from config.asgi import application
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.free_ports import free_port
@@ -20,50 +17,12 @@ from tests.vmbackend.hold_guests import Guests
 from tests.vmbackend.local_dropbear import missing_requirement
 from tests.workspaces.runtime.conftest import Holder
 from tests.workspaces.runtime.proxied import answering, run, server, until
+from tests.workspaces.runtime.proxied_sockets import Socket, websockets
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools"),
 ]
-
-
-class Socket:
-    """A client's socket through ASGI."""
-
-    def __init__(self, path: str, *headers: tuple[str, str], subprotocols: tuple[str, ...] = ()) -> None:
-        path, _, query = path.partition("?")
-        self._scope: dict[str, Any] = {
-            "type": "websocket", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "ws",
-            "path": f"/r{path}", "raw_path": f"/r{path}".encode(), "query_string": query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in (("Host", "testserver"), *headers)],
-            "server": ("testserver", 80), "subprotocols": list(subprotocols),
-        }  # fmt: skip
-        self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._events.put_nowait({"type": "websocket.connect"})
-        self.sent: list[dict[str, Any]] = []
-        self.running = asyncio.ensure_future(application(self._scope, self._events.get, self._send))
-
-    async def _send(self, event: dict[str, Any]) -> None:
-        self.sent.append(event)
-
-    def say(self, **message: Any) -> None:
-        self._events.put_nowait({"type": "websocket.receive", **message})
-
-    def leave(self, code: int, reason: str = "") -> None:
-        self._events.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-
-    async def event(self, kind: str) -> dict[str, Any]:
-        """The next event, which must be of this type."""
-        await until(lambda: bool(self.sent) or self.running.done())
-        found = self.sent.pop(0)
-        assert found["type"] == f"websocket.{kind}", found
-        return found
-
-
-@asynccontextmanager
-async def websockets(handler: Any, **options: Any) -> AsyncIterator[int]:
-    async with serve(handler, "127.0.0.1", 0, **options) as made:
-        yield next(iter(made.sockets)).getsockname()[1]
 
 
 async def echo(connection: ServerConnection) -> None:

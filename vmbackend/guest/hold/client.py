@@ -137,7 +137,14 @@ class HoldClient:
 
         At most 24 KiB. Nobody is attached by it, and no program waits. Raise what `show_terminal` raises.
         """
-        return await self.repeat_request(Request.TERMINAL_READ, number(id, 4), number(offset, 8), read=read_piece)
+
+        def read(fields: Fields) -> tuple[int, bytes]:
+            found, piece = read_piece(fields)
+            if found < offset:
+                raise GuestGarbage
+            return found, piece
+
+        return await self.repeat_request(Request.TERMINAL_READ, number(id, 4), number(offset, 8), read=read)
 
     async def wait_change(self, known: int) -> int:
         """Return a number once it is not `known`: it changes with each terminal and kept watch that comes or goes.

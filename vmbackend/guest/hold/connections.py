@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -84,6 +86,18 @@ class HeldConnection:
     async def rest(self, seconds: float) -> None:
         """Charge the guest for CPU time that its bytes have cost."""
         await self.link.rest(seconds)
+
+    @asynccontextmanager
+    async def charged(self) -> AsyncIterator[None]:
+        """Charge the guest for CPU time that its bytes cost within the context, which awaits nothing, and wait as long
+        as it has to; one connection of a guest after another.
+        """
+        async with self.link.turn:
+            begun = time.thread_time()
+            try:
+                yield
+            finally:
+                await self.rest(time.thread_time() - begun)
 
     @property
     def is_at_rest(self) -> bool:
@@ -190,8 +204,14 @@ class HeldConnections:
         timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self.close, connection)
         self._kept[connection] = place, timer
 
-    def take_kept(self, place: Hashable) -> HeldConnection | None:
-        """Return a connection that was kept for the place and is still at rest. Its server may be about to close it."""
+    async def take_kept(self, place: Hashable) -> HeldConnection | None:
+        """Return a connection that was kept for the place and is still at rest. Its server may be about to close it.
+
+        Raise GuestUnreachable, HoldUnsupported.
+        """
+        if all(kept_for != place for kept_for, _ in self._kept.values()):
+            return None
+        await self._client.answering_link()  # one that does not work any more is known to be lost from now on
         for connection in [one for one, (kept_for, _) in self._kept.items() if kept_for == place]:
             if connection.is_at_rest:
                 self._kept.pop(connection)[1].cancel()

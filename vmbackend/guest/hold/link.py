@@ -64,6 +64,8 @@ class HoldLink:
         self.instance = b""
         self.buffer_size = 0
         self.heard_at = time.monotonic()  # when the guest last sent anything
+        # What its bytes cost, one after another: all that one block has woken would run in one turn of the loop.
+        self.turn = asyncio.Lock()
 
     async def greet(self, client_id: bytes) -> None:
         """Make the first exchange. Raise GuestUnreachable, HoldUnsupported; the caller closes the link then."""

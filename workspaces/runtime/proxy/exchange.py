@@ -16,6 +16,7 @@ from typing import Any
 import h11
 
 from common.errors import BodyEndedEarly, ValidationError
+from vmbackend.errors import GuestUnreachable
 from vmbackend.guest.hold.connections import ConnectionBroken, HeldConnection, HeldConnections
 from vmbackend.guest.hold.errors import NotConnected
 from vmbackend.guest.session import GuestSession
@@ -28,13 +29,18 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 60.0
 CONNECT_SECONDS = 60.0
 LOOK_SECONDS = 1.0
+# Of a request, at a time: as many as a server has to take before it gets more.
+TAKE_BYTES = 32 * 1024
 # Events of the parser in one turn of the loop: some tenths of a millisecond.
 EVENTS_AT_ONCE = 64
 MAX_INFORMATION = 16
 MAX_STATUS = 599
+# Each costs this process more than bytes do, and there are far fewer in any honest answer.
+MAX_HEADERS = 256
 SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 NO_ANSWER = "The server in the machine closed the connection before it answered."
 NO_HTTP = "The server in the machine does not answer by HTTP/1.1, or its answer could be read in two ways."
+MANY_HEADERS = f"The server in the machine answers with more than {MAX_HEADERS} headers."
 CUT_OFF = "The server in the machine broke its answer off."
 
 
@@ -122,7 +128,7 @@ async def exchange(
     after the head for an answer that ends early.
     """
     connections = (await session.open_held()).connections
-    kept = connections.take_kept(request.target) if request.may_be_repeated else None
+    kept = await connections.take_kept(request.target) if request.may_be_repeated else None
     while True:
         connection = kept or await _opened(connections, request.target)
         each = _Exchange(connection)
@@ -131,8 +137,8 @@ async def exchange(
                 async for part in parts:
                     yield part
             return
-        except ProxyRefused:
-            # Its server closed it while the request was on its way.
+        except (ProxyRefused, GuestUnreachable):
+            # Its server, or its guest, closed it while the request was on its way.
             if connection is not kept or each.has_bytes:
                 raise
             kept = None
@@ -164,7 +170,7 @@ class _Exchange:
         self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         self._connection = connection
         self._moved_at = time.monotonic()
-        self._waits_for_client = False
+        self._waits_for_client = self._has_sent = False
         self._has_head = self.has_bytes = False
         self._information = 0
         self._trailers: Headers = []
@@ -172,7 +178,8 @@ class _Exchange:
     @property
     def is_over(self) -> bool:
         """Return whether both sides have said all, and the connection may be used again."""
-        is_done = self.parser.our_state is h11.DONE and self.parser.their_state is h11.DONE
+        # The parser has sent what may still wait for the server to take it.
+        is_done = self._has_sent and self.parser.our_state is h11.DONE and self.parser.their_state is h11.DONE
         return is_done and not self.parser.trailing_data[0]
 
     async def send(self, head: bytes, body: AsyncIterator[bytes] | None) -> None:
@@ -181,6 +188,7 @@ class _Exchange:
         if body is not None:
             await self._send_body(body)
         await self._write(h11.EndOfMessage())
+        self._has_sent = True
 
     async def _send_body(self, body: AsyncIterator[bytes]) -> None:
         self._waits_for_client = True
@@ -196,19 +204,18 @@ class _Exchange:
         if self.parser.our_state is not h11.SEND_BODY:
             return
         try:
-            data = self.parser.send(event)
+            data = self.parser.send(event) or b""
         except h11.LocalProtocolError as exc:
             raise BodyEndedEarly from exc
-        if data:
-            await self._connection.write(data)
+        for at in range(0, len(data), TAKE_BYTES):
+            await self._connection.write(data[at : at + TAKE_BYTES])
             self._moved_at = time.monotonic()
 
     async def answer(self, sending: asyncio.Future[None]) -> AsyncIterator[AnswerPart]:
         """Yield the answer. Raise what `exchange` raises, also the errors of `sending`."""
         while True:
-            begun = time.thread_time()
-            head, data, is_over, is_hungry = self._parse()
-            await self._connection.rest(time.thread_time() - begun)
+            async with self._connection.charged():
+                head, data, is_over, is_hungry = self._parse()
             if head is not None:
                 yield head
             if data:
@@ -230,6 +237,8 @@ class _Exchange:
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
+                if len(event.headers) > MAX_HEADERS:
+                    raise ProxyBroken(MANY_HEADERS)
                 self._trailers = event.headers.raw_items()
                 return head, bytes(data), True, False
             elif event is h11.NEED_DATA:
@@ -241,6 +250,8 @@ class _Exchange:
     def _begin(self, event: h11.Response) -> AnswerHead:
         if event.status_code > MAX_STATUS:
             raise ProxyRefused(NO_HTTP)
+        if len(event.headers) > MAX_HEADERS:
+            raise ProxyRefused(MANY_HEADERS)
         self._has_head = True
         return AnswerHead(event.status_code, event.headers.raw_items())
 
@@ -265,22 +276,27 @@ class _Exchange:
     async def _next_block(self, sending: asyncio.Future[None]) -> bytes:
         """Return the next bytes of the server, b"" at their end. Raise ProxyTimeout, and the errors of `sending`."""
         reading = asyncio.ensure_future(self._connection.read())
+        if self._has_head:
+            self._moved_at = time.monotonic()  # it has said something, or its client did not want to hear it
         try:
             while not reading.done():
                 waited: list[asyncio.Future[Any]] = [reading] if sending.done() else [reading, sending]
-                limit = None if self._has_head else LOOK_SECONDS
-                await asyncio.wait(waited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waited, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if sending.done() and not reading.done():
                     sending.result()
-                self._require_patience()
+                if not reading.done():
+                    self._require_patience(is_sending=not sending.done())
             return reading.result()
         except ConnectionBroken as exc:
             raise ProxyBroken(CUT_OFF) if self._has_head else ProxyRefused(NO_ANSWER) from exc
         finally:
             reading.cancel()
 
-    def _require_patience(self) -> None:
-        if self._has_head or self._waits_for_client:
+    def _require_patience(self, *, is_sending: bool) -> None:
+        """Raise ProxyTimeout, ProxyBroken for a server that says nothing and takes nothing: its client is not read
+        meanwhile, and has perhaps gone.
+        """
+        if self._waits_for_client or (self._has_head and not is_sending):
             return
         if time.monotonic() - self._moved_at > HEAD_SECONDS:
-            raise ProxyTimeout
+            raise ProxyBroken(CUT_OFF) if self._has_head else ProxyTimeout

@@ -57,6 +57,7 @@ HANDSHAKE = b"sec-websocket-"
 TOKEN_ENDED, GOING_AWAY = 4401, 1001
 NO_CODE = 1005
 MAX_REASON = 120  # bytes
+CLOSE_SECONDS = 0.5
 
 
 class ProxySockets:
@@ -179,7 +180,9 @@ class _Proxied:
         if self._is_accepted:
             code = TOKEN_ENDED if isinstance(error, Unauthorized) else GOING_AWAY
             if not messages.is_gone:
-                await self._close(code, error.message, send)
+                with suppress(TimeoutError):  # the server cuts a client that takes nothing
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await self._close(code, error.message, send)
             return
         await refusal_waits.wait_before(error)
         response = error_response(error, self._scope["path"])

@@ -64,6 +64,10 @@ class WaitingEvents:
             self._lossy.add(watcher_id)
             self._append(watcher_id, overflow_frame(watcher_id, SLOW))
 
+    def forget(self, watcher_id: int) -> None:
+        """Forget a watcher, but for its frames."""
+        self._lossy.discard(watcher_id)
+
     def take(self) -> str | None:
         """Return the next frame; None if there is none."""
         if not self._frames:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from common.sse.calls import cancel_task
 from vmbackend.errors import BackendError
 from vmbackend.guest.hold import KeptWatch, WatchNotFound
+from vmbackend.guest.hold.kept_watches import MAX_KEPT
 from workspaces.data_plane.sockets.machine import MachineTerminals
 from workspaces.data_plane.sockets.terminal import SharedTerminal
 from workspaces.runtime.sockets.events import ENDED, event_frames, overflow_frame, ready_frame
@@ -28,6 +29,8 @@ RETRY_SECONDS = 0.5
 LOOK_SECONDS = 0.05
 # Of the loop's time that events of one watcher take at most, a quarter; others are served meanwhile.
 PAUSE_FACTOR = 3
+# With those that the guest does not list any more, and whose last events are still read.
+MAX_WATCHES = 4 * MAX_KEPT
 LOST = "Events were lost before they were read."
 
 
@@ -42,6 +45,9 @@ class Listener(Protocol):
 
     def tell_event(self, watcher_id: int, frame: str) -> None:
         """Take a frame of a watcher."""
+
+    def forget_watcher(self, watcher_id: int) -> None:
+        """Forget a watcher of which nothing more comes."""
 
     @property
     def has_many_events(self) -> bool:
@@ -130,12 +136,20 @@ class MachineNews:
 
     async def _look_for_watches(self) -> None:
         found = {watch.id: watch for watch in await self._machine.kept_watches.list()}
-        for id in [id for id in self._watches if id not in found and self._watches[id][1].done()]:
-            del self._watches[id]
+        for id in [id for id in self._watches if id not in found]:
+            if self._watches[id][1].done() or len(self._watches) > MAX_WATCHES - MAX_KEPT:
+                await self._forget(id)
         for watch in found.values():
             self._follow(watch, watch.start)
         for watch, _ in self._watches.values():
             self._tell_ready(watch)
+
+    async def _forget(self, id: int) -> None:
+        _, reading = self._watches.pop(id)
+        if not reading.done():
+            await cancel_task(reading)
+            self._tell_event(id, overflow_frame(id, ENDED))
+        self._tell(lambda listener: listener.forget_watcher(id))
 
     def _follow(self, watch: KeptWatch, start: int) -> None:
         if watch.id not in self._watches and watch.active:
@@ -184,7 +198,8 @@ class MachineNews:
             await self._taken.wait()
 
 
-_by_machine: WeakKeyDictionary[MachineTerminals, MachineNews] = WeakKeyDictionary()
+# As long as a socket has them: they have the machine, which would never be forgotten as a weak key.
+_by_machine: WeakValueDictionary[MachineTerminals, MachineNews] = WeakValueDictionary()
 
 
 def news_of(machine: MachineTerminals) -> MachineNews:

@@ -76,6 +76,11 @@ class RuntimeSocket(MachineSocket):
             self._events.add(watcher_id, frame)
             self.wake()
 
+    def forget_watcher(self, watcher_id: int) -> None:
+        """Forget a watcher; what its client has not taken yet is still sent."""
+        self._watchers.discard(watcher_id)
+        self._events.forget(watcher_id)
+
     # For the sender
 
     @property

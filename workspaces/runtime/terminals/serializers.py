@@ -12,9 +12,10 @@ from common.serializers import ResponseSerializer
 from workspaces.data_plane.fields import ArgumentField
 from workspaces.fields import CMD_BYTES, CMD_ITEMS
 from workspaces.runtime.query_fields import QueryInteger
+from workspaces.runtime.terminals.services import MAX_SCROLLBACK
 
 MAX_SIZE = 1000
-MIN_SCROLLBACK, MAX_SCROLLBACK, SCROLLBACK = 1024, 262_144, 65_536
+MIN_SCROLLBACK, SCROLLBACK = 1024, 65_536
 
 
 class TerminalRequest(serializers.Serializer[Any]):

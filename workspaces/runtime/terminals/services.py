@@ -12,6 +12,8 @@ from django.conf import settings
 from vmbackend.guest.hold import HoldClient, TerminalEntry, TerminalLimit, TerminalNotFound
 from vmbackend.guest.hold.terminal_fields import TerminalDetails, TerminalExit
 
+MAX_SCROLLBACK = 262_144
+
 
 @dataclass(frozen=True, slots=True)
 class ShownTerminal:
@@ -71,7 +73,7 @@ async def list_terminals(held: HoldClient) -> list[ShownTerminal]:
 async def read_scrollback(held: HoldClient, id: int, limit: int | None) -> tuple[ShownTerminal, bytes]:
     """Return a terminal and the last bytes of its output: at most `limit`, and as many as its creator wanted."""
     details = await held.show_terminal(id)
-    entry, size = details.entry, details.scrollback if limit is None else min(limit, details.scrollback)
+    entry, size = details.entry, min(details.scrollback, MAX_SCROLLBACK if limit is None else limit)
     data, at = b"", max(entry.end - size, entry.start)
     while at < entry.end:
         found, piece = await held.read_terminal(id, at)

@@ -20,7 +20,6 @@ from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
 from workspaces.runtime.held import UNKNOWN_TERMINAL, TooManyTerminals, with_held
 from workspaces.runtime.terminals import services
 from workspaces.runtime.terminals.serializers import (
-    MAX_SCROLLBACK,
     ScrollbackQuery,
     ScrollbackResponse,
     TerminalRemovedResponse,
@@ -80,7 +79,7 @@ class TerminalsViewSet(RuntimeViewSet):
             scrollback=b64encode(data).decode(),
             size=len(data),
             scrollback_size=terminal.scrollback_size,
-            max_scrollback_size=MAX_SCROLLBACK,
+            max_scrollback_size=services.MAX_SCROLLBACK,
             alive=terminal.alive,
             exit_code=terminal.exit_code,
         )
