@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import tarfile
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -253,3 +254,33 @@ def test_memory_does_not_grow_with_the_archive() -> None:
         tracemalloc.stop()
     assert size == 512 + (128 << 20)
     assert peak < MEMORY
+
+
+def test_memory_does_not_grow_with_the_fields_of_an_entry() -> None:
+    sifter, whole = Sifter(ROOM), 0
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            fields = b"".join(b"15 k%09d=\n" % (number * 4000 + each) for each in range(4000))
+            made = tarfile.TarInfo("pax")
+            made.type, made.size = tarfile.XHDTYPE, len(fields)
+            whole += len(sifter.feed(made.tobuf() + fields.ljust(-(-len(fields) // 512) * 512, b"\0")))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY
+    assert whole == 0
+
+
+def test_a_name_of_ten_times_as_many_folders_costs_at_most_ten_times_as_much() -> None:
+    seconds = []
+    for folders, times in ((204, 400), (2040, 40)):
+        name = "z/" * folders
+        header = entry(f"{name}z", type=tarfile.LNKTYPE, linkname=f"{name}q")[0].tobuf(tarfile.GNU_FORMAT)
+        sifter = Sifter(ROOM)
+        sifter.feed(link("l", "x")[0].tobuf())
+        before = time.thread_time()
+        for _ in range(times):
+            sifter.feed(header)
+        seconds.append(time.thread_time() - before)
+    assert seconds[1] < seconds[0]
