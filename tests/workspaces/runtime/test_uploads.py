@@ -11,15 +11,18 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from common.capacity import CapacityUsedUp
 from tests.workspaces.runtime.conftest import Holder
 from tests.world import assert_error
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.session import DiskUsage
+from workspaces.commands.capacity import command_capacity
 from workspaces.errors import GuestDiskFull
 from workspaces.runtime.transfer import inflating, sifting
 from workspaces.runtime.transfer.errors import ArchiveInvalid
@@ -101,6 +104,24 @@ def test_the_place_and_the_token(holder: Holder) -> None:
     assert_error(upload(holder, body, dest="/file"), 400, "path_invalid")
     assert_error(upload(holder, body, token="none"), 401, "unauthorized")
     assert_error(holder.get("/files/transfer/upload"), 405)
+
+
+@database
+@needs_busybox
+def test_an_upload_is_one_of_the_commands_of_its_account(holder: Holder) -> None:
+    body, account = gzip.compress(tar(entry("a", b"1"))), holder.workspace.account_id
+    with ExitStack() as places:
+        with suppress(CapacityUsedUp):
+            while True:
+                places.enter_context(command_capacity().reserve(account))
+        answer = upload(holder, body)
+        assert_error(answer, 429, "rate_limited")
+        assert answer.headers["Retry-After"]
+        assert not (holder.disk / "there" / "a").exists()
+    for sent in (body, body[:-9], b"none"):
+        upload(holder, sent)
+        assert command_capacity().used == 0
+    assert (holder.disk / "there" / "a").read_bytes() == b"1"
 
 
 def sift(archive: bytes, size: int = 700, room: int = ROOM) -> tuple[Sifter, dict[str, tarfile.TarInfo]]:
