@@ -122,6 +122,17 @@ async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitab
         return await _until_machine_ends(address, guest_pool().acall(address, fn, timeout))
 
 
+async def push_guest(
+    address: GuestAddress,
+    fn: Callable[[GuestSession, AsyncIterator[bytes]], Awaitable[T]],
+    chunks: AsyncIterator[bytes],
+    timeout: float | None = None,
+) -> T:
+    """Do what `call_guest` does, for what `fn` does with the chunks of a client, which may be slow or stall."""
+    async with call_errors(address):
+        return await _until_machine_ends(address, guest_pool().apush(address, fn, chunks, timeout))
+
+
 async def take_parts(
     address: GuestAddress,
     read: Callable[[GuestSession], AsyncIterator[T]],
@@ -193,26 +204,41 @@ class MachineLook:
 async def open_file(
     address: GuestAddress, read: Callable[[GuestSession], AsyncIterator[bytes]], timeout: float
 ) -> AsyncIterator[bytes]:
-    """Return the chunks of a file once the first has been read: errors of opening it can still become an error
-    response.
+    """Return the chunks of a file once the first has been read: errors of opening it can still become a response.
 
-    `timeout`: seconds for one chunk. The workspace counts as in use while chunks are taken. Raise the errors of
-    `call_errors`.
+    `timeout`: seconds for one chunk. They end with the machine. Raise the errors of `call_errors`.
     """
-    chunks = guest_pool().astream(address, read, timeout)
+    chunks, use = guest_pool().astream(address, read, timeout), last_used.TransferUse(address.machine_id)
     async with call_errors(address):
-        first = await anext(chunks, b"")
-    return _joined(first, chunks, last_used.TransferUse(address.machine_id))
+        first = await next_part(chunks, address.machine_id, use)
+    return _joined(first or b"", chunks, address.machine_id, use)
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: last_used.TransferUse) -> AsyncIterator[bytes]:
+async def _joined(
+    first: bytes, rest: AsyncGenerator[bytes, None], machine_id: str, use: last_used.TransferUse
+) -> AsyncIterator[bytes]:
     release_thread()  # middleware has started it again, and the response may take hours
     async with aclosing(rest):
         if first:
             yield first
-        async for chunk in rest:
+        while (chunk := await next_part(rest, machine_id, use)) is not None:
             await use.arecord_chunk()
             yield chunk
+
+
+async def next_part(parts: AsyncGenerator[T, None], machine_id: str, use: last_used.TransferUse) -> T | None:
+    """Return the next part, None after the last; the machine is in use meanwhile. Raise why it ends (LOOK_SECONDS)."""
+    pulling: asyncio.Future[T | None] = asyncio.ensure_future(anext(parts, None))
+    try:
+        while not (await asyncio.wait({pulling}, timeout=LOOK_SECONDS))[0]:
+            await use.arecord_chunk()
+            if (reason := await in_pool_thread(find_machine_end, machine_id)) is not None:
+                raise reason
+    finally:
+        if not pulling.done():
+            pulling.cancel()
+            await asyncio.wait({pulling})
+    return pulling.result()
 
 
 @asynccontextmanager

@@ -108,10 +108,7 @@ class FakeFiles(GuestSession):
         if target.exists() and not target.is_file():
             raise GuestPathInvalid(f"{path!r} is not a regular file.")
         permissions = mode if mode is not None else (target.stat().st_mode if target.exists() else 0o644)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise GuestPathInvalid(f"A part of {path!r} is not a directory.") from error
+        trees.make_folders(target.parent, path)
         beside = target.parent / f".partial-{secrets.token_hex(8)}"
         size = 0
         try:
@@ -123,6 +120,8 @@ class FakeFiles(GuestSession):
             await trees.move_file(beside, target, path, replace=replace, expected=expected)
         except FileNotFoundError as error:
             raise GuestPathInvalid(f"The directory of {path!r} is gone.") from error
+        except OSError as error:
+            raise trees.path_error(error, path) from error
         finally:
             beside.unlink(missing_ok=True)
         return size
@@ -175,8 +174,7 @@ class FakeFiles(GuestSession):
 
     async def disk_usage(self) -> DiskUsage:
         total = self._require_ready().spec.disk_mb << 20
-        files = (Path(top) / name for top, _, names in os.walk(self._disk) for name in names)
-        used = sum(file.lstat().st_size for file in files)
+        used = sum(file.st_size for file in trees.file_stats(self._disk))
         return DiskUsage(total_bytes=total, used_bytes=used, available_bytes=max(total - used, 0))
 
     def _require_ready(self) -> Domain:

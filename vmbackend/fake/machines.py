@@ -25,7 +25,9 @@ from vmbackend.errors import (
     SnapshotNotFound,
 )
 from vmbackend.fake.store import MEMORY_FILE, Domain, FakeStore
+from vmbackend.fake.trees import file_stats
 from vmbackend.fake.workloads import WORKLOADS_FILE
+from vmbackend.trees import remove_tree
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
 POLL = 0.01
@@ -141,8 +143,8 @@ class FakeMachines:
                 self._run_main(given, spec.boot.cmd)
 
     def _allocated_bytes(self, machine_id: str) -> int:
-        files = (path for path in (self._store.directory(machine_id) / "disk").rglob("*") if path.is_file())
-        return sum(path.stat().st_blocks * 512 for path in files)
+        disk = self._store.directory(machine_id) / "disk"
+        return sum(file.st_blocks * 512 for file in file_stats(disk))
 
     def _host_key(self, machine_id: str) -> str:
         path = self._store.directory(machine_id) / "host_key"
@@ -155,7 +157,7 @@ class FakeMachines:
         (root / "taps" / machine_id).unlink(missing_ok=True)
         (root / "firewall" / machine_id).unlink(missing_ok=True)
         self._store.saved_memory(machine_id).unlink(missing_ok=True)
-        shutil.rmtree(self._store.directory(machine_id), ignore_errors=True)
+        remove_tree(self._store.directory(machine_id))
         (root / "domains" / f"{machine_id}.json").unlink(missing_ok=True)
 
     def _switch(self, machine_id: str, wanted: MachineState) -> None:

@@ -6,23 +6,25 @@ Patterns of names to leave out are those of fnmatch, of a name or a whole path; 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
 
-from vmbackend.errors import GuestFileChanged, GuestPathExists, GuestPathInvalid, GuestPathNotFound
+from vmbackend import trees as host_trees
+from vmbackend.errors import GuestDiskFull, GuestFileChanged, GuestPathExists, GuestPathInvalid, GuestPathNotFound
 from vmbackend.guest.own_names import is_own_name
 from vmbackend.guest.session import ANY_CONTENT, Entry, TreeEntry
 
 MAX_LINKS = 40
+MAX_PATH = 4096  # bytes; the kernel's limit, its final NUL included
 LOCK_SECONDS = 2.0  # the kit waits for ten
 
 
@@ -36,19 +38,43 @@ def walk_entries(root: Path, path: str, *, depth: int, ignore: Sequence[str]) ->
     """Return the entries below a directory, each when it is asked for. Raise GuestPathInvalid."""
     if not root.is_dir():
         raise GuestPathInvalid(f"{path!r} is not a directory.")
-    return _below(root, "", depth, ignore)
+    return _below(root, depth, ignore)
 
 
-def _below(root: Path, before: str, depth: int, ignore: Sequence[str]) -> Iterator[TreeEntry]:
-    for place in sorted((root / before).iterdir()):
-        name = before + place.name
+def _below(root: Path, depth: int, ignore: Sequence[str]) -> Iterator[TreeEntry]:
+    """Yield the entries without recursion: a tenant's tree may be deeper than Python recurses."""
+    open_folders = [_sorted_names(root, "")]
+    while open_folders:
+        if (name := next(open_folders[-1], None)) is None:
+            open_folders.pop()
+            continue
+        place = root / name
         if is_own_name(place.name) or any(
             fnmatch(place.name, pattern.rstrip("/")) or fnmatch(name, pattern) for pattern in ignore
         ):
             continue
         yield tree_entry(place, name)
-        if depth > 1 and place.is_dir() and not place.is_symlink():
-            yield from _below(root, f"{name}/", depth - 1, ignore)
+        if depth > len(open_folders) and place.is_dir() and not place.is_symlink():
+            open_folders.append(_sorted_names(root, f"{name}/"))
+
+
+def _sorted_names(root: Path, before: str) -> Iterator[str]:
+    """Return the names in a folder, relative to the root; those whose paths exceed the kernel's limit are left out."""
+    places = sorted((root / before).iterdir()) if len(os.fsencode(root / before)) < MAX_PATH else []
+    return iter([before + place.name for place in places if len(os.fsencode(place)) < MAX_PATH])
+
+
+def file_stats(root: Path) -> Iterator[os.stat_result]:
+    """Yield the attributes of all files below a folder, as far as the kernel reaches them by their paths."""
+    folders = [root]
+    while folders:
+        # It is gone, or its path is too long.
+        with suppress(OSError), os.scandir(folders.pop()) as found:
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                else:
+                    yield entry.stat(follow_symlinks=False)
 
 
 def names_after(folder: Path, after: str) -> list[str]:
@@ -136,10 +162,33 @@ def _try_lock(opened: int) -> bool:
 def make_directory(place: Path, path: str) -> None:
     """See GuestSession.make_directory."""
     require_absent(place, path)
+    make_folders(place, path)
+
+
+def make_folders(place: Path, path: str) -> None:
+    """Make a folder of this host with its parents, which may be more than Python recurses. Raise GuestPathInvalid."""
     try:
-        place.mkdir(parents=True)
+        missing = []
+        while not place.exists():
+            missing.append(place)
+            place = place.parent
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise GuestPathInvalid(f"A part of {path!r} is not a directory.") from error
+    except OSError as error:
+        raise path_error(error, path) from error
+    if not place.is_dir():
+        raise GuestPathInvalid(f"A part of {path!r} is not a directory.")
+
+
+def path_error(error: OSError, path: str) -> Exception:
+    """Return what a guest's file server makes of an error of this host's kernel; others as they are."""
+    if error.errno == errno.ENAMETOOLONG:
+        return GuestPathInvalid(f"{path[:100]!r} is not accepted as a path by the machine.")
+    if error.errno == errno.ENOSPC:
+        return GuestDiskFull("The machine's disk is full.")
+    return error
 
 
 def remove_tree(place: Path, path: str) -> None:
@@ -147,7 +196,7 @@ def remove_tree(place: Path, path: str) -> None:
     if not os.path.lexists(place):
         raise GuestPathNotFound(f"There is no {path!r} inside the machine.")
     if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
+        host_trees.remove_tree(place)
     else:
         place.unlink()
 
@@ -166,7 +215,19 @@ def rename_path(place: Path, target: Path, source: str, destination: str) -> Non
 
 
 def resolve_path(root: Path, path: str) -> Path:
-    """Resolve `path` with `root` as the root, symbolic links included. Raise GuestPathNotFound for a loop of them."""
+    """Resolve `path` with `root` as the root, symbolic links included.
+
+    Raise GuestPathNotFound for a loop of them, GuestPathInvalid for what is too long.
+    """
+    try:
+        place = _resolved(root, path)
+        place.exists()
+    except OSError as error:
+        raise path_error(error, path) from error
+    return place
+
+
+def _resolved(root: Path, path: str) -> Path:
     todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     done: list[str] = []
     links = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection
 from dataclasses import fields
@@ -15,6 +14,7 @@ from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.fake.host import FakeHost
 from vmbackend.fake.machines import IN_MEMORY
 from vmbackend.fake.store import Domain
+from vmbackend.fake.trees import file_stats
 from vmbackend.samples import GuestDisk, Sample
 
 COUNTERS = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
@@ -56,8 +56,7 @@ class FakeMeters(FakeHost):
             raise InvalidMachineState("The machine does not run.")
         total = domain.spec.disk_mb << 20
         disk = self._store.directory(machine_id) / "disk"
-        files = (Path(top) / name for top, _, names in os.walk(disk) for name in names)
-        return GuestDisk(min(total, sum(file.lstat().st_size for file in files)), total)
+        return GuestDisk(min(total, sum(file.st_size for file in file_stats(disk))), total)
 
     def _sample(self, domain: Domain) -> Sample:
         total = domain.spec.memory_mb << 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-from vmbackend.errors import BackendError, DeadlineExceeded, GuestPathInvalid
+from vmbackend.errors import DeadlineExceeded, GuestPathInvalid
 
 from .output import CommandExit
 from .session import Entry, GuestSession
@@ -33,7 +33,7 @@ async def archive_paths(
     GuestPathInvalid, or what the guest's walk raises, if it is not whole: the bytes are of no use then.
     """
     entries = [await session.stat_link(path) for path in paths]
-    failures: list[BackendError] = []
+    failures: list[Exception] = []
     command = [session.busybox, "sh", "-c", _SCRIPT, session.busybox]
     names = _names(session, entries, ignore, failures)
     output = session.execute_streamed(command, working_dir="/", timeout=ARCHIVE_SECONDS, stdin_parts=names)
@@ -46,7 +46,7 @@ async def archive_paths(
 
 
 async def _names(
-    session: GuestSession, entries: Sequence[Entry], ignore: Sequence[str], failures: list[BackendError]
+    session: GuestSession, entries: Sequence[Entry], ignore: Sequence[str], failures: list[Exception]
 ) -> AsyncIterator[bytes]:
     """Yield NUL-terminated names. A failure ends them and is kept: the program that reads them waits for their end."""
     try:
@@ -56,7 +56,7 @@ async def _names(
             if entry.type == "directory":
                 async for part in _below(session, entry.path, "" if name == "." else f"{name}/", ignore):
                     yield part
-    except BackendError as error:
+    except Exception as error:  # whatever it is, it is raised at the program's end
         failures.append(error)
 
 
@@ -70,7 +70,7 @@ def _ended(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape") + b"\0"
 
 
-def _require_whole(end: CommandExit, failures: Sequence[BackendError]) -> None:
+def _require_whole(end: CommandExit, failures: Sequence[Exception]) -> None:
     if failures:
         raise failures[0]
     if end.timed_out:

@@ -22,7 +22,6 @@ from common.body_rules import RAW, BodyRule, is_raw
 from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import body_chunks
 from common.watched_bodies import BodyGrant, granted_chunks, while_granted
-from vmbackend.backend import guest_pool
 from vmbackend.errors import GuestPathNotFound
 from vmbackend.guest.session import ANY_CONTENT, Entry, GuestAddress, GuestSession
 from workspaces import errors
@@ -30,7 +29,7 @@ from workspaces.conditions import Part, Validators, exactly_sized, wanted_part
 from workspaces.files.paths import checked_path, displayed_path, query_mode, query_path
 from workspaces.files.serializers import FileWritten
 from workspaces.files.upload import CHUNK, read_upload
-from workspaces.guests import call_errors, call_guest, open_file
+from workspaces.guests import call_guest, open_file, push_guest
 from workspaces.last_used import TransferUse
 
 CALL_SECONDS = 30.0
@@ -171,9 +170,9 @@ async def write_raw_file(
 
 async def _push(request: HttpRequest, address: GuestAddress, grant: BodyGrant, put: Any, most: int | None) -> int:
     body = limited_body(body_chunks(request), TransferUse(address.machine_id), most)
-    async with while_granted(grant), call_errors(address):
+    async with while_granted(grant):
         # There is no deadline: each step has its own, and a slow client is allowed.
-        return int(await guest_pool().apush(address, put, body))
+        return int(await push_guest(address, put, body))
 
 
 async def limited_body(body: AsyncIterator[bytes], use: TransferUse, most: int | None = None) -> AsyncIterator[bytes]:
@@ -206,9 +205,9 @@ async def write_json(
     # This is a folder of ours: on a full disk Python finds no temporary folder, and its error does not say why.
     with tempfile.TemporaryFile(dir=settings.STATE) as spool:
         path = path_of(await in_body_thread(_receive, request, spool, use))
-        async with while_granted(grant), call_errors(address):
+        async with while_granted(grant):
             put = partial(_put, path=path, is_edited=is_edited)
-            size = await guest_pool().apush(address, put, _spooled(spool, use), WRITE_SECONDS)
+            size = await push_guest(address, put, _spooled(spool, use), WRITE_SECONDS)
     return path, size
 
 

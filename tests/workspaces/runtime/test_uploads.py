@@ -7,18 +7,22 @@ import io
 import os
 import shutil
 import tarfile
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from common.capacity import CapacityUsedUp
 from tests.workspaces.runtime.conftest import Holder
 from tests.world import assert_error
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.session import DiskUsage
+from workspaces.commands.capacity import command_capacity
 from workspaces.errors import GuestDiskFull
 from workspaces.runtime.transfer import inflating, sifting
 from workspaces.runtime.transfer.errors import ArchiveInvalid
@@ -100,6 +104,24 @@ def test_the_place_and_the_token(holder: Holder) -> None:
     assert_error(upload(holder, body, dest="/file"), 400, "path_invalid")
     assert_error(upload(holder, body, token="none"), 401, "unauthorized")
     assert_error(holder.get("/files/transfer/upload"), 405)
+
+
+@database
+@needs_busybox
+def test_an_upload_is_one_of_the_commands_of_its_account(holder: Holder) -> None:
+    body, account = gzip.compress(tar(entry("a", b"1"))), holder.workspace.account_id
+    with ExitStack() as places:
+        with suppress(CapacityUsedUp):
+            while True:
+                places.enter_context(command_capacity().reserve(account))
+        answer = upload(holder, body)
+        assert_error(answer, 429, "rate_limited")
+        assert answer.headers["Retry-After"]
+        assert not (holder.disk / "there" / "a").exists()
+    for sent in (body, body[:-9], b"none"):
+        upload(holder, sent)
+        assert command_capacity().used == 0
+    assert (holder.disk / "there" / "a").read_bytes() == b"1"
 
 
 def sift(archive: bytes, size: int = 700, room: int = ROOM) -> tuple[Sifter, dict[str, tarfile.TarInfo]]:
@@ -253,3 +275,33 @@ def test_memory_does_not_grow_with_the_archive() -> None:
         tracemalloc.stop()
     assert size == 512 + (128 << 20)
     assert peak < MEMORY
+
+
+def test_memory_does_not_grow_with_the_fields_of_an_entry() -> None:
+    sifter, whole = Sifter(ROOM), 0
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            fields = b"".join(b"15 k%09d=\n" % (number * 4000 + each) for each in range(4000))
+            made = tarfile.TarInfo("pax")
+            made.type, made.size = tarfile.XHDTYPE, len(fields)
+            whole += len(sifter.feed(made.tobuf() + fields.ljust(-(-len(fields) // 512) * 512, b"\0")))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY
+    assert whole == 0
+
+
+def test_a_name_of_ten_times_as_many_folders_costs_at_most_ten_times_as_much() -> None:
+    seconds = []
+    for folders, times in ((204, 400), (2040, 40)):
+        name = "z/" * folders
+        header = entry(f"{name}z", type=tarfile.LNKTYPE, linkname=f"{name}q")[0].tobuf(tarfile.GNU_FORMAT)
+        sifter = Sifter(ROOM)
+        sifter.feed(link("l", "x")[0].tobuf())
+        before = time.thread_time()
+        for _ in range(times):
+            sifter.feed(header)
+        seconds.append(time.thread_time() - before)
+    assert seconds[1] < seconds[0]

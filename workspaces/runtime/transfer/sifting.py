@@ -19,6 +19,8 @@ MAX_NAME = 4095
 MAX_LINKS = 100_000  # symbolic ones, which are remembered
 END = bytes(2 * BLOCK)
 _EXTENSIONS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_USED_FIELDS, _SPARSE = (b"path", b"linkpath", b"size"), b"GNU.sparse."
+_LENGTH_DIGITS = 7  # of a field
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _WITHOUT_DATA = (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
 
@@ -134,19 +136,17 @@ class Sifter:
         """Return whether an entry lies behind a link of the archive, or is a hard link to one or behind one. Its depth
         is another one there, and with it the place that it leads to. No program packs such entries.
         """
-        found = self._is_behind_link(name)
+        if not self._links and entry.type != tarfile.SYMTYPE:
+            return False
+        *above, own = _hashes(name)
+        found = not self._links.isdisjoint(above)
         if entry.type == tarfile.LNKTYPE:
-            found = found or hash(entry.linkname) in self._links or self._is_behind_link(entry.linkname)
+            found = found or not self._links.isdisjoint(_hashes(entry.linkname))
         elif entry.type == tarfile.SYMTYPE and not found:
-            self._links.add(hash(name))
+            self._links.add(own)
             if len(self._links) > MAX_LINKS:
                 raise ArchiveInvalid(f"The archive has more than {MAX_LINKS} symbolic links.")
         return found
-
-    def _is_behind_link(self, name: str) -> bool:
-        if not self._links:
-            return False
-        return any(letter == "/" and hash(name[:place]) in self._links for place, letter in enumerate(name))
 
     def _expect(self, size: int) -> None:
         self._left = -(-size // BLOCK) * BLOCK
@@ -173,7 +173,7 @@ def _parsed(header: bytes) -> tarfile.TarInfo:
 
 def _with_fields(entry: tarfile.TarInfo, fields: dict[str, str]) -> int:
     """Give an entry the fields that came before it; return the bytes that follow its header."""
-    if any(name.startswith("GNU.sparse.") for name in fields):
+    if _SPARSE.decode() in fields:
         raise ArchiveInvalid("The archive has a sparse file.")
     entry.name = fields.get("path", entry.name)
     entry.linkname = fields.get("linkpath", entry.linkname)
@@ -193,14 +193,24 @@ def _read_extension(kind: bytes, data: bytes, fields: dict[str, str]) -> None:
         name = "path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath"
         fields[name] = data.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
         return
-    while data:
-        length, _, rest = data.partition(b" ")
-        size = int(length) if length.isdigit() and len(length) < 8 else 0
-        name_bytes, equals, value = data[len(length) + 1 : max(size - 1, 0)].partition(b"=")
-        if not rest or not equals or size > len(data):
+    at = 0
+    while at < len(data):
+        blank = data.find(b" ", at, at + _LENGTH_DIGITS + 1)
+        length = data[at:blank] if blank > 0 else b""
+        end = at + (int(length) if length.isdigit() else 0)
+        name_bytes, equals, value = data[blank + 1 : max(end - 1, 0)].partition(b"=")
+        if not equals or end > len(data):
             raise ArchiveInvalid("The archive has fields of an entry that cannot be read.")
-        fields[name_bytes.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
-        data = data[size:]
+        _keep_field(name_bytes, value, fields)
+        at = end
+
+
+def _keep_field(name: bytes, value: bytes, fields: dict[str, str]) -> None:
+    """Keep what is used of a field: any number of others may come before an entry, in any number of extensions."""
+    if name.startswith(_SPARSE):
+        fields[_SPARSE.decode()] = ""
+    elif name in _USED_FIELDS:
+        fields[name.decode()] = value.decode("utf-8", "surrogateescape")
 
 
 def _plain(name: str) -> str | None:
@@ -210,6 +220,18 @@ def _plain(name: str) -> str | None:
         return None
     plain = join("", *parts)
     return plain if len(plain.encode("utf-8", "surrogateescape")) <= MAX_NAME else None
+
+
+def _hashes(name: str) -> list[int]:
+    """Return a hash of each folder that a name lies in, the outermost first, and of the name itself.
+
+    Each is made of the one before it: those of the texts would cost a long name's length for each of its folders.
+    """
+    found, hashes = 0, []
+    for part in name.split("/"):
+        found = hash((found, part))
+        hashes.append(found)
+    return hashes
 
 
 def _is_allowed(entry: tarfile.TarInfo, name: str) -> bool:

@@ -18,13 +18,13 @@ from common.parsers import UnstoredObjectParser
 from common.responses import respond
 from common.streaming_body import body_chunks
 from common.watched_bodies import granted_body, granted_chunks
-from vmbackend.backend import guest_pool
 from vmbackend.guest.archives import archive_paths
 from vmbackend.guest.session import DiskUsage, GuestSession
+from workspaces.commands.capacity import command_place
 from workspaces.data_plane.fields import path_fields
 from workspaces.data_plane.json_bodies import read_body
 from workspaces.files.content import CALL_SECONDS, limited_body
-from workspaces.guests import call_errors
+from workspaces.guests import push_guest
 from workspaces.last_used import TransferUse
 from workspaces.runtime.base import RuntimeRequest, RuntimeViewSet
 from workspaces.runtime.files.services import folder_ensure
@@ -83,6 +83,7 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
                     408: "`request_timeout`: the body stalled for 60 seconds",
                     409: "`guest_disk_full`; `vm_not_running`",
                     413: "`payload_too_large`: above 16 GiB",
+                    429: "`rate_limited`: too many commands of this account run; an upload counts as one",
                 }
             ),
         },
@@ -107,8 +108,9 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
 
         async def unpack() -> None:
             work = partial(archive_unpack, dest=dest, sifter=sifter)
-            async with granted_body(received, self.grant) as body, call_errors(guest.address):
-                await guest_pool().apush(guest.address, work, sifted(body, sifter))
+            with command_place(guest.account_id):
+                async with granted_body(received, self.grant) as body:
+                    await push_guest(guest.address, work, sifted(body, sifter))
 
         # If the client leaves or the token ends, the body ends: what has come whole is kept, the rest is put in order.
         await run_to_end(unpack())
