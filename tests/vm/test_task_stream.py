@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.run_extent import number_of
-from tests.vm.client import Api
+from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.vm.sleep_command import SleepCommand
 from tests.vm.test_runtime_socket import Runtime, runtime
@@ -25,8 +25,10 @@ MEGABYTES = number_of("MEGABYTES", 20, 100)
 KILLS, CUTS, SLEEPS = number_of("KILLS", 8, 50), number_of("CUTS", 4, 20), number_of("SLEEPS", 2, 5)
 LONGEST_CUT = number_of("LONGEST_CUT", 3, 30)  # seconds
 BYTES_PER_LINE = 8
-# As many parts as there are faults, a second apart.
-PARTS = "n=0; while [ $n -lt {parts} ]; do seq $((n*{part}+1)) $((n*{part}+{part})); n=$((n+1)); sleep 1; done"
+# Seconds between two faults. In the longest cut less is written than a log keeps.
+PAUSE = max(1, LONGEST_CUT // 7)
+# As many parts as there are faults.
+PARTS = "n=0; while [ $n -lt {parts} ]; do seq $((n*{part}+1)) $((n*{part}+{part})); n=$((n+1)); sleep {pause}; done"
 
 
 class Lines:
@@ -105,13 +107,13 @@ def test_each_line_comes_once_whatever_fails(
     random.Random(5).shuffle(faults)
     part = (MEGABYTES << 20) // BYTES_PER_LINE // len(faults)
     last = part * len(faults)
-    task = started(runtime, PARTS.format(parts=len(faults), part=part))
+    task = started(runtime, PARTS.format(parts=len(faults), part=part, pause=PAUSE))
     lines, cut = Lines(), threading.Event()
     following = threading.Thread(target=follow_patiently, args=(runtime, task, lines, cut))
     following.start()
     done = []
     for fault in faults:
-        time.sleep(1)
+        time.sleep(PAUSE)
         if not following.is_alive():
             break
         if fault == "kill":
@@ -125,4 +127,28 @@ def test_each_line_comes_once_whatever_fails(
     assert (lines.last, lines.rest, lines.gaps) == (last, b"", 0)
     assert [(end["status"], end["exit_code"]) for end in lines.ends] == [("exited", 0)]
     assert len(done) > len(faults) // 2
+    runtime.call("DELETE", f"/exec/{task}")
+
+
+def test_what_nobody_followed_begins_with_one_gap_of_exact_size(runtime: Runtime) -> None:
+    last = (MEGABYTES << 20) // BYTES_PER_LINE
+    task = started(runtime, f"seq 1 {last}")
+    until(lambda: runtime.call("GET", f"/exec/{task}")["status"] == "exited", 900, "it has written all")
+    gaps, data, ends = [], bytearray(), []
+    headers = {"Authorization": f"Bearer {runtime.token}"}
+    url = f"{runtime.url}/exec/stream?task_id={task}&offset=0"
+    with httpx.stream("GET", url, headers=headers, timeout=60, trust_env=False) as response:
+        for name, _, event in events(response):
+            if name == "stdout":
+                data += b64decode(event["data"])
+            elif name == "gap":
+                assert not data
+                gaps.append(event["bytes"])
+            elif name == "exit":
+                ends.append(event["exit_code"])
+    written = b"".join(b"%d\n" % number for number in range(1, last + 1))
+    assert ends == [0]
+    assert len(gaps) == 1
+    assert gaps[0] + len(data) == len(written)
+    assert data == written[gaps[0] :]
     runtime.call("DELETE", f"/exec/{task}")
