@@ -21,6 +21,15 @@ CONFIG = {"memory_mb": 128, "disk_size_mb": 64, "cpus": 1}
 COUNT = "stty -opost; i=0; while :; do i=$((i+1)); echo line $i; sleep 0.2; done"
 
 
+class FollowingClient(WebSocketClient):
+    """Has the output since the last `state`, which says where it begins."""
+
+    def _add_message(self, message: str | bytes) -> None:
+        super()._add_message(message)
+        if isinstance(message, str) and self.messages[-1]["type"] == "state":
+            self.output[int(self.messages[-1]["id"])] = bytearray()
+
+
 class Runtime:
     """The inside of one workspace, by its token."""
 
@@ -42,7 +51,7 @@ class Runtime:
     def connect(self) -> WebSocketClient:
         url = urlsplit(self.url)
         address, host = (str(url.hostname), int(url.port or 80)), f"{url.hostname}:{url.port}"
-        return WebSocketClient(address, f"{url.path}/ws?token={self.token}", host=host)
+        return FollowingClient(address, f"{url.path}/ws?token={self.token}", host=host)
 
     def connect_patiently(self) -> WebSocketClient:
         """While streams is started again it cannot be reached."""
@@ -83,6 +92,7 @@ def test_terminals_and_watchers_go_on_through_sleep_and_the_death_of_streams(
     assert client.expect("ready")["watcher_id"] == watcher
     assert client.expect("state")["id"] == terminal
     client.send(channel="terminal", type="attach", id=terminal, offset=seen)
+    assert client.expect("state")["offset"] == seen  # what the terminal has said meanwhile came before it
     client.read_until(int(terminal), b"line 30\n")
     runtime.run("touch /watched/new")
     found = client.expect("change")
