@@ -214,14 +214,18 @@ def test_endless_gaps_cost_the_connection() -> None:
 
 
 def test_pieces_that_go_on_are_read_together() -> None:
+    said = asyncio.Event()
+
     async def say(guest: LyingGuest, follower: int) -> None:
         for at in range(PIECE + 1):
             guest.answer(Answer.TASK_OUTPUT, follower, output(at, b"a"))
         guest.answer(Answer.TASK_ENDED, follower, record(1, EXITED, end=PIECE + 1))
+        said.set()
 
     async def work() -> None:
         client = with_guests(guest_with(say))
         _, found = await client.tasks.start_followed(TRUE, TaskOptions(), window=WINDOW)
+        await said.wait()
         await asyncio.sleep(1)
         pieces = [each for each in await read_on(found) if isinstance(each, TaskPiece)]
         assert sum(len(each.data) for each in pieces) == PIECE + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from accounts.actors import Actor
@@ -107,9 +108,11 @@ def test_of_a_claim_and_a_retirement_at_once_one_wins(actor: Actor, pool: Pool) 
         pool.host.settle()
         pool.keeper.empty_pool()
         assert pool.host.driver.state(ready) is (MachineState.ABSENT if retired[0] else MachineState.RUNNING)
-        Operation.objects.all().delete()
-        Usage.objects.all().delete()
-        Workspace.objects.all().delete()
+        with transaction.atomic():
+            list(Workspace.objects.select_for_update())  # no sample of their usage comes from here on
+            Operation.objects.all().delete()
+            Usage.objects.all().delete()
+            Workspace.objects.all().delete()
 
 
 def test_a_create_that_dies_at_any_statement_leaves_the_machine_to_another(actor: Actor, pool: Pool) -> None:
