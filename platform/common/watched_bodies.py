@@ -66,7 +66,7 @@ async def granted_body(chunks: AsyncIterator[bytes], body: BodyGrant) -> AsyncIt
 
 async def _until_revoked(chunks: AsyncIterator[bytes], reason: asyncio.Future[str]) -> AsyncIterator[bytes]:
     while True:
-        chunk = asyncio.ensure_future(_next(chunks))
+        chunk: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(chunks, None))
         try:
             waited: list[asyncio.Future[Any]] = [chunk, reason]
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -74,14 +74,11 @@ async def _until_revoked(chunks: AsyncIterator[bytes], reason: asyncio.Future[st
             if not chunk.done():
                 chunk.cancel()
         if reason.done():
+            await asyncio.gather(chunk, return_exceptions=True)  # its error has no other reader
             raise Unauthorized(f"The request ends: {reason.result()}.")
         if (found := chunk.result()) is None:
             return
         yield found
-
-
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(chunks, None)
 
 
 class _Ending:

@@ -51,7 +51,7 @@ def client(served: TestInstance) -> Api:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_workspace_stays(client: Api) -> Iterator[None]:
-    """Of a file: together, those of all files would fill the plan's pool."""
+    """Each file's go at its end: together, those of all files would fill the plan's pool."""
     before = client.owned()
     yield
     client.delete_all(keep=before)

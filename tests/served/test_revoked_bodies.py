@@ -139,4 +139,3 @@ def test_an_archive_ends_with_its_token_and_leaves_no_half_file(served: TestInst
         answer = connection.recv(65536)
         assert answer.startswith(b"HTTP/1.1 401 "), answer
     assert (folder / "whole").read_bytes() == b"all of it"
-    client.delete(box)

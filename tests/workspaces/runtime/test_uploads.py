@@ -116,6 +116,7 @@ def test_an_upload_is_one_of_the_commands_of_its_account(holder: Holder) -> None
                 places.enter_context(command_capacity().reserve(account))
         answer = upload(holder, body)
         assert_error(answer, 429, "rate_limited")
+        assert not (holder.disk / "there").exists()
         assert answer.headers["Retry-After"]
         assert not (holder.disk / "there" / "a").exists()
     for sent in (body, body[:-9], b"none"):
@@ -293,7 +294,7 @@ def test_memory_does_not_grow_with_the_fields_of_an_entry() -> None:
     assert whole == 0
 
 
-def test_a_name_of_ten_times_as_many_folders_costs_at_most_ten_times_as_much() -> None:
+def test_the_folders_of_a_name_do_not_cost_the_square_of_their_number() -> None:
     seconds = []
     for folders, times in ((204, 400), (2040, 40)):
         name = "z/" * folders
@@ -304,4 +305,4 @@ def test_a_name_of_ten_times_as_many_folders_costs_at_most_ten_times_as_much() -
         for _ in range(times):
             sifter.feed(header)
         seconds.append(time.thread_time() - before)
-    assert seconds[1] < seconds[0]
+    assert seconds[1] < 4 * seconds[0]  # the square would be ten times; what is linear is less than once

@@ -23,7 +23,7 @@
 #define WINDOW (128 << 10)      /* bytes that a server has not taken */
 #define GRANT_STEP (WINDOW / 4) /* no grant for less */
 #define FILL (48 << 10)         /* bytes of servers are added up to this: tasks' outputs are up to a little less */
-#define FRAME (24 << 10)        /* bytes of a server in a frame: each one costs as much as some thousand bytes */
+#define FRAME (24 << 10)        /* bytes of a server in a frame: as many as of a task's output */
 #define ADDRESS_SIZE 16
 
 enum ending { COMPLETE, BROKEN };

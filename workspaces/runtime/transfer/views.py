@@ -102,18 +102,19 @@ class RuntimeTransfersViewSet(RuntimeViewSet):
         """
         dest = read_query(RuntimeUploadQuery, self.http_request)["dest"]
         guest = await self.guest()
-        usage = await guest.call(lambda session: _prepared(session, dest), CALL_SECONDS)
-        sifter = Sifter(usage.limited_to(guest.disk_bytes).available_bytes)
         received = limited_body(body_chunks(self.http_request), TransferUse(guest.address.machine_id))
 
-        async def unpack() -> None:
-            work = partial(archive_unpack, dest=dest, sifter=sifter)
+        async def unpack() -> Sifter:
             with command_place(guest.account_id):
+                usage = await guest.call(lambda session: _prepared(session, dest), CALL_SECONDS)
+                sifter = Sifter(usage.limited_to(guest.disk_bytes).available_bytes)
+                work = partial(archive_unpack, dest=dest, sifter=sifter)
                 async with granted_body(received, self.grant) as body:
                     await push_guest(guest.address, work, sifted(body, sifter))
+            return sifter
 
         # If the client leaves or the token ends, the body ends: what has come whole is kept, the rest is put in order.
-        await run_to_end(unpack())
+        sifter = await run_to_end(unpack())
         fields = {"files_extracted": sifter.files, "skipped": sifter.skipped}
         return respond(RuntimeUploadResponse, **path_fields(dest, "dest"), **fields)
 
