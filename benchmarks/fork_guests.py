@@ -200,8 +200,8 @@ def _snapshot_without_live(driver: LibvirtDriver) -> float:
     """Do all that the driver does, but for libvirt's job, which is asked to stop the machine first."""
     run = SnapshotJob.run
 
-    def run_stopped(job: SnapshotJob, target: Any, *, live: bool) -> None:
-        run(job, target, live=False)
+    def run_stopped(job: SnapshotJob, target: Any) -> None:
+        run(replace(job, convergence=None), target)
 
     begun = time.perf_counter()
     with patch.object(SnapshotJob, "run", run_stopped):

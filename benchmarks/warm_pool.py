@@ -1,11 +1,11 @@
 """Creates from the warm pool to the first successful command through the API, beside a raw QEMU start as in
-`benchmarks.warm`, interleaved; then eight creates at once with a pool of four, beside eight at once that the pool has
-nothing for.
+`benchmarks.warm`, interleaved; then eight creates at once with a pool of four and a boot template, beside eight at once
+of a size that nothing is ready for.
 
     STATE=./var .venv/bin/python -m benchmarks.warm_pool [--count 15] [--rounds 3] [--memory 512]
 
-The instance has PLATFORM_POOL_MACHINES=4, PLATFORM_POOL_MEMORY_MB four times the memory, and PLATFORM_BOOT_TEMPLATES=0,
-so that the eight others boot.
+The instance has PLATFORM_POOL_MACHINES=4, PLATFORM_POOL_MEMORY_MB four times the memory, and PLATFORM_BOOT_TEMPLATES
+above the number of rounds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from supervise.instance import load_instance
 
 AT_ONCE, POOL = 8, 4
 WAIT_SECONDS = 300.0
-COUNT = "SELECT count(*) FROM workspaces_warmmachine WHERE state = 'ready' AND disk_size_mb = %s"
+COUNT = "SELECT count(*) FROM workspaces_warmmachine WHERE state = 'ready' AND memory_mb = %s"
 
 
 class Pooled:
@@ -38,9 +39,9 @@ class Pooled:
         self.made: list[tuple[str, str]] = []  # id, how it started
         self._database = load_instance().settings().database_url
 
-    def measure(self, disk: int) -> float:
+    def measure(self, memory: int) -> float:
         begun = time.monotonic()
-        config = {"memory_mb": self.memory, "disk_size_mb": disk}
+        config = {"memory_mb": memory, "disk_size_mb": self.disk}
         answer = self.client.post(
             "/workspace", json={"name": "bench", "image": self.image, "mode": "permanent", "config": config}
         )
@@ -54,35 +55,34 @@ class Pooled:
         return taken
 
     def measure_one(self) -> float:
-        taken = self.measure(self.disk)
-        self.delete_all(pooled=1)
+        taken = self.measure(self.memory)
+        self.delete_all({"pool": 1})
         return taken
 
-    def measure_at_once(self, *, pooled: bool) -> float:
-        """Return the seconds to the last one's first command. Sizes that nobody asked for before are in no pool."""
-        sizes = [self.disk if pooled else self.disk + 64 * (number + 1) for number in range(AT_ONCE)]
+    def measure_at_once(self, memory: int, began: dict[str, int]) -> float:
+        """Return the seconds to the last one's first command."""
         begun = time.monotonic()
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(self.measure, sizes))
+            list(threads.map(self.measure, [memory] * AT_ONCE))
         taken = time.monotonic() - begun
-        self.delete_all(pooled=POOL if pooled else 0)
+        self.delete_all(began)
         return taken
 
-    def delete_all(self, *, pooled: int) -> None:
-        """Delete what was made. End the run unless that many were from the pool."""
-        began = [start for _, start in self.made]
+    def delete_all(self, began: dict[str, int] | None = None) -> None:
+        """Delete what was made. End the run if `began` is given and they started from something else."""
+        found = dict(Counter(start for _, start in self.made))
         for workspace_id, _ in self.made:
             self.client.delete(f"/workspace/{workspace_id}").raise_for_status()
         self.made.clear()
-        if began.count("pool") != pooled:
-            raise SystemExit(f"{pooled} creates from the pool were expected: {began}")
+        if began is not None and found != began:
+            raise SystemExit(f"starts were expected from {began}: {found}")
 
     def await_pool(self, number: int) -> None:
         """Wait until so many machines are ready."""
         until = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < until:
             with psycopg.connect(self._database) as connection:
-                row = connection.execute(COUNT, [self.disk]).fetchone()
+                row = connection.execute(COUNT, [self.memory]).fetchone()
             if row and row[0] >= number:
                 return
             time.sleep(0.5)
@@ -91,8 +91,8 @@ class Pooled:
     def make_demand(self) -> None:
         """Have as many creates as the pool has machines."""
         for _ in range(POOL):
-            self.measure(self.disk)
-        self.delete_all(pooled=sum(start == "pool" for _, start in self.made))
+            self.measure(self.memory)
+        self.delete_all()
 
 
 def main() -> None:
@@ -131,9 +131,9 @@ def _measure_at_once(pooled: Pooled, rounds: int) -> None:
     warm, cold = list[float](), list[float]()
     for number in range(rounds):
         pooled.await_pool(POOL)
-        warm.append(pooled.measure_at_once(pooled=True))
+        warm.append(pooled.measure_at_once(pooled.memory, {"pool": POOL, "template": AT_ONCE - POOL}))
         pooled.await_pool(POOL)
-        cold.append(pooled.measure_at_once(pooled=False))
+        cold.append(pooled.measure_at_once(pooled.memory + 16 * (number + 1), {"boot": AT_ONCE}))
         print(f"  {number + 1:>3}: the last of eight {warm[-1]:.2f} s, cold {cold[-1]:.2f} s", flush=True)
     show("the last of eight, pool of 4", warm, cold, bar="at most 0.60")
 
