@@ -731,6 +731,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='snapshot',
+            index=models.Index(condition=models.Q(('deleted_at', None), ('purpose', 'kept')), fields=['account'], name='snapshot_count'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
             index=models.Index(condition=models.Q(('deleted_at', None)), fields=['account', 'pool_mb'], name='snapshot_pool'),
         ),
         migrations.AddIndex(

@@ -99,6 +99,8 @@ class Snapshot(models.Model):
         ]
         indexes = [
             models.Index(fields=["account", "-created_at", "-id"], condition=SHOWN, name="snapshot_list"),
+            # Narrow, so that a list of many is counted from it alone.
+            models.Index(fields=["account"], condition=SHOWN, name="snapshot_count"),
             models.Index(fields=["account", "pool_mb"], condition=LIVING, name="snapshot_pool"),
             models.Index(fields=["status", "-id"], name="snapshot_by_status"),
             models.Index(fields=["expires_at"], condition=Q(expires_at__isnull=False), name="snapshot_expires_at"),
