@@ -7,15 +7,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from tests.vm.browser import Page, browser
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
+from tests.vm.sleep_command import SleepCommand
 from tests.vm.web import PORT, Site, make_site
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
@@ -33,9 +36,8 @@ return seen; })()"""
 
 @pytest.fixture(scope="module")
 def site(instance: TestInstance, api: Api) -> Iterator[Site]:
-    made = make_site(api, instance.settings.base_url)
-    yield made
-    api.delete(made.id)
+    yield make_site(api, instance.settings.base_url)
+    api.delete_all()
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +137,30 @@ def test_a_proxied_page_neither_reads_nor_sets_anything_of_the_origin(
 def navigate(page: Page, url: str) -> None:
     page.call("Page.navigate", url=url)
     until(lambda: page.value("document.readyState") == "complete" and page.value("location.href") == url, 30, url)
+
+
+def test_proxied_connections_end_with_a_sleep_a_disabled_runtime_and_a_deleted_workspace(
+    api: Api, site: Site, sleep_command: SleepCommand
+) -> None:
+    path = f"/workspace/{site.id}/runtime-api-access"
+    disable = partial(api.call, "POST", f"{path}/disable")
+
+    async def work() -> None:
+        for end, status in (
+            (partial(sleep_command.sleep, site.id), 200),
+            (disable, 403),
+            (partial(api.delete, site.id), 401),
+        ):
+            runtime = await asyncio.to_thread(api.call, "POST", f"{path}/enable")
+            url, headers = f"{runtime['url']}/proxy/{PORT}/", headers_of(runtime)
+            async with httpx.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
+                async with connect(f"ws{url[4:]}ws", additional_headers=headers, proxy=None) as socket:
+                    await socket.send("here")
+                    assert await socket.recv() == "here"
+                    assert (await client.get(url)).status_code == 200  # its connection is kept for the next request
+                    await asyncio.to_thread(end)
+                    with pytest.raises(ConnectionClosed):
+                        await asyncio.wait_for(socket.recv(), 60)
+                assert (await client.get(url)).status_code == status
+
+    asyncio.run(asyncio.wait_for(work(), 300))

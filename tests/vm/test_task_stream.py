@@ -20,7 +20,7 @@ from tests.vm.sleep_command import SleepCommand
 from tests.vm.test_runtime_socket import Runtime, runtime
 
 __all__ = ["runtime"]
-pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.usefixtures("clean"), pytest.mark.timeout(5400)]
 MEGABYTES = number_of("MEGABYTES", 20, 100)
 KILLS, CUTS, SLEEPS = number_of("KILLS", 8, 50), number_of("CUTS", 4, 20), number_of("SLEEPS", 2, 5)
 LONGEST_CUT = number_of("LONGEST_CUT", 3, 30)  # seconds
@@ -123,7 +123,7 @@ def test_each_line_comes_once_whatever_fails(
         elif sleep_command.ask(runtime.id) != f"{runtime.id} sleeping":
             continue  # somebody follows it: it is in use
         done.append(fault)
-    following.join(900)
+    following.join(1800)
     assert (lines.last, lines.rest, lines.gaps) == (last, b"", 0)
     assert [(end["status"], end["exit_code"]) for end in lines.ends] == [("exited", 0)]
     assert len(done) > len(faults) // 2
@@ -133,7 +133,7 @@ def test_each_line_comes_once_whatever_fails(
 def test_what_nobody_followed_begins_with_one_gap_of_exact_size(runtime: Runtime) -> None:
     last = (MEGABYTES << 20) // BYTES_PER_LINE
     task = started(runtime, f"seq 1 {last}")
-    until(lambda: runtime.call("GET", f"/exec/{task}")["status"] == "exited", 900, "it has written all")
+    until(lambda: runtime.call("GET", f"/exec/{task}")["status"] == "exited", 1800, "it has written all")
     gaps, data, ends = [], bytearray(), []
     headers = {"Authorization": f"Bearer {runtime.token}"}
     url = f"{runtime.url}/exec/stream?task_id={task}&offset=0"
