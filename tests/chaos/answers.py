@@ -56,6 +56,11 @@ class Answer:
         return 200 <= self.status < 300
 
     @property
+    def goes_on(self) -> bool:
+        """It was accepted, and is neither done nor failed."""
+        return self.status == 202
+
+    @property
     def is_refused(self) -> bool:
         """Nothing was done."""
         return 400 <= self.status < 500

@@ -33,8 +33,8 @@ class Weighted:
 
 
 def record_write(value: Possible, new: str | None, before: set[str | None], answer: Answer) -> None:
-    """What is known of a value after a write of `new` was answered."""
-    if answer.is_done:
+    """What is known of a value after a write of `new` was answered. One that goes on may still fail."""
+    if answer.is_done and not answer.goes_on:
         value.acknowledge(new)
     elif answer.is_refused:
         value.withdraw(new, before)
@@ -232,7 +232,7 @@ def reinstall(session: Session, tracked: Tracked) -> None:
     answer = session.call("reinstall", "POST", f"/workspace/{tracked.id}/reinstall", tracked)
     for path, file in tracked.files.items():
         record_write(file, None, before[path], answer)
-    tracked.may_end |= not answer.is_done and not answer.is_refused
+    tracked.may_end |= answer.goes_on or (not answer.is_done and not answer.is_refused)
 
 
 def resize(session: Session, tracked: Tracked) -> None:

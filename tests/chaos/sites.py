@@ -48,7 +48,7 @@ def deploy_site(session: Session, tracked: Tracked) -> None:
     site.content.begin(token)
     body = {"path": f"/root/site-{token}"}
     answer = session.call("deploy", "POST", f"/pages/{site.slug}/deploy", json=body)
-    _record(site, token, before, answer)
+    op.record_write(site.content, token, before, answer)
 
 
 def _create(session: Session, tracked: Tracked, token: str) -> None:
@@ -61,14 +61,7 @@ def _create(session: Session, tracked: Tracked, token: str) -> None:
     if answer.is_done:
         site.slug, site.made = slug, True
     site.may_vanish = answer.status != 201
-    _record(site, token, {None}, answer)
-
-
-def _record(site: Site, token: str, before: set[str | None], answer: Answer) -> None:
-    if answer.status == 202:
-        site.content.doubt(token)
-    else:
-        op.record_write(site.content, token, before, answer)
+    op.record_write(site.content, token, {None}, answer)
 
 
 def site_of(session: Session, tracked: Tracked) -> Site | None:
@@ -94,7 +87,9 @@ def rollback_site(session: Session, tracked: Tracked) -> None:
     before = set(site.content.values)
     site.content.begin(token)
     body = {"release": chosen["release"]}
-    _record(site, token, before, session.call("rollback", "POST", f"/pages/{site.slug}/rollback", json=body))
+    op.record_write(
+        site.content, token, before, session.call("rollback", "POST", f"/pages/{site.slug}/rollback", json=body)
+    )
 
 
 def rename_site(session: Session, tracked: Tracked) -> None:
