@@ -66,6 +66,12 @@ COMMON: dict[int, Common] = {
         (errors.Unauthorized,),
         lambda operation, names: bool(credentials_of(operation)),
     ),
+    402: Common(
+        "Spent",
+        "The quota of the namespace stops its machines.",
+        (errors.QuotaExceeded,),
+        lambda operation, names: bool(credentials_of(operation) & {"runtimeToken", "sandboxToken"}),
+    ),
     403: Common(
         "Forbidden",
         "The credential's scope or kind does not allow this, or its namespace is suspended.",
