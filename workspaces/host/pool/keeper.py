@@ -22,6 +22,7 @@ from vmbackend.backend import kit_version
 from vmbackend.driver import Driver, MachineState
 from vmbackend.errors import BackendError
 from vmbackend.host_load import cpu_ticks, was_quiet
+from vmbackend.images.reference import parse_reference
 from vmbackend.services import record_host_pool
 from workspaces import warm_machines
 from workspaces.host.pool.demand import Demand, PoolShare, recent_demand, share_pool
@@ -108,6 +109,15 @@ class PoolKeeper:
                 warm_machines.retire_machine(machine.pk)
         remove_retired(self._driver, self._host_name)
 
+    def note_digest(self, image: str, digest: str) -> None:
+        """Note which digest a create was answered for a tag. No create gets a machine of another one from here on."""
+        if not warm_machines.is_pool_on():
+            return
+        reference = str(parse_reference(image))
+        # First: a machine that is reserved after the rows were looked for is compared with it.
+        self._digests.note_digest(reference, digest)
+        warm_machines.retire_others(self._host_name, reference, digest)
+
     def run_once(self) -> None:
         """Make one round: check, resolve tags, retire, make at most one machine, report."""
         is_quiet = self._is_quiet()
@@ -178,7 +188,10 @@ class PoolKeeper:
             self._not_before[shape] = time.monotonic() + FAILED_SECONDS
             return
         try:
-            make_machine(self._driver, machine)
+            if self._digest(shape) == machine.image_digest:
+                make_machine(self._driver, machine)
+            else:
+                warm_machines.retire_machine(machine.pk)  # the tag was resolved anew meanwhile
         except BackendError as exc:
             self._not_before[shape] = time.monotonic() + FAILED_SECONDS
             retire_failed(machine, exc)
