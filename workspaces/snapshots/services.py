@@ -227,11 +227,19 @@ def _restored_sizes(workspace: Workspace, source: Source) -> dict[str, int]:
     own, kept = quota.amount_of(workspace), source.amount
     disk = max(own.disk_size_mb, kept.disk_size_mb)
     wanted = quota.Amount(kept.cpu_millis, kept.memory_mb, disk) if source.memory else own
-    used = quota.account_usage(workspace.account)
-    quota.require_owned_pool(workspace.account.plan, used, quota.growth(own, wanted))
+    _require_sizes_allowed(workspace, own, wanted)
     if workspace.status in (Status.RUNNING, Status.PAUSED):
         use_namespace(workspace)
         require_growth_allowed(workspace, wanted)
     else:
         require_start_allowed(workspace, wanted)
     return {**(quota.columns_of(wanted) if source.memory else {}), **quota.applied_columns(wanted)}
+
+
+def _require_sizes_allowed(workspace: Workspace, own: quota.Amount, wanted: quota.Amount) -> None:
+    """Check what a change of resources to the same sizes checks; one that needs no more passes. Raise limit errors."""
+    plan, more = workspace.account.plan, quota.growth(own, wanted)
+    if more != quota.Amount(0, 0, 0, 0):
+        quota.require_plan_allows(plan, wanted)
+        quota.require_namespace_limits(workspace.namespace, wanted, new=False)
+    quota.require_owned_pool(plan, quota.account_usage(workspace.account), more)
