@@ -34,7 +34,7 @@ from workspaces.power import (
     sizes_of,
     use_namespace,
 )
-from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snapshot_update
+from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snapshot_update, snapshot_use
 from workspaces.snapshot_selectors import NOT_FOUND_MESSAGE, find_snapshot, get_snapshot, newest_ready
 from workspaces.states import HAS_STATE, Status
 from workspaces.transitions import require_status
@@ -219,7 +219,10 @@ def workspace_restore(
     text = f"To {snapshot.name} ({snapshot.pk})."
     record_activity(workspace, "restore_requested", text, actor=actor.label)
     fields = {**sizes, "restart_due_at": None}
-    return begin_operation(workspace, Status.RESTORING, OperationKind.RESTORE, actor.label, params, **fields)
+    operation = begin_operation(workspace, Status.RESTORING, OperationKind.RESTORE, actor.label, params, **fields)
+    if not snapshot_use(snapshot):
+        raise NotFound(NOT_FOUND_MESSAGE)
+    return operation
 
 
 def _restored_sizes(workspace: Workspace, source: Source) -> dict[str, int]:
