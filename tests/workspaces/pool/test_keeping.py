@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 from django.utils import timezone
 
 from accounts.actors import Actor
@@ -184,6 +185,25 @@ def test_a_machine_that_cannot_be_made_leaves_nothing_and_is_not_tried_at_once(p
     assert (list(WarmMachine.objects.all()), machines(pool)) == ([], set())
     pool.keeper.run_once()
     assert not WarmMachine.objects.exists()
+
+
+@pytest.mark.parametrize("method", ["prepare", "pause", "samples"])
+def test_a_round_that_fails_in_the_middle_leaves_nothing_and_is_not_tried_at_once(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise OperationalError("The database is away.")
+
+    pool.ask()
+    with monkeypatch.context() as away:
+        away.setattr(pool.host.driver, method, fails)
+        with pytest.raises(OperationalError):
+            pool.keeper.run_once()
+    pool.keeper.run_once()
+    assert (list(WarmMachine.objects.all()), machines(pool)) == ([], set())
+    pool.keeper._not_before.clear()  # a minute later
+    pool.keeper.run_once()
+    assert machines(pool) == set(pool.ids()) != set()
 
 
 @pytest.mark.parametrize("point", ["prepare:disk", "prepare:network", "start:before_run", "delete:destroyed"])

@@ -102,10 +102,12 @@ class PoolKeeper:
         remove_retired(self._driver, self._host_name)
 
     def check_machines(self) -> None:
-        """Retire machines that no process makes, or that are not as the pool left them, and remove what is retired."""
+        """Retire machines that are not as the pool left them, and remove what is retired.
+
+        No round goes on now, so that those being made were left by a dead process, or by a round that failed.
+        """
         for machine in self._machines():
-            is_ours = machine.state != WarmState.MAKING or machine.claim == self._claim
-            if not is_ours or (machine.state == WarmState.READY and not self._is_paused(machine.pk)):
+            if machine.state == WarmState.MAKING or not self._is_paused(machine.pk):
                 warm_machines.retire_machine(machine.pk)
         remove_retired(self._driver, self._host_name)
 
@@ -182,18 +184,18 @@ class PoolKeeper:
 
     def _make(self, shape: PoolShape) -> None:
         self._waits_since = None
+        self._not_before[shape] = time.monotonic() + FAILED_SECONDS  # whatever fails from here on
         found = {"digest": self._digest(shape), "kit": kit_version(), "claim": self._claim}
         machine = reserve_machine(self._host_name, shape, **found)
         if machine is None:
-            self._not_before[shape] = time.monotonic() + FAILED_SECONDS
             return
         try:
             if self._digest(shape) == machine.image_digest:
                 make_machine(self._driver, machine)
             else:
                 warm_machines.retire_machine(machine.pk)  # the tag was resolved anew meanwhile
+            del self._not_before[shape]
         except BackendError as exc:
-            self._not_before[shape] = time.monotonic() + FAILED_SECONDS
             retire_failed(machine, exc)
         remove_retired(self._driver, self._host_name)
 
