@@ -239,6 +239,16 @@ def test_ready_machines_outlive_vmhost_and_are_no_orphans(actor: Actor, pool: Po
     assert Workspace.objects.get().started_from == "pool"
 
 
+@pytest.mark.parametrize("happens", [another_kit, is_old])
+def test_a_machine_of_before_an_upgrade_is_gone_once_vmhost_has_started(
+    pool: Pool, happens: Callable[[Pool], None]
+) -> None:
+    pool.fill()
+    happens(pool)
+    pool.host.restart()
+    assert (list(WarmMachine.objects.all()), machines(pool)) == ([], set())
+
+
 def test_their_images_are_not_evicted_and_their_addresses_not_given(actor: Actor, pool: Pool) -> None:
     pool.fill()
     machine = WarmMachine.objects.get()

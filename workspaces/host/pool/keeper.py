@@ -102,12 +102,15 @@ class PoolKeeper:
         remove_retired(self._driver, self._host_name)
 
     def check_machines(self) -> None:
-        """Retire machines that are not as the pool left them, and remove what is retired.
+        """Retire machines that are not as the pool left them, that are old or of another kit, and remove what is
+        retired.
 
         No round goes on now, so that those being made were left by a dead process, or by a round that failed.
         """
+        kit, oldest = kit_version(), timezone.now() - LONGEST_LIFE
         for machine in self._machines():
-            if machine.state == WarmState.MAKING or not self._is_paused(machine.pk):
+            is_current = machine.kit == kit and machine.made_at > oldest
+            if machine.state == WarmState.MAKING or not is_current or not self._is_paused(machine.pk):
                 warm_machines.retire_machine(machine.pk)
         remove_retired(self._driver, self._host_name)
 
@@ -167,16 +170,15 @@ class PoolKeeper:
             warm_machines.record_digest(self._host_name, image, digest)
 
     def _retire_unwanted(self, wanted: dict[PoolShape, int]) -> None:
-        """Retire machines of another digest or kit, those that are old, and those beyond the number that is wanted."""
+        """Retire machines of another digest, and those beyond the number that is wanted."""
         machines = self._machines()
         if not machines:
             return
-        kit, oldest, kept = kit_version(), timezone.now() - LONGEST_LIFE, dict.fromkeys(wanted, 0)
+        kept = dict.fromkeys(wanted, 0)
         for machine in reversed(machines):
             shape = PoolShape(*(getattr(machine, name) for name in PoolShape._fields))
             digest = self._digest(shape) or machine.image_digest
-            fits = machine.image_digest == digest and machine.kit == kit and machine.made_at > oldest
-            if fits and kept.get(shape, 0) < wanted.get(shape, 0):
+            if machine.image_digest == digest and kept.get(shape, 0) < wanted.get(shape, 0):
                 kept[shape] += 1
             else:
                 warm_machines.retire_machine(machine.pk)
