@@ -10,6 +10,7 @@ import pytest
 from tests.threads import run_at_once
 from tests.workspaces.snapshots.conftest import Parent
 from workspaces.crud import source
+from workspaces.host.steps import snapshot as steps
 from workspaces.models import Snapshot, Workspace
 from workspaces.snapshots import services
 
@@ -60,6 +61,31 @@ def test_a_restore_is_refused_and_the_workspace_goes_on(
     refused(parent.api.post(f"/workspace/{parent.id}/restore"))
     row = Workspace.objects.get()
     assert (row.status, row.error_code, parent.state()) == ("running", "", ("second", "second"))
+
+
+def test_a_request_that_waits_for_one_is_answered_like_those_that_come_later(parent: Parent) -> None:
+    path, keep_state = f"/workspace/{parent.id}/snapshot", parent.vmhost.driver.snapshot
+
+    def deletes_first(*args: Any, **options: Any) -> Any:
+        services.snapshot_remove(snapshot=Snapshot.objects.get(), actor="test")
+        return keep_state(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parent.vmhost.driver, "snapshot", deletes_first)
+        refused(parent.api.post(path))
+    assert parent.stored() == set()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(steps, "snapshot_of", lambda _: None)  # before its operation began
+        refused(parent.api.post(path))
+    assert Workspace.objects.get().status == "running"
+
+
+def test_files_that_are_lost_are_no_snapshot_to_go_back_to(parent: Parent) -> None:
+    made = parent.keep()
+    parent.vmhost.driver.remove_snapshot(made["id"])
+    for body in ({}, {"memory": False}):
+        refused(parent.api.post(f"/workspace/{parent.id}/restore", body))
+    assert parent.state() == ("first", "first")
 
 
 def test_one_that_expires_while_a_copy_waits_for_its_turn_is_kept_until_then(parent: Parent) -> None:
