@@ -34,6 +34,7 @@ from workspaces.power import (
     sizes_of,
     use_namespace,
 )
+from workspaces.rows import lock_current
 from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snapshot_update, snapshot_use
 from workspaces.snapshot_selectors import NOT_FOUND_MESSAGE, find_snapshot, get_snapshot, newest_ready
 from workspaces.states import HAS_STATE, Status
@@ -98,9 +99,10 @@ def snapshot_create(
 def require_state_kept(workspace: Workspace, memory: bool | None, doing: str) -> bool:
     """Check that the workspace's state can be kept now, under the account's lock. Return whether memory is kept.
 
-    Reads the row. Raise what `snapshot_create` raises about namespace and state.
+    Reads the row and locks it: no transition follows that would meet a delete's, which must see the operation and the
+    snapshot, or be seen. Raise NotFound (deleted), and what `snapshot_create` raises about namespace and state.
     """
-    workspace.refresh_from_db()
+    lock_current(workspace)
     require_open_namespace(workspace)
     require_no_operation(workspace)
     require_status(workspace, HAS_STATE, doing)
