@@ -97,9 +97,13 @@ def snapshot_fail(snapshot: Snapshot, code: str, message: str) -> bool:
     return True
 
 
-def snapshot_use(snapshot: Snapshot) -> None:
-    """Note that a machine is made from the snapshot."""
-    Snapshot.objects.filter(pk=snapshot.pk).update(last_used_at=timezone.now())
+def snapshot_use(snapshot: Snapshot) -> bool:
+    """Note that a machine is made from the snapshot, in the transaction that queues it: a deletion waits for its
+    commit, and the removal of the files for the operation's end. Call it after the operation is queued.
+
+    Return False if it was deleted concurrently: its files may be gone.
+    """
+    return snapshot_update(snapshot, last_used_at=timezone.now())
 
 
 def snapshot_update(snapshot: Snapshot, **columns: Any) -> bool:

@@ -6,9 +6,9 @@ from django.conf import settings
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
-from common.errors import DomainError, VMUnavailable
+from common.errors import DomainError, NotFound, VMUnavailable
 from common.responses import respond
-from vmbackend.errors import CapacityExceeded, CopyUnproven
+from vmbackend.errors import CapacityExceeded, CopyUnproven, SnapshotNotFound
 from workspaces import errors, selectors
 from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import OperationState
@@ -32,8 +32,8 @@ BY_CODE: dict[str, type[DomainError]] = {
 def wait_until_finished(operation: Operation) -> bool:
     """Wait for a power operation. Return False if it continues after the wait.
 
-    Raise the error that `BY_CODE` names, else VMUnavailable with the reason's code in its details (it failed), or
-    OperationInProgress (a delete cancelled it).
+    Raise the error that `BY_CODE` names, else VMUnavailable with the reason's code in its details (it failed), NotFound
+    (the snapshot that it makes or needs is gone), or OperationInProgress (a delete cancelled it).
     """
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     if ended is not None:
@@ -44,7 +44,8 @@ def wait_until_finished(operation: Operation) -> bool:
 def require_success(operation: Operation) -> None:
     """Raise what `wait_until_finished` raises, unless the operation succeeded."""
     if operation.state == OperationState.FAILED:
-        raise error_of(operation)
+        is_gone = operation.error_code == SnapshotNotFound.code
+        raise NotFound(operation.error_message) if is_gone else error_of(operation)
     if operation.state == OperationState.CANCELLED:
         raise errors.OperationInProgress("The workspace is being deleted.")
 

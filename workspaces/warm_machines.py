@@ -88,7 +88,7 @@ def insert_machine(host: Host, ip: str, shape: PoolShape, *, digest: str, kit: s
 def record_ready(machine: WarmMachine, **columns: Any) -> bool:
     """Let creates take a machine. Return False if it was retired meanwhile."""
     made = WarmMachine.objects.filter(pk=machine.pk, claim=machine.claim, state=WarmState.MAKING)
-    return bool(made.update(state=WarmState.READY, made_at=timezone.now(), checked_at=timezone.now(), **columns))
+    return bool(made.update(state=WarmState.READY, made_at=timezone.now(), **columns))
 
 
 def record_digest(host_name: str, image: str, digest: str) -> None:
@@ -113,6 +113,12 @@ def retire_alike(host_name: str, shape: PoolShape) -> int:
     """Retire the machines of a shape that wait on a host. Return how many."""
     held = WarmMachine.objects.filter(host_id=host_name, state=WarmState.READY, **shape._asdict())
     return held.update(state=WarmState.RETIRING)
+
+
+def retire_others(host_name: str, image: str, digest: str) -> int:
+    """Retire the machines of a host that were made of another digest of a tag. Return how many."""
+    held = WarmMachine.objects.filter(host_id=host_name, image=image, state__in=HOLDS_MEMORY)
+    return held.exclude(image_digest=digest).update(state=WarmState.RETIRING)
 
 
 def delete_retired(key: str) -> None:

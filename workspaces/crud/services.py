@@ -37,6 +37,7 @@ from workspaces.placement import free_address, place_on_host, require_host_disk,
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.selectors import NOT_FOUND_MESSAGE
 from workspaces.snapshot_rows import release_snapshots, snapshot_use
+from workspaces.snapshot_selectors import NOT_FOUND_MESSAGE as NO_SNAPSHOT
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import require_status, transition
 from workspaces.usage import services as usage
@@ -147,15 +148,15 @@ def _place(new: NewWorkspace, chosen: Choice, amount: Amount, source: Source | N
 def workspace_insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Created:
     """Insert the row of a workspace and queue its creation, in the transaction that has checked the limits.
 
-    Raise SlugTaken.
+    Raise SlugTaken, NotFound (what it is made from was deleted concurrently).
     """
     workspace, source = _insert(actor, namespace, new, placed), placed.source
     origin = workspace.image if source is None else f"the snapshot {source.snapshot.name or source.snapshot.pk}"
     record_activity(workspace, "created", f"Created from {origin}.", actor=actor.label)
-    if source is not None:
-        snapshot_use(source.snapshot)
     params = {"start": new.start, **placed.place.take_machine(workspace), **(source.params if source else {})}
     operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label, params=params)
+    if source is not None and not snapshot_use(source.snapshot):
+        raise NotFound(NO_SNAPSHOT)
     return Created(workspace, operation)
 
 

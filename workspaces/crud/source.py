@@ -113,7 +113,9 @@ def retried_params(workspace: Workspace) -> dict[str, Any]:
     """Return the params of another attempt at a creation. Raise SnapshotNotReady if what it was made from is gone."""
     if workspace.source_snapshot_id is None:
         return {}
-    if not Snapshot.objects.filter(SHOWN, pk=workspace.source_snapshot_id, status=SnapshotStatus.READY).exists():
+    # Locked: its deletion waits until the attempt is queued, which keeps its files.
+    held = Snapshot.objects.select_for_update(no_key=True).values_list("pk")
+    if held.filter(SHOWN, pk=workspace.source_snapshot_id, status=SnapshotStatus.READY).first() is None:
         raise errors.SnapshotNotReady("The snapshot that this workspace was to be made from is gone: delete it.")
     creations = Operation.objects.filter(workspace=workspace, kind=OperationKind.CREATE)
     last = creations.order_by("-created_at", "-pk").first()

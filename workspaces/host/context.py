@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,16 @@ class Cancelled(Exception):
 
 @dataclass(slots=True)
 class Context:
-    """One attempt at one operation. `facts`: those of this attempt and, as true, those recorded by earlier ones."""
+    """One attempt at one operation. `facts`: those of this attempt and, as true, those recorded by earlier ones.
+
+    `note_digest` is told which digest the registry gave for a tag.
+    """
 
     operation: Operation
     workspace: Workspace
     driver: Driver
     images: ImageStore
+    note_digest: Callable[[str, str], None]
     facts: dict[str, object] = field(default_factory=dict)
 
     def remaining(self) -> float:

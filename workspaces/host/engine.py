@@ -131,7 +131,8 @@ def _operation_span(operation: Operation) -> AbstractContextManager[object]:
 
 def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     workspace = Workspace.objects.select_related("namespace", "host", "account").get(pk=operation.workspace_id)
-    context = Context(operation, workspace, released_calls(runtime.driver), released_calls(runtime.images))
+    driver, images = released_calls(runtime.driver), released_calls(runtime.images)
+    context = Context(operation, workspace, driver, images, runtime.pool.note_digest)
     kind = KINDS[operation.kind]
     try:
         runtime.flattening.give_up(workspace.pk)

@@ -7,6 +7,7 @@ import time
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from common import counters
 from vmbackend.errors import BackendError
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 BATCH = 200
 LOST = "The files of the snapshot are missing on its host."
+ABANDONED = "The operation that made the snapshot is gone."
 
 
 def release_snapshot(runtime: HostRuntime, snapshot_id: str) -> None:
@@ -67,7 +69,7 @@ def reconcile_snapshots(runtime: HostRuntime) -> int:
     remove_deleted_snapshots(runtime)
     # The rows are read after the store: a row without files had none before, either, unless it is being made.
     rows = dict(Snapshot.objects.filter(host_id=runtime.name).values_list("pk", "status"))
-    lost = sum(_fail_lost(runtime, key) for key in _ready(rows) - stored)
+    lost = sum(_fail_lost(runtime, key) for key in _ready(rows) - stored) + _fail_abandoned(runtime)
     _compare(runtime, _ready(rows) & stored)
     failed = {key for key, status in rows.items() if status == SnapshotStatus.FAILED} & stored
     for key in failed:
@@ -88,6 +90,17 @@ def _fail_lost(runtime: HostRuntime, snapshot_id: str) -> bool:
     with transaction.atomic():
         snapshot = Snapshot.objects.filter(LIVING, pk=snapshot_id, status=SnapshotStatus.READY).first()
         return snapshot is not None and snapshot_fail(snapshot, "snapshot_lost", LOST)
+
+
+def _fail_abandoned(runtime: HostRuntime) -> int:
+    """Fail the snapshots that no operation makes any more. Return how many.
+
+    An operation ends in one commit with its snapshot, so that one query sees both before that or both after it.
+    """
+    making = Operation.objects.filter(pk=OuterRef("operation_id"), state__in=LIVE)
+    left = Snapshot.objects.filter(~Exists(making), LIVING, host_id=runtime.name, status=SnapshotStatus.CREATING)
+    with transaction.atomic():
+        return sum(snapshot_fail(snapshot, "snapshot_lost", ABANDONED) for snapshot in left)
 
 
 def _compare(runtime: HostRuntime, snapshot_ids: set[str]) -> None:

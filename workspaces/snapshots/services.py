@@ -34,7 +34,8 @@ from workspaces.power import (
     sizes_of,
     use_namespace,
 )
-from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snapshot_update
+from workspaces.rows import lock_current
+from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snapshot_update, snapshot_use
 from workspaces.snapshot_selectors import NOT_FOUND_MESSAGE, find_snapshot, get_snapshot, newest_ready
 from workspaces.states import HAS_STATE, Status
 from workspaces.transitions import require_status
@@ -98,9 +99,10 @@ def snapshot_create(
 def require_state_kept(workspace: Workspace, memory: bool | None, doing: str) -> bool:
     """Check that the workspace's state can be kept now, under the account's lock. Return whether memory is kept.
 
-    Reads the row. Raise what `snapshot_create` raises about namespace and state.
+    Reads the row and locks it: no transition follows that would meet a delete's, which must see the operation and the
+    snapshot, or be seen. Raise NotFound (deleted), and what `snapshot_create` raises about namespace and state.
     """
-    workspace.refresh_from_db()
+    lock_current(workspace)
     require_open_namespace(workspace)
     require_no_operation(workspace)
     require_status(workspace, HAS_STATE, doing)
@@ -219,7 +221,10 @@ def workspace_restore(
     text = f"To {snapshot.name} ({snapshot.pk})."
     record_activity(workspace, "restore_requested", text, actor=actor.label)
     fields = {**sizes, "restart_due_at": None}
-    return begin_operation(workspace, Status.RESTORING, OperationKind.RESTORE, actor.label, params, **fields)
+    operation = begin_operation(workspace, Status.RESTORING, OperationKind.RESTORE, actor.label, params, **fields)
+    if not snapshot_use(snapshot):
+        raise NotFound(NOT_FOUND_MESSAGE)
+    return operation
 
 
 def _restored_sizes(workspace: Workspace, source: Source) -> dict[str, int]:
@@ -227,11 +232,19 @@ def _restored_sizes(workspace: Workspace, source: Source) -> dict[str, int]:
     own, kept = quota.amount_of(workspace), source.amount
     disk = max(own.disk_size_mb, kept.disk_size_mb)
     wanted = quota.Amount(kept.cpu_millis, kept.memory_mb, disk) if source.memory else own
-    used = quota.account_usage(workspace.account)
-    quota.require_owned_pool(workspace.account.plan, used, quota.growth(own, wanted))
+    _require_sizes_allowed(workspace, own, wanted)
     if workspace.status in (Status.RUNNING, Status.PAUSED):
         use_namespace(workspace)
         require_growth_allowed(workspace, wanted)
     else:
         require_start_allowed(workspace, wanted)
     return {**(quota.columns_of(wanted) if source.memory else {}), **quota.applied_columns(wanted)}
+
+
+def _require_sizes_allowed(workspace: Workspace, own: quota.Amount, wanted: quota.Amount) -> None:
+    """Check what a change of resources to the same sizes checks; one that needs no more passes. Raise limit errors."""
+    plan, more = workspace.account.plan, quota.growth(own, wanted)
+    if more != quota.Amount(0, 0, 0, 0):
+        quota.require_plan_allows(plan, wanted)
+        quota.require_namespace_limits(workspace.namespace, wanted, new=False)
+    quota.require_owned_pool(plan, quota.account_usage(workspace.account), more)

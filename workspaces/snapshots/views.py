@@ -44,8 +44,8 @@ RESTORE_REFUSED = refused(
     {
         400: "`validation_error`",
         402: f"`RUNNING_POOL_REACHED`; {LIMITS}",
-        403: SUSPENDED,
-        409: f"{WRONG_STATE}; {MEMORY_REFUSED}",
+        403: f"`RESOURCE_NOT_ALLOWED`: the sizes that the memory needs; {SUSPENDED}",
+        409: f"{WRONG_STATE}; {MEMORY_REFUSED}; `NAMESPACE_LIMIT_REACHED`",
         503: UNAVAILABLE,
     }
 )

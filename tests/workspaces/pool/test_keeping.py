@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 from django.utils import timezone
 
 from accounts.actors import Actor
@@ -186,6 +187,25 @@ def test_a_machine_that_cannot_be_made_leaves_nothing_and_is_not_tried_at_once(p
     assert not WarmMachine.objects.exists()
 
 
+@pytest.mark.parametrize("method", ["prepare", "pause", "samples"])
+def test_a_round_that_fails_in_the_middle_leaves_nothing_and_is_not_tried_at_once(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise OperationalError("The database is away.")
+
+    pool.ask()
+    with monkeypatch.context() as away:
+        away.setattr(pool.host.driver, method, fails)
+        with pytest.raises(OperationalError):
+            pool.keeper.run_once()
+    pool.keeper.run_once()
+    assert (list(WarmMachine.objects.all()), machines(pool)) == ([], set())
+    pool.keeper._not_before.clear()  # a minute later
+    pool.keeper.run_once()
+    assert machines(pool) == set(pool.ids()) != set()
+
+
 @pytest.mark.parametrize("point", ["prepare:disk", "prepare:network", "start:before_run", "delete:destroyed"])
 def test_what_a_death_leaves_is_removed_by_the_next_process(pool: Pool, point: str) -> None:
     if point == "delete:destroyed":
@@ -217,6 +237,16 @@ def test_ready_machines_outlive_vmhost_and_are_no_orphans(actor: Actor, pool: Po
     assert create(actor).pk == ready
     pool.host.settle()
     assert Workspace.objects.get().started_from == "pool"
+
+
+@pytest.mark.parametrize("happens", [another_kit, is_old])
+def test_a_machine_of_before_an_upgrade_is_gone_once_vmhost_has_started(
+    pool: Pool, happens: Callable[[Pool], None]
+) -> None:
+    pool.fill()
+    happens(pool)
+    pool.host.restart()
+    assert (list(WarmMachine.objects.all()), machines(pool)) == ([], set())
 
 
 def test_their_images_are_not_evicted_and_their_addresses_not_given(actor: Actor, pool: Pool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncssh
 import pytest
 
+from accounts.models import Plan
+from namespaces.models import Namespace
 from tests.workspaces.snapshots.conftest import Parent
 from tests.workspaces.test_ssh import in_guest
 from tests.workspaces.workspace_states import bring, status_of
@@ -61,6 +63,30 @@ def test_memory_brings_its_sizes_with_it(parent: Parent) -> None:
     assert parent.api.post(f"/workspace/{parent.id}/restore").status_code == 200
     row = Workspace.objects.get()
     assert (row.memory_mb, row.applied_memory_mb, row.disk_size_mb) == (512, 512, 600)
+
+
+@pytest.mark.parametrize(
+    ("plan", "limits", "status", "code"),
+    [
+        ({"memory_mb": 768}, {}, 403, "RESOURCE_NOT_ALLOWED"),
+        ({"cpus": 1}, {}, 403, "RESOURCE_NOT_ALLOWED"),
+        ({}, {"max_ram_mb": 768}, 409, "NAMESPACE_LIMIT_REACHED"),
+        ({}, {"max_vcpus": 1}, 409, "NAMESPACE_LIMIT_REACHED"),
+    ],
+)
+def test_sizes_that_are_not_allowed_any_more_do_not_come_back(
+    parent: Parent, plan: dict[str, int], limits: dict[str, int], status: int, code: str
+) -> None:
+    resources = f"/workspace/{parent.id}/resources"
+    assert parent.api.put(resources, {"memory_mb": 1024, "cpus": 2, "apply": True}).status_code == 200
+    parent.keep()
+    assert parent.api.put(resources, {"memory_mb": 512, "cpus": 1, "apply": True}).status_code == 200
+    Plan.objects.update(**plan)
+    Namespace.objects.update(resource_limits=limits)
+    answer = parent.api.post(f"/workspace/{parent.id}/restore")
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.json()
+    assert Workspace.objects.get().memory_mb == 512
+    assert parent.api.post(f"/workspace/{parent.id}/restore", {"memory": False}).status_code == 200
 
 
 def test_nothing_to_restore_is_404(parent: Parent) -> None:

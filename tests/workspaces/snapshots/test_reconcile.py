@@ -14,7 +14,7 @@ from vmbackend.errors import CapacityExceeded
 from webhooks.models import Event, Subscription
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.sweep import sweep_due
-from workspaces.models import Snapshot
+from workspaces.models import Operation, Snapshot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -95,3 +95,17 @@ def test_a_host_that_has_changed_says_what_differs(parent: Parent) -> None:
     parent.vmhost.restart()
     shown = parent.api.get(f"/snapshots/{made['id']}").json()["snapshot"]
     assert (shown["usable"], shown["unusable_reason"]) == (False, "The host has changed. QEMU: 7.2 then, 10.0 now.")
+
+
+def test_one_that_no_operation_makes_any_more_has_failed(parent: Parent) -> None:
+    parent.vmhost.hold_tasks()
+    made = parent.keep(status=202, wait_ready=False, name="one")
+    reconcile_rows_and_machines(parent.vmhost.runtime)
+    assert Snapshot.objects.get().status == "creating", "its operation is queued"
+    Operation.objects.filter(kind="snapshot").delete()
+    reconcile_rows_and_machines(parent.vmhost.runtime)
+    shown = parent.api.get(f"/snapshots/{made['id']}").json()["snapshot"]
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "snapshot_lost")
+    assert Snapshot.objects.get().pool_mb == 0
+    parent.vmhost.release_tasks()
+    assert parent.keep(name="one")["status"] == "ready"

@@ -22,6 +22,7 @@ from vmbackend.backend import kit_version
 from vmbackend.driver import Driver, MachineState
 from vmbackend.errors import BackendError
 from vmbackend.host_load import cpu_ticks, was_quiet
+from vmbackend.images.reference import parse_reference
 from vmbackend.services import record_host_pool
 from workspaces import warm_machines
 from workspaces.host.pool.demand import Demand, PoolShare, recent_demand, share_pool
@@ -101,12 +102,26 @@ class PoolKeeper:
         remove_retired(self._driver, self._host_name)
 
     def check_machines(self) -> None:
-        """Retire machines that no process makes, or that are not as the pool left them, and remove what is retired."""
+        """Retire machines that are not as the pool left them, that are old or of another kit, and remove what is
+        retired.
+
+        No round goes on now, so that those being made were left by a dead process, or by a round that failed.
+        """
+        kit, oldest = kit_version(), timezone.now() - LONGEST_LIFE
         for machine in self._machines():
-            is_ours = machine.state != WarmState.MAKING or machine.claim == self._claim
-            if not is_ours or (machine.state == WarmState.READY and not self._is_paused(machine.pk)):
+            is_current = machine.kit == kit and machine.made_at > oldest
+            if machine.state == WarmState.MAKING or not is_current or not self._is_paused(machine.pk):
                 warm_machines.retire_machine(machine.pk)
         remove_retired(self._driver, self._host_name)
+
+    def note_digest(self, image: str, digest: str) -> None:
+        """Note which digest a create was answered for a tag. No create gets a machine of another one from here on."""
+        if not warm_machines.is_pool_on():
+            return
+        reference = str(parse_reference(image))
+        # First: a machine that is reserved after the rows were looked for is compared with it.
+        self._digests.note_digest(reference, digest)
+        warm_machines.retire_others(self._host_name, reference, digest)
 
     def run_once(self) -> None:
         """Make one round: check, resolve tags, retire, make at most one machine, report."""
@@ -155,16 +170,15 @@ class PoolKeeper:
             warm_machines.record_digest(self._host_name, image, digest)
 
     def _retire_unwanted(self, wanted: dict[PoolShape, int]) -> None:
-        """Retire machines of another digest or kit, those that are old, and those beyond the number that is wanted."""
+        """Retire machines of another digest, and those beyond the number that is wanted."""
         machines = self._machines()
         if not machines:
             return
-        kit, oldest, kept = kit_version(), timezone.now() - LONGEST_LIFE, dict.fromkeys(wanted, 0)
+        kept = dict.fromkeys(wanted, 0)
         for machine in reversed(machines):
             shape = PoolShape(*(getattr(machine, name) for name in PoolShape._fields))
             digest = self._digest(shape) or machine.image_digest
-            fits = machine.image_digest == digest and machine.kit == kit and machine.made_at > oldest
-            if fits and kept.get(shape, 0) < wanted.get(shape, 0):
+            if machine.image_digest == digest and kept.get(shape, 0) < wanted.get(shape, 0):
                 kept[shape] += 1
             else:
                 warm_machines.retire_machine(machine.pk)
@@ -172,15 +186,18 @@ class PoolKeeper:
 
     def _make(self, shape: PoolShape) -> None:
         self._waits_since = None
+        self._not_before[shape] = time.monotonic() + FAILED_SECONDS  # whatever fails from here on
         found = {"digest": self._digest(shape), "kit": kit_version(), "claim": self._claim}
         machine = reserve_machine(self._host_name, shape, **found)
         if machine is None:
-            self._not_before[shape] = time.monotonic() + FAILED_SECONDS
             return
         try:
-            make_machine(self._driver, machine)
+            if self._digest(shape) == machine.image_digest:
+                make_machine(self._driver, machine)
+            else:
+                warm_machines.retire_machine(machine.pk)  # the tag was resolved anew meanwhile
+            del self._not_before[shape]
         except BackendError as exc:
-            self._not_before[shape] = time.monotonic() + FAILED_SECONDS
             retire_failed(machine, exc)
         remove_retired(self._driver, self._host_name)
 

@@ -69,6 +69,8 @@ def ensure_image(context: Context, progress: _PullProgress | None = None) -> Non
     image = context.images.get(workspace.image_digest) if workspace.image_digest else None
     if image is None:
         image = _pull(context, progress or (lambda percent, message: None))
+        if not workspace.image_digest:
+            context.note_digest(workspace.image, image.digest)
     context.facts["image"] = image
     if workspace.image_digest != image.digest:
         update_row(workspace, image_digest=image.digest)

@@ -25,7 +25,7 @@ from workspaces.host.steps.power import record_start
 from workspaces.host.steps.relaunch import relaunch_unchanged
 from workspaces.host.steps.room import check_capacity
 from workspaces.models import Snapshot
-from workspaces.snapshot_rows import publish_snapshot_event, snapshot_use
+from workspaces.snapshot_rows import publish_snapshot_event
 from workspaces.states import Status
 
 
@@ -69,7 +69,6 @@ def complete_restore(context: Context) -> None:
         fields = {**running_fields(row), "started_at": timezone.now(), **source}
         succeed_with_status(context, Status.RUNNING, "restored", _message(snapshot), **fields)
         if snapshot is not None:
-            snapshot_use(snapshot)
             data = {"workspace_id": row.pk, "snapshot_id": snapshot.pk, "memory": bool(params["memory"])}
             publish_snapshot_event(snapshot, "workspace.restored", data)
     after_start(context)
