@@ -51,7 +51,9 @@ def waits_for_a_lock(number: int = 1) -> bool:
     with connection.cursor() as cursor:
         # Within a transaction the server shows what it showed first.
         cursor.execute("SELECT pg_stat_clear_snapshot()")
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
         return bool(cursor.fetchone()[0] >= number)
 
 

@@ -18,8 +18,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def waits_for_a_lock() -> bool:
+    """Return whether anybody waits in this test's database; others have theirs on the same server."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        cursor.execute(waiting)
         return bool(cursor.fetchone()[0])
 
 
