@@ -143,7 +143,7 @@ def test_a_client_that_leaves_in_the_middle_of_an_answer_pays_for_what_came(
 def test_clients_that_leave_at_any_moment_leave_exact_accounts(
     api: Caller, stranger: Caller, key: NewApiKey, model: ModelServer, settings: LazySettings
 ) -> None:
-    """What counts was paid, what was given back costs nothing, and nothing stays held; two accounts at once."""
+    """Calls that count were paid, calls given back cost nothing, and nothing stays held; two accounts at once."""
     configured(settings, assist_queue=100)
     other = api_key_create(account=stranger.account, name="", namespace=None, actor="test")
 

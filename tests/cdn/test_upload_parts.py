@@ -67,7 +67,7 @@ def test_a_part_that_is_sent_by_put_is_not_taken_for_the_file(issued: Any) -> No
 
 
 def test_the_last_part_of_a_file_that_is_refused_at_once_was_received(issued: Any) -> None:
-    """What becomes of it comes by its status, and not by chance with this answer."""
+    """The outcome of the file comes by its status, and not by chance with this answer."""
     with processed(CdnPolicyViolation("no", details={})):
         answer = part_sent(issued.token, 0, DATA)
     assert (answer.status, answer.headers["upload-offset"]) == (204, str(len(DATA)))
@@ -97,7 +97,7 @@ def test_a_part_that_is_shorter_than_the_row_says_goes_on_from_its_end(issued: A
 
 
 def test_bytes_beyond_the_recorded_offset_are_written_again(issued: Any) -> None:
-    """What a killed process had written, and no client was shown."""
+    """Bytes that a killed process had written were shown to no client."""
     part_sent(issued.token, 0, DATA[:1000])
     part = PartFile.open(issued.file.pk)
     part.cut(1000)

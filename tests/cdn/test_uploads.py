@@ -49,7 +49,7 @@ def issued(api: Caller) -> Any:
 
 
 def processed(error: DomainError | None = None) -> Any:
-    """What the worker does once a file was received."""
+    """Do what the worker does once a file was received."""
 
     def work(file_id: str) -> None:
         claim = processing.processing_claim(file_id)

@@ -1,4 +1,4 @@
-"""What every answer must be, whatever happens to the platform: pure functions."""
+"""Checks of every answer, whatever happens to the platform: pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clients do to a workspace: one function for each operation, with how often it is chosen.
+"""Operations of the clients on a workspace: one function for each operation, with how often it is chosen.
 
 Each says to the ledger what it is about to do before it does it, and what became of it after.
 """
@@ -33,7 +33,7 @@ class Weighted:
 
 
 def record_write(value: Possible, new: str | None, before: set[str | None], answer: Answer) -> None:
-    """What is known of a value after a write of `new` was answered. One that goes on may still fail."""
+    """Note what is known of a value after a write of `new` was answered. One that goes on may still fail."""
     if answer.is_done and not answer.goes_on:
         value.acknowledge(new)
     elif answer.is_refused:

@@ -1,4 +1,4 @@
-"""What a client does with pages: the site of a machine is written, deployed, replaced, rolled back, renamed, deleted.
+"""Operations of a client on pages: the site of a machine is written, deployed, replaced, rolled back, renamed, deleted.
 
 Every version has a folder and a token of its own, which is in the folder's name and in all of its files.
 """

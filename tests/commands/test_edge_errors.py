@@ -1,4 +1,4 @@
-"""What the edge answers itself when a server is restarting or away."""
+"""Answers of the edge itself when a server is restarting or away."""
 
 from __future__ import annotations
 
