@@ -137,7 +137,7 @@ class Api:
         sandboxes = self.patiently("GET", "/sandbox", params={"limit": 100})["sandboxes"]
         return [*(row["id"] for row in self.rows()), *(row["workspace_id"] for row in sandboxes)]
 
-    def delete_all(self, keep: Collection[str] = ()) -> None:
+    def delete_all(self, *, keep: Collection[str]) -> None:
         """Request the deletion of every workspace and sandbox but some, then wait for it."""
         ids = [workspace_id for workspace_id in self.owned() if workspace_id not in keep]
         for workspace_id in ids:

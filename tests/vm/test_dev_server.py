@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.vm.browser import Page, browser
 from tests.vm.client import Api, until
+from tests.vm.conftest import Witness
 from tests.vm.instances import TestInstance
 from tests.vm.sleep_command import SleepCommand
 from tests.vm.web import PORT, Site, make_site
@@ -35,9 +36,9 @@ return seen; })()"""
 
 
 @pytest.fixture(scope="module")
-def site(instance: TestInstance, api: Api) -> Iterator[Site]:
+def site(instance: TestInstance, api: Api, witness: Witness) -> Iterator[Site]:
     yield make_site(api, instance.settings.base_url)
-    api.delete_all()
+    api.delete_all(keep=[witness.id])
 
 
 @pytest.fixture(scope="module")

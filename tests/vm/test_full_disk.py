@@ -98,7 +98,7 @@ def test_a_full_disk_fails_with_documented_errors_and_leaves_nothing_behind(
     all_is_as_before(instance, api, writer, other)
     assert api.output(writer, "cat /proc/sys/kernel/random/boot_id /kept").split() == [boot, "before"]
     until(reserve.exists, 30, "the reserve is held again")
-    api.delete_all()
+    api.delete_all(keep=[])
     assert machine_pids(instance) == {}
     assert list(instance.state.glob("libvirt/log/qemu/*.log")) == []
 
