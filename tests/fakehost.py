@@ -62,6 +62,8 @@ class FakeHost:
         self.driver.clear_failures()
         for machine in self.driver.inventory().ids():
             self.driver.delete(machine)
+        for orphan in self.driver.kept_orphans():
+            self.driver.remove_orphan(orphan.name)
 
     def hold_tasks(self) -> None:
         self.held_tasks = []

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from vmbackend.capabilities import HostCapabilities
 from vmbackend.copies import Copied
+from vmbackend.orphans import KeepsOrphans
 from vmbackend.policy import OPEN, Networking, NetworkPolicy
 from vmbackend.power import Powered
 from vmbackend.samples import Metered
@@ -160,6 +161,7 @@ class MachineSpec:
     network: NetworkPolicy = OPEN
     image_changes: tuple[str, ...] = ()  # `Image.changes`: the first lines of a new console log
     snapshot: str = ""  # a first `prepare` takes the disk of this snapshot in place of an empty one
+    epoch: int = 1  # see `vmbackend.orphans`
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ class Inventory:
     firewall: frozenset[str]
     saved: frozenset[str] = frozenset()  # machine ids with saved memory, complete or partial, in any place
     snapshots: frozenset[str] = frozenset()  # ids of the store's complete snapshots; they belong to no machine
+    epochs: Mapping[str, int] = field(default_factory=dict)  # as `Driver.epoch_of`; without those of which it is None
     read_at: float = field(default_factory=time.monotonic, compare=False)  # monotonic clock; not before it was read
 
     def ids(self) -> frozenset[str]:
@@ -217,8 +220,8 @@ class Inventory:
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
-class Driver(Networking, Powered, Copied, Metered, ABC):
-    """One host's hypervisor. The other methods are in `vmbackend.policy`, `power`, `copies` and `samples`."""
+class Driver(Networking, Powered, Copied, KeepsOrphans, Metered, ABC):
+    """One host's hypervisor. The other methods are in `vmbackend.policy`, `power`, `copies`, `orphans`, `samples`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -245,7 +248,8 @@ class Driver(Networking, Powered, Copied, Metered, ABC):
         contents and the host key are kept (the disk grows to `disk_mb`, it never shrinks). A machine whose files
         exist but which the hypervisor does not know is defined again.
         Raise CapacityExceeded (before anything is written), ImageNotFound (the digest is not in the store),
-        InvalidMachineState (it runs or sleeps). If the first `prepare` of a machine fails, nothing remains.
+        InvalidMachineState (it runs or sleeps, or was prepared for another epoch but 0). If the first `prepare` of a
+        machine fails, nothing remains.
         """
 
     @abstractmethod

@@ -44,6 +44,12 @@ class MachineNotFound(BackendError):
     code = "machine_not_found"
 
 
+class MachineSetAside(BackendError):
+    """The machine on the host was a former copy of the workspace. Its files are kept there (`vmbackend.orphans`)."""
+
+    code = "machine_set_aside"
+
+
 class InvalidMachineState(BackendError):
     """The call is not allowed in the machine's present state."""
 

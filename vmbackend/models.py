@@ -37,6 +37,8 @@ class Host(models.Model):
     capabilities = models.JSONField(default=dict, blank=True)
     # A list of `workspaces.host.pool.demand.PoolShare`, as objects.
     pool = models.JSONField(default=list, blank=True)
+    # A list of `vmbackend.orphans.KeptOrphan`, as objects.
+    orphans = models.JSONField(default=list, blank=True)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
     load = models.FloatField(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")

@@ -91,6 +91,11 @@ def record_host_pool(*, name: str, pool: list[dict[str, Any]]) -> None:
     Host.objects.filter(name=name).update(pool=pool)
 
 
+def record_host_orphans(*, name: str, orphans: list[dict[str, Any]]) -> None:
+    """Store the orphans that the host keeps, for staff."""
+    Host.objects.filter(name=name).exclude(orphans=orphans).update(orphans=orphans)
+
+
 def record_host_boot(*, name: str, boot_id: str) -> bool:
     """Store the host's boot id; return whether the host was booted since the stored one."""
     known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)

@@ -96,6 +96,7 @@ def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
     memory = GaugeMetricFamily("mvm_host_memory_bytes", "Its memory.", labels=["host"])
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
+    orphans = GaugeMetricFamily("mvm_orphans", "Former copies of workspaces whose files it keeps.", labels=["host"])
     for host, promised in hosts:
         name = [host.name]
         up.add_metric(name, host.is_alive)
@@ -104,7 +105,8 @@ def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
         memory.add_metric(name, host.memory_mb << 20)
         room.add_metric(name, uncommitted_memory(host, promised) * (1 << 20))
         disk.add_metric(name, host.disk_free_mb << 20)
-    yield from (up, accepts, heartbeat, memory, room, disk)
+        orphans.add_metric(name, len(host.orphans))
+    yield from (up, accepts, heartbeat, memory, room, disk, orphans)
 
 
 def _templates(hosts: list[Host]) -> Iterator[Metric]:

@@ -47,6 +47,12 @@ def pool_text(share: dict[str, Any]) -> str:
     return f"{share['image']}, {size}: {machines}; in ten minutes {share['claimed']} claimed, {share['missed']} missed"
 
 
+def orphan_text(orphan: dict[str, Any]) -> str:
+    """Return what staff read of a kept orphan. `orphan`: the values of a `vmbackend.orphans.KeptOrphan`."""
+    age = duration_text(max(0.0, time.time() - orphan["kept_since"]))
+    return f"{orphan['name']}: {bytes_text(orphan['size_bytes'])}, kept for {age}"
+
+
 class HostColumns:
     """Columns for the admin class of hosts; before the base class."""
 
@@ -56,8 +62,8 @@ class HostColumns:
     )  # fmt: skip
     list_filter = ("accepts_new", "accelerated")
     search_fields = ("name",)
-    exclude = ("templates", "pool", "capabilities")
-    readonly_fields = ("boot_templates", "warm_pool")
+    exclude = ("templates", "pool", "orphans", "capabilities")
+    readonly_fields = ("boot_templates", "warm_pool", "kept_orphans")
 
     @admin.display(description="State")
     def state(self, host: Host) -> SafeString:
@@ -81,6 +87,11 @@ class HostColumns:
     def warm_pool(self, host: Host) -> str:
         """Return a line for each kind of machines that creates take ready; empty if there is no demand, or no pool."""
         return format_html_join("", "{}<br>", ((pool_text(each),) for each in host.pool)) or EMPTY
+
+    @admin.display(description="Kept orphans")
+    def kept_orphans(self, host: Host) -> str:
+        """Return a line for each former copy of a workspace whose files the host keeps."""
+        return format_html_join("", "{}<br>", ((orphan_text(each),) for each in host.orphans)) or EMPTY
 
     @admin.display(description="Disk free", ordering="disk_free_mb")
     def disk(self, host: Host) -> str:

@@ -99,10 +99,10 @@ def update_unless_changed(workspace: Workspace, unchanged: Iterable[str], **colu
 
 
 def update_if(workspace: Workspace, condition: Q, **columns: Any) -> bool:
-    """Write columns only if the row meets the condition, in one statement. Return False if it does not, or is
-    deleted.
+    """Write columns only if the row meets the condition, in one statement. Return False if it does not, is deleted, or
+    has another epoch than the instance: of two hosts the former writes nothing.
     """
-    if not Workspace.objects.filter(condition, pk=workspace.pk).update(**columns):
+    if not Workspace.objects.filter(condition, pk=workspace.pk, epoch=workspace.epoch).update(**columns):
         return False
     for name, value in columns.items():
         setattr(workspace, name, value)

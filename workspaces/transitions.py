@@ -22,7 +22,8 @@ class TransitionLost(Exception):
 
 
 def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] | None = None, **fields: Any) -> None:
-    """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table).
+    """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table)
+    and has the instance's epoch still: of two hosts the former writes nothing.
 
     The event of a machine that has stopped is published in the same transaction. `ready` is true only in `running`;
     callers set it there. Updates the instance too. Raise TransitionLost if another transition was first; nothing has
@@ -33,7 +34,8 @@ def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] |
     before = Status(workspace.status)
     # Without a savepoint: in the caller's transaction, if there is one.
     with transaction.atomic(savepoint=False):
-        changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
+        rows = type(workspace).objects.filter(pk=workspace.pk, epoch=workspace.epoch, status__in=allowed)
+        changed = rows.update(**fields)
         if changed:
             for name, value in fields.items():
                 setattr(workspace, name, value)

@@ -140,4 +140,4 @@ def test_an_event_that_ends_no_machine_asks_nothing(
 ) -> None:
     row = make_workspace(api.account)
     with django_assert_num_queries(0):
-        handle_machine_event(Event(row.pk, kind), None)  # type: ignore[arg-type]
+        handle_machine_event(Event(row.pk, kind), None, "local")  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ from vmbackend.errors import (
 )
 from vmbackend.fake.copies import FakeCopies
 from vmbackend.fake.machines import IN_MEMORY, POLL
+from vmbackend.fake.orphans import FakeOrphans
 from vmbackend.fake.usage import FakeMeters
 from vmbackend.policy import NetworkPolicy
 from vmbackend.power import StartedFrom
@@ -42,7 +43,7 @@ from vmbackend.power import StartedFrom
 CONTROL_PORT = 10022
 
 
-class FakeDriver(FakeMeters, FakeCopies, Driver):
+class FakeDriver(FakeMeters, FakeCopies, FakeOrphans, Driver):
     """The fake driver: see the module.
 
     `images`: the digests that exist (None: all). `run_commands`: the machine's `cmd` is executed as a process of this
@@ -243,13 +244,15 @@ class FakeDriver(FakeMeters, FakeCopies, Driver):
     def inventory(self) -> Inventory:
         self._enter("inventory")
         with self._store.locked():
+            directories = self._store.names("directories")
             return Inventory(
                 domains={name: domain.state for name, domain in self._store.domains().items()},
-                directories=self._store.names("directories"),
+                directories=directories,
                 taps=self._store.names("taps"),
                 firewall=self._store.names("firewall"),
                 saved=self._store.names("saved"),
                 snapshots=self._store.names("snapshots"),
+                epochs={name: epoch for name in directories if (epoch := self.epoch_of(name)) is not None},
             )
 
     def disk_allocations(self) -> dict[str, int]:

@@ -30,6 +30,7 @@ from vmbackend.fake.workloads import WORKLOADS_FILE
 from vmbackend.trees import remove_tree
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
+EPOCH_FILE = "epoch"  # in the folder of a machine
 POLL = 0.01
 LOOK = 0.1  # at events that another process has queued
 
@@ -92,12 +93,18 @@ class FakeMachines:
     def _check_prepare(self, spec: MachineSpec, before: Domain | None) -> None:
         if before is not None and before.state is not MachineState.OFF:
             raise InvalidMachineState("The machine is not off.")
+        if self._epoch_of(spec.id) not in (None, 0, spec.epoch):
+            raise InvalidMachineState("The machine's files here are those of another assignment.")
         if self._images is not None and spec.image not in self._images:
             raise ImageNotFound("The image is not on this host.")
         capacity = self._store.capacity()
         current_disk = 0 if before is None else before.spec.disk_mb
         if spec.disk_mb - current_disk > capacity.disk_free_mb or spec.memory_mb > capacity.memory_mb:
             raise CapacityExceeded("The host lacks memory or disk space.")
+
+    def _epoch_of(self, machine_id: str) -> int | None:
+        path = self._store.directory(machine_id) / EPOCH_FILE
+        return int(path.read_text()) if path.exists() else None
 
     def _check_sleep(self, domain: Domain) -> None:
         if domain.state not in IN_MEMORY:
@@ -120,6 +127,7 @@ class FakeMachines:
         self._hook("prepare:disk")
         # Left by a machine that the hypervisor lost: it does not match the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
+        self._store.write(directory / EPOCH_FILE, str(spec.epoch))
         (root / "taps" / spec.id).touch()
         self._store.write(root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
         self._hook("prepare:network")
@@ -136,6 +144,7 @@ class FakeMachines:
             clear_boot_log(self.boot_log(spec.id))
             begin_boot_log(self.boot_log(spec.id), spec.image_changes)
             self._store.write(self._store.root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
+            self._store.write(self._store.directory(spec.id) / EPOCH_FILE, str(spec.epoch))
             self._hook("assign:half")
             given = self._store.save(self._known(spec.id), spec=spec, state=MachineState.RUNNING, resync_count=1)
             self._store.post(Event(spec.id, EventKind.READY))

@@ -62,6 +62,12 @@ class NetworkAttachment:
             files.write_record(changed)
             self.attach(changed, record)
 
+    def is_anothers(self, record: Record | None) -> bool:
+        """Return whether another machine is attached under the address of this record."""
+        if self._disabled or record is None:
+            return False
+        return any(ip == record.ip and key != record.id for key, ip in self._network.attached_addresses().items())
+
     def detach(self, machine_id: str, record: Record | None) -> None:
         """Remove the machine from the network. The id of an orphaned tap is its own name."""
         if self._disabled:

@@ -42,6 +42,7 @@ from vmbackend.libvirt.loads import end_unfinished_load, end_unfinished_loads, s
 from vmbackend.libvirt.meters import Meters
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
+from vmbackend.libvirt.orphans import AsideMachines
 from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import find_domain_type
 from vmbackend.libvirt.provisioner import Provisioner
@@ -66,7 +67,7 @@ log = logging.getLogger(__name__)
 _BOOT_SECONDS = 20.0
 
 
-class LibvirtDriver(CopiedMachines, Driver):
+class LibvirtDriver(CopiedMachines, AsideMachines, Driver):
     """One host's machines under libvirt."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
@@ -207,11 +208,8 @@ class LibvirtDriver(CopiedMachines, Driver):
             self.destroy(machine_id)
             domain.undefine_domain(target)
         self._saved_state.drop_all(files)
-        self._attachment.detach(machine_id, files.read_record())
-        self._events.remove_run(machine_id)
-        self._confiner.remove_groups(machine_id)
         # Before the directory: without it nothing of the machine would be an orphan any more.
-        self._qemu_logs.remove(machine_id)
+        self._withdraw(files)
         _remove(files)
 
     def pause(self, machine_id: str) -> None:

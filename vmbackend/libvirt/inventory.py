@@ -43,7 +43,8 @@ class HostInventory:
         directories = self.machine_ids()
         admitted = {} if self._settings.is_test else self._network.attached_addresses()
         owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}
-        owners |= {self._network.tap_for(record.ip): record.id for record in self.records()}
+        records = self.records()
+        owners |= {self._network.tap_for(record.ip): record.id for record in records}
         known = frozenset(domains) | directories
         return Inventory(
             domains={
@@ -55,6 +56,7 @@ class HostInventory:
             taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
             firewall=frozenset(admitted),
             snapshots=ids_in(self._settings.machines_dir),
+            epochs={record.id: record.epoch for record in records},
             saved=self._saved_state.managed_image_ids()
             | frozenset(m for m in known if self._saved_state.exists(self.machine_dir(m), domains.get(m))),
         )

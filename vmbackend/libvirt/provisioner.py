@@ -74,6 +74,7 @@ class Provisioner:
         """
         clear_boot_log(files.boot_log)
         begin_boot_log(files.boot_log, spec.image_changes)
+        files.change_epoch(spec.epoch)
         self._configure(files, spec)
 
     def _check(self, connection: Any, spec: MachineSpec, files: MachineDir) -> StoredImage:
@@ -85,6 +86,8 @@ class Provisioner:
         state = MachineState.ABSENT if existing is None else self._saved_state.state(existing, files)
         if state not in (MachineState.OFF, MachineState.ABSENT):
             raise InvalidMachineState("The machine runs or sleeps: stop it first.")
+        if files.epoch() not in (None, 0, spec.epoch):
+            raise InvalidMachineState("The machine's files here are those of another assignment.")
         disks.check_disk_size(spec.disk_mb)
         image = self._settings.images.get(spec.image)
         if image is None:
@@ -111,6 +114,7 @@ class Provisioner:
             network=spec.network,
             generation=former.generation_for(spec.network) if former else secrets.randbits(31),
             chain=chain,
+            epoch=spec.epoch,
         )
         xml = domain_xml(self._definition(spec, files, image, chain))
         # Record before firewall and definition: after a death from here on, the record says what to remove.

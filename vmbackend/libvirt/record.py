@@ -28,7 +28,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -93,6 +93,7 @@ class Record:
     # The generation of the policy. It changes when names are removed, which ends connections that they allowed.
     generation: int = 1
     chain: Chain = Chain()
+    epoch: int = 1
 
     def generation_for(self, policy: NetworkPolicy) -> int:
         """Return the generation of the next policy."""
@@ -185,12 +186,24 @@ class MachineDir:
     def write_record(self, record: Record) -> None:
         write_atomically(self.path / "machine.json", json.dumps(asdict(record)).encode())
 
+    def change_epoch(self, epoch: int) -> None:
+        """Record another epoch, if there is a record. Raise OSError."""
+        with self.changing():
+            record = self.read_record()
+            if record is not None and record.epoch != epoch:
+                self.write_record(replace(record, epoch=epoch))
+
     def changing(self) -> AbstractContextManager[object]:
         """Return a block in which no other thread of this process changes the machine's record or its disk's files.
 
         A disk may be flattened, and a network policy applied, while something else is done to the machine.
         """
         return _LOCKS[hash(self.path) % len(_LOCKS)]
+
+    def epoch(self) -> int | None:
+        """Return the epoch of its record; None without one. The machine of the pool that nobody has yet has 0."""
+        record = self.read_record()
+        return record.epoch if record is not None else None
 
     def read_chain(self) -> Chain:
         """Return the files of its disk; a first preparation that has not ended has the ordinary one."""

@@ -29,6 +29,7 @@ class Migration(migrations.Migration):
                 ('capabilities', models.JSONField(blank=True, default=dict)),
                 ('claim', models.CharField(blank=True, db_default='', default='', editable=False, max_length=80)),
                 ('pool', models.JSONField(blank=True, default=list)),
+                ('orphans', models.JSONField(blank=True, default=list)),
                 ('boot_id', models.CharField(blank=True, default='', help_text='Changes when the host is booted.', max_length=40)),
                 ('last_seen_at', models.DateTimeField(null=True)),
                 ('load', models.FloatField(help_text='Processes that ran or wanted to, averaged over a minute.', null=True)),

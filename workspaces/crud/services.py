@@ -254,7 +254,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     require_host_memory(host, amount)
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
-        moved |= {"host": host, "ip": free_address(host)}
+        moved |= {"host": host, "epoch": workspace.epoch + 1, "ip": free_address(host)}
     transition(
         workspace,
         Status.QUEUED,

@@ -22,6 +22,7 @@ from common.work.leases import ClaimLost, new_claim
 from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes, stored_snapshots
 from workspaces.host.context import Cancelled, Context
+from workspaces.host.ownership import require_own_machine
 from workspaces.host.released_calls import released_calls
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps import create, delete, destroy, power, reinstall, resize, restore, sleep, snapshot
@@ -136,6 +137,7 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     kind = KINDS[operation.kind]
     try:
         runtime.flattening.give_up(workspace.pk)
+        require_own_machine(driver, workspace, operation.kind)
         _steps(context, kind)
     except Cancelled:
         kind.cancelled(context)

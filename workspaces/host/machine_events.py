@@ -14,6 +14,7 @@ from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.crud.services import workspace_delete
 from workspaces.host import restarts
+from workspaces.host.ownership import is_foreign
 from workspaces.models import Operation, Workspace
 from workspaces.operations import queue
 from workspaces.rows import lock_row
@@ -36,16 +37,17 @@ ENDED = frozenset({Status.RUNNING, Status.PAUSED})
 _REASON_OF_STATE = {MachineState.ABSENT: StopReason.LOST, MachineState.ASLEEP: StopReason.SAVED}
 
 
-def handle_machine_event(event: Event, driver: Driver) -> None:
-    """Handle one event of the driver. Of all that it reports only the end of a machine matters.
+def handle_machine_event(event: Event, driver: Driver, host_name: str) -> None:
+    """Handle one event of this host's driver. Only the end of a machine matters.
 
     The event may come late, when a later process of the machine has ended: so the driver is asked for the reason.
-    Events of orphans are ignored: reconcile removes those machines.
+    Events of orphans and of former copies are ignored: reconcile removes those machines, or sets them aside.
     """
     if event.kind is not EventKind.STOPPED or event.reason is None:
         return
-    workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
-    if workspace is not None:
+    rows = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id, host_id=host_name)
+    workspace = rows.first()
+    if workspace is not None and not is_foreign(driver.epoch_of(workspace.pk), workspace):
         handle_machine_end(workspace, driver)
 
 

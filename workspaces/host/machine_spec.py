@@ -51,6 +51,7 @@ def machine_spec(workspace: Workspace, image: Image, *, snapshot: str = "") -> M
             directories=tuple(dict.fromkeys(filter(None, [working_dir, *map(absolute_path, config.volumes)]))),
         ),
         snapshot=snapshot,
+        epoch=workspace.epoch,
         image_changes=tuple(f"image: {change}" for change in image.changes),
     )
 

@@ -7,6 +7,7 @@ and its supervisor starts it again.
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
@@ -52,7 +53,7 @@ def open_host() -> HostRuntime:
     runtime = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
     # This is first, because the rest writes, which fails on a full disk.
     runtime.disk_guard.start(lambda: resume_paused_machines(runtime))
-    runtime.start(handle_machine_event)
+    runtime.start(partial(handle_machine_event, host_name=runtime.name))
     _sweep_images(runtime)
     _runtime = runtime
     reconcile_rows_and_machines(runtime)

@@ -295,6 +295,7 @@ class Migration(migrations.Migration):
                 ('applied_cpu_millis', models.PositiveIntegerField()),
                 ('applied_memory_mb', models.PositiveIntegerField()),
                 ('applied_disk_size_mb', models.PositiveIntegerField()),
+                ('epoch', models.PositiveBigIntegerField(db_default=1, default=1)),
                 ('ip', models.GenericIPAddressField(null=True, protocol='IPv4')),
                 ('static_network', models.BooleanField(default=False)),
                 ('ssh_host_key', models.TextField(blank=True, default='')),

@@ -130,6 +130,8 @@ class Workspace(models.Model):
 
     # Placement, and how the platform reaches the guest: its control port and pinned SSH host key.
     host = models.ForeignKey(Host, null=True, on_delete=models.PROTECT, related_name="workspaces")
+    # The number of its assignment to a host, which each assignment raises. Machines carry it (`vmbackend.orphans`).
+    epoch = models.PositiveBigIntegerField(default=1, db_default=1)
     ip = models.GenericIPAddressField(protocol="IPv4", null=True)
     static_network = models.BooleanField(default=False)
     ssh_host_key = models.TextField(blank=True, default="")

@@ -68,6 +68,7 @@ def _unassigned_spec(machine: WarmMachine) -> MachineSpec:
         memory_mb=machine.memory_mb,
         disk_mb=machine.disk_size_mb,
         ip=machine.ip,
+        epoch=0,
         network=CLOSED,
         boot=Boot(hostname=machine.pk.replace("_", "-"), unassigned=True),
     )

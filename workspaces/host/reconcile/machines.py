@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from workspaces.counted import CORRECTIONS
 from workspaces.crud.services import workspace_delete
 from workspaces.host.machine_events import handle_machine_end, memory_expiry
 from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
+from workspaces.host.ownership import expire_orphans, set_strays_aside
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, WarmMachine, Workspace
@@ -53,15 +55,28 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     busy = set(
         Operation.objects.filter(queue=runtime.queue_name, state__in=LIVE).values_list("workspace_id", flat=True)
     )
-    keys = list(Workspace.objects.filter(host_id=runtime.name).values_list("pk", flat=True))
-    repaired = 0
-    for part in batched([key for key in keys if key not in busy], ROWS_AT_ONCE):
+    epochs = dict(Workspace.objects.filter(host_id=runtime.name).values_list("pk", "epoch"))
+    repaired = set_strays_aside(runtime, _strays(inventory, epochs, warm) - busy)
+    if repaired:
+        inventory = runtime.driver.inventory()
+    for part in batched([key for key in epochs if key not in busy], ROWS_AT_ONCE):
         rows = Workspace.objects.filter(pk__in=part, host_id=runtime.name).defer("env", "workloads")
         for row in rows.select_related("account", "host"):
             repaired += _reconcile_row(runtime, row, inventory)
-    orphans = _remove_orphans(runtime, inventory, set(keys) | busy | warm)
+    orphans = _remove_orphans(runtime, inventory, set(epochs) | busy | warm)
+    expire_orphans(runtime)
     counters.record_additions(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
     return repaired + orphans
+
+
+def _strays(inventory: Inventory, epochs: Mapping[str, int], warm: set[str]) -> set[str]:
+    """Return the machines of this host whose workspace has another epoch, or may be on another host.
+
+    `epochs`: those of this host's rows.
+    """
+    others = inventory.epochs.keys() - epochs.keys() - warm
+    moved = Workspace.objects.filter(pk__in=others).exclude(host_id=None).values_list("pk", flat=True)
+    return set(moved) | {key for key, epoch in epochs.items() if inventory.epochs.get(key, epoch) not in (0, epoch)}
 
 
 def resume_paused_machines(runtime: HostRuntime) -> int:
@@ -212,7 +227,9 @@ def _end_unwanted(runtime: HostRuntime, row: Workspace, state: MachineState, inv
 
 
 def _remove_orphans(runtime: HostRuntime, inventory: Inventory, known: set[str]) -> int:
-    """Remove orphans, which belong to no row, after the grace time and up to the cap per hour."""
+    """Remove orphans, which belong to no row, after the grace time and up to the cap per hour. The disk of one that was
+    a workspace's is kept: its row may have been lost.
+    """
     now = time.monotonic()
     orphans = inventory.ids() - known
     runtime.orphan_since = {key: runtime.orphan_since.get(key, now) for key in orphans}
@@ -231,9 +248,15 @@ def _remove_orphans(runtime: HostRuntime, inventory: Inventory, known: set[str])
 
 def _remove_orphan(runtime: HostRuntime, key: str) -> bool:
     try:
-        runtime.driver.delete(key)
+        epoch = runtime.driver.epoch_of(key)
+        if epoch:
+            runtime.driver.set_aside(key)
+        # What no record names, such as a port or memory in libvirt's folder.
+        if key in runtime.driver.inventory().ids():
+            runtime.driver.delete(key)
     except BackendError as exc:
         logger.warning("the orphan %s could not be removed: %s", key, exc)
         return False
-    logger.warning("orphan %s was removed: it belongs to no workspace of this host", key)
+    done = "set aside" if epoch else "removed"
+    logger.warning("orphan %s was %s: it belongs to no workspace of this host", key, done)
     return True

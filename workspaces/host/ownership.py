@@ -1,0 +1,106 @@
+"""Ownership of machines: a machine is this host's only if it was prepared for the epoch that its workspace has.
+
+A machine of another epoch is a former copy: of a workspace that was given to another host, on a host that was restored
+from a backup, beside a database that was. It is never started and never deleted at once; the host keeps its files.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+
+from vmbackend import services as hosts
+from vmbackend.driver import Driver
+from vmbackend.errors import BackendError, MachineSetAside
+from workspaces.audit import record_activity
+from workspaces.models import Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.operations import queue
+from workspaces.rows import find_and_lock
+
+if TYPE_CHECKING:
+    from workspaces.host.runtime import HostRuntime
+
+logger = logging.getLogger(__name__)
+
+KEPT_FOR = timedelta(days=7)
+# Operations that need nothing of what the workspace had.
+WITHOUT_ITS_DISK = frozenset({OperationKind.CREATE, OperationKind.DESTROY, OperationKind.DELETE})
+
+
+def is_foreign(epoch: int | None, workspace: Workspace) -> bool:
+    """Return whether a machine of this epoch is not the workspace's. One that nobody has yet (0) becomes its own."""
+    return epoch not in (None, 0, workspace.epoch)
+
+
+def require_own_machine(driver: Driver, workspace: Workspace, kind: str) -> None:
+    """Set a machine of another epoch aside, before anything is started or loaded. Raise BackendError.
+
+    Raise MachineSetAside if the operation is about what the workspace had: with no word it would go on with an empty
+    disk. The next start makes one.
+    """
+    if set_foreign_aside(driver, workspace) and kind not in WITHOUT_ITS_DISK:
+        raise MachineSetAside(
+            "The files on the host are those of an earlier assignment of the workspace; they were set aside, and staff "
+            "can get at them for 7 days. Another start begins with an empty disk."
+        )
+
+
+def set_foreign_aside(driver: Driver, workspace: Workspace) -> bool:
+    """Set the machine on this host aside if it has another epoch. Return whether it had. Raise BackendError.
+
+    The caller runs the workspace's operation, or holds its row's lock while it has none.
+    """
+    epoch = driver.epoch_of(workspace.pk)
+    if not is_foreign(epoch, workspace):
+        return False
+    driver.set_aside(workspace.pk)
+    logger.warning(
+        "%s: its machine of epoch %s is set aside, as the workspace has %s", workspace.pk, epoch, workspace.epoch
+    )
+    text = "A copy of an earlier assignment was found on a host; it was ended, and its files are kept there for 7 days."
+    record_activity(workspace, "copy_set_aside", text)
+    return True
+
+
+def set_strays_aside(runtime: HostRuntime, machine_ids: set[str]) -> int:
+    """Set aside those of these machines of this host whose workspace has another epoch, or is another host's.
+
+    Return how many. One with an operation in flight is left to that.
+    """
+    return sum(_set_stray_aside(runtime, key) for key in sorted(machine_ids))
+
+
+@transaction.atomic
+def _set_stray_aside(runtime: HostRuntime, machine_id: str) -> bool:
+    # No operation begins while the row is locked.
+    workspace = find_and_lock(machine_id)
+    if workspace is None or queue.live_operation(workspace):
+        return False
+    try:
+        if workspace.host_id == runtime.name:
+            return set_foreign_aside(runtime.driver, workspace)
+        runtime.driver.set_aside(machine_id)
+    except BackendError as exc:
+        logger.warning("the machine %s could not be set aside: %s", machine_id, exc.message)
+        return False
+    logger.warning("machine %s is set aside: its workspace is on another host", machine_id)
+    return True
+
+
+def expire_orphans(runtime: HostRuntime) -> None:
+    """Remove the orphans that were kept for KEPT_FOR, and show staff the others. Raise BackendError."""
+    before = time.time() - KEPT_FOR.total_seconds()
+    kept = []
+    for orphan in runtime.driver.kept_orphans():
+        if orphan.kept_since > before:
+            kept.append(orphan)
+            continue
+        runtime.driver.remove_orphan(orphan.name)
+        logger.warning("the orphan %s was removed after %s days", orphan.name, KEPT_FOR.days)
+    hosts.record_host_orphans(name=runtime.name, orphans=[asdict(orphan) for orphan in kept])
