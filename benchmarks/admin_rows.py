@@ -25,11 +25,12 @@ def fill(sizes: Sizes) -> None:
     from console.summary import summary_take
     from tests.console.pages.sample import make_sample, make_trend
     from tests.workspaces.rows import make_host
+    from vmbackend.models import Host
 
     make_sample(20)
     make_trend()
     for number in range(HOSTS):
-        make_host(f"host-{number}")
+        Host.objects.filter(pk=make_host(f"host-{number}").pk).update(id=f"host-{number}")
     _begin()
     owners = _Owners(sizes)
     owners.fill()

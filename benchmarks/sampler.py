@@ -186,7 +186,7 @@ def measure(driver: Moving, ids: list[str], seconds: float, client: redis.Redis)
     written = Written()
     written.watch()
     took: list[float] = []
-    sampler = sampling.Sampler(NAME, driver)
+    sampler = sampling.Sampler(Host.objects.get(name=NAME).pk, driver)
     tick = sampler.run_once
 
     def timed() -> None:

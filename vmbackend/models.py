@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 from datetime import timedelta
 
 from django.db import models
@@ -10,15 +12,27 @@ from django.utils import timezone
 ALIVE_FOR = timedelta(seconds=45)  # after the last report of a host's vmhost
 
 
+def queue_of_host(host_id: str) -> str:
+    """Return the Celery queue that only this host's vmhost consumes."""
+    return f"host.{host_id}"
+
+
+def new_host_id() -> str:
+    """Return a fresh id: `host_` and 16 base32 characters."""
+    return f"host_{base64.b32encode(secrets.token_bytes(10)).decode().lower()}"
+
+
 class Host(models.Model):
-    """A physical or virtual server with a `vmhost` process, which keeps this row current.
+    """A physical or virtual server with a `vmhost` process, which keeps this row current. The id is for good: queue,
+    operations and machines go by it, and a name may change.
 
     Sizes are MiB; the free ones are what remains after the host's reserve. `cpus` counts logical CPUs. `subnet` is the
     IPv4 network of its machines. `arch` as in OCI (amd64, arm64). A host takes new machines while `accepts_new` is set
     and `is_alive`. Rows are never deleted automatically: those of a host that is gone stop being alive after ALIVE_FOR.
     """
 
-    name = models.SlugField(primary_key=True, max_length=40)
+    id = models.CharField(primary_key=True, max_length=24, default=new_host_id, editable=False)
+    name = models.SlugField(unique=True, max_length=40)
     accepts_new = models.BooleanField(default=True, help_text="Whether new workspaces may be placed here.")
     subnet = models.CharField(max_length=20)
     arch = models.CharField(max_length=16, default="amd64")
@@ -57,7 +71,7 @@ class Host(models.Model):
     @property
     def queue(self) -> str:
         """Return the Celery queue that only this host's vmhost consumes."""
-        return f"host.{self.name}"
+        return queue_of_host(self.pk)
 
     @property
     def is_alive(self) -> bool:

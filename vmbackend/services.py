@@ -15,10 +15,16 @@ from django.utils import timezone
 
 from vmbackend.driver import Capacity
 from vmbackend.errors import HostNameHeld
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.models import ALIVE_FOR, Host, new_host_id
 
 
-def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) -> None:
+def find_host_id(*, name: str, claim: str) -> str:
+    """Return the id of the host of this name, or a fresh one, which the first report stores. Raise HostNameHeld."""
+    require_host_name(name=name, claim=claim)
+    return Host.objects.filter(name=name).values_list("pk", flat=True).first() or new_host_id()
+
+
+def record_host_seen(*, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity) -> None:
     """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host.
 
     Raise HostNameHeld if another machine has reported under the name within ALIVE_FOR; nothing is stored then.
@@ -41,24 +47,26 @@ def record_host_seen(*, name: str, claim: str, subnet: str, capacity: Capacity) 
         "last_seen_at": Now(),
         "problem": "",
     }
-    if not _store(name, claim, seen) and not Host.objects.get_or_create(name=name, defaults=seen)[1]:
-        require_host_name(name=name, claim=claim)
+    if _store(host_id, claim, seen) or Host.objects.get_or_create(name=name, defaults={"id": host_id, **seen})[1]:
+        return
+    require_host_name(name=name, claim=claim)
+    raise HostNameHeld(f"Another process began as the host {name!r} at the same time.")
 
 
-def record_host_problem(*, name: str, claim: str, problem: str) -> None:
+def record_host_problem(*, host_id: str, name: str, claim: str, problem: str) -> None:
     """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason.
 
     Raise HostNameHeld as `record_host_seen`. A host that has no row yet gets none.
     """
-    if not _store(name, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem}):
+    if not _store(host_id, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem}):
         require_host_name(name=name, claim=claim)
 
 
-def _store(name: str, claim: str, columns: dict[str, Any]) -> bool:
+def _store(host_id: str, claim: str, columns: dict[str, Any]) -> bool:
     """Store the row in one statement, so that of two machines one has the name. False if another one has it, or it has
     no row.
     """
-    return bool(Host.objects.exclude(_held_by_another(claim)).filter(name=name).update(**columns))
+    return bool(Host.objects.exclude(_held_by_another(claim)).filter(pk=host_id).update(**columns))
 
 
 def _held_by_another(claim: str) -> Q:
@@ -86,34 +94,34 @@ def host_held_since(*, name: str, claim: str) -> datetime | None:
     return held.values_list("last_seen_at", flat=True).first()
 
 
-def record_host_pool(*, name: str, pool: list[dict[str, Any]]) -> None:
+def record_host_pool(*, host_id: str, pool: list[dict[str, Any]]) -> None:
     """Store the state of the host's warm pool, for staff."""
-    Host.objects.filter(name=name).update(pool=pool)
+    Host.objects.filter(pk=host_id).update(pool=pool)
 
 
-def record_host_orphans(*, name: str, orphans: list[dict[str, Any]]) -> None:
+def record_host_orphans(*, host_id: str, orphans: list[dict[str, Any]]) -> None:
     """Store the orphans that the host keeps, for staff."""
-    Host.objects.filter(name=name).exclude(orphans=orphans).update(orphans=orphans)
+    Host.objects.filter(pk=host_id).exclude(orphans=orphans).update(orphans=orphans)
 
 
-def record_host_boot(*, name: str, boot_id: str) -> bool:
+def record_host_boot(*, host_id: str, boot_id: str) -> bool:
     """Store the host's boot id; return whether the host was booted since the stored one."""
-    known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)
+    known = Host.objects.filter(pk=host_id).exclude(boot_id="").exclude(boot_id=boot_id)
     rebooted = bool(known.update(boot_id=boot_id))
-    Host.objects.filter(name=name, boot_id="").update(boot_id=boot_id)
+    Host.objects.filter(pk=host_id, boot_id="").update(boot_id=boot_id)
     return rebooted
 
 
-def host_update(*, name: str, accepts_new: bool) -> None:
+def host_update(*, host_id: str, accepts_new: bool) -> None:
     """Set whether the host takes new machines. Columns that its vmhost stores are left alone."""
-    Host.objects.filter(name=name).update(accepts_new=accepts_new)
+    Host.objects.filter(pk=host_id).update(accepts_new=accepts_new)
 
 
 @transaction.atomic
-def host_delete(*, name: str) -> None:
+def host_delete(*, host_id: str) -> None:
     """Delete a host that is gone; one that is alive makes its row again.
 
     Raise ProtectedError while it has workspaces, also one that is being placed there: placement locks the row, too.
     """
-    for host in Host.objects.select_for_update().filter(name=name):
+    for host in Host.objects.select_for_update().filter(pk=host_id):
         host.delete()

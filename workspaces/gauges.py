@@ -139,9 +139,9 @@ def _warm_pools(hosts: list[Host]) -> Iterator[Metric]:
         "mvm_host_pool_machines", "Machines that its warm pool has, by state.", labels=["host", "state"]
     )
     rows = WarmMachine.objects.order_by().values_list("host_id", "state").annotate(count=Count("*"))
-    found = {(host_name, state): count for host_name, state, count in rows}
+    found = {(host_id, state): count for host_id, state, count in rows}
     for host, state in product(hosts, WarmState.values):
-        machines.add_metric([host.name, state], found.get((host.name, state), 0))
+        machines.add_metric([host.name, state], found.get((host.pk, state), 0))
     yield from (wanted, creates, machines)
 
 

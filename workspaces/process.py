@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from celery import current_app
+
 from common.work.processes import ending_in_order
 
 logger = logging.getLogger(__name__)
@@ -27,10 +29,12 @@ class HostProcess:
         try:
             # Otherwise machines that are to be stopped with their host would run on.
             with ending_in_order(self.end):
-                process.open_host()
+                runtime = process.open_host()
         except BackendError as exc:
             logger.error("vmhost cannot start: %s", exc)
             raise SystemExit(1) from exc
+        queues = current_app.amqp.queues
+        queues.select_add(queues[runtime.queue_name])
 
     def end_soon(self) -> None:
         """Do nothing: Celery waits for its tasks."""

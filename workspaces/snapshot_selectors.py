@@ -85,4 +85,4 @@ def listed_snapshots(
     found = found.filter(**{name: value for name, value in exact.items() if value})
     if search:
         found = found.filter(Q(name__icontains=search) | Q(pk=search))
-    return found.order_by("-created_at", "-id")
+    return found.select_related("host").order_by("-created_at", "-id")

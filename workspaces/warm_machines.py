@@ -91,9 +91,9 @@ def record_ready(machine: WarmMachine, **columns: Any) -> bool:
     return bool(made.update(state=WarmState.READY, made_at=timezone.now(), **columns))
 
 
-def record_digest(host_name: str, image: str, digest: str) -> None:
+def record_digest(host_id: str, image: str, digest: str) -> None:
     """Record that the tag has this digest now."""
-    same = WarmMachine.objects.filter(host_id=host_name, image=image, image_digest=digest)
+    same = WarmMachine.objects.filter(host_id=host_id, image=image, image_digest=digest)
     same.update(checked_at=timezone.now())
 
 
@@ -103,21 +103,21 @@ def retire_machine(key: str) -> bool:
     return bool(held.update(state=WarmState.RETIRING))
 
 
-def retire_machines(host_name: str) -> int:
+def retire_machines(host_id: str) -> int:
     """Retire all machines of a host. Return how many."""
-    held = WarmMachine.objects.filter(host_id=host_name, state__in=HOLDS_MEMORY)
+    held = WarmMachine.objects.filter(host_id=host_id, state__in=HOLDS_MEMORY)
     return held.update(state=WarmState.RETIRING)
 
 
-def retire_alike(host_name: str, shape: PoolShape) -> int:
+def retire_alike(host_id: str, shape: PoolShape) -> int:
     """Retire the machines of a shape that wait on a host. Return how many."""
-    held = WarmMachine.objects.filter(host_id=host_name, state=WarmState.READY, **shape._asdict())
+    held = WarmMachine.objects.filter(host_id=host_id, state=WarmState.READY, **shape._asdict())
     return held.update(state=WarmState.RETIRING)
 
 
-def retire_others(host_name: str, image: str, digest: str) -> int:
+def retire_others(host_id: str, image: str, digest: str) -> int:
     """Retire the machines of a host that were made of another digest of a tag. Return how many."""
-    held = WarmMachine.objects.filter(host_id=host_name, image=image, state__in=HOLDS_MEMORY)
+    held = WarmMachine.objects.filter(host_id=host_id, image=image, state__in=HOLDS_MEMORY)
     return held.exclude(image_digest=digest).update(state=WarmState.RETIRING)
 
 
@@ -126,9 +126,9 @@ def delete_retired(key: str) -> None:
     WarmMachine.objects.filter(pk=key, state=WarmState.RETIRING).delete()
 
 
-def remove_requests(host_name: str, age: timedelta) -> None:
+def remove_requests(host_id: str, age: timedelta) -> None:
     """Remove the requests that are older."""
-    WarmRequest.objects.filter(host_id=host_name, at__lt=timezone.now() - age).delete()
+    WarmRequest.objects.filter(host_id=host_id, at__lt=timezone.now() - age).delete()
 
 
 def held_addresses() -> set[str]:

@@ -1,4 +1,4 @@
-"""Celery: queues `default` (`worker`), `webhooks` (`hooks`), `pages`, `push`, `media`, `host.<name>` of each `vmhost`.
+"""Celery: queues `default` (`worker`), `webhooks` (`hooks`), `pages`, `push`, `media`, `host.<id>` of each `vmhost`.
 
 A task is a wake-up that carries a row's id; the row is the source of truth. Every task may be lost, doubled or late.
 """

@@ -20,15 +20,15 @@ WorkspaceAdmin.add_staff_action(TERMINAL)
 
 
 def _drain(act: Act) -> None:
-    services.host_update(name=act.row.name, accepts_new=False)
+    services.host_update(host_id=act.row.pk, accepts_new=False)
 
 
 def _undrain(act: Act) -> None:
-    services.host_update(name=act.row.name, accepts_new=True)
+    services.host_update(host_id=act.row.pk, accepts_new=True)
 
 
 def _delete(act: Act) -> None:
-    services.host_delete(name=act.row.name)
+    services.host_delete(host_id=act.row.pk)
 
 
 @admin.register(Host)

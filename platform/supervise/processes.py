@@ -140,10 +140,10 @@ def _celery(*arguments: str) -> tuple[str, ...]:
     return (_tool("python"), "-m", "config.serve_tasks", *arguments)
 
 
-def _celery_worker(name: str, queue: str, *pool: str) -> tuple[str, ...]:
+def _celery_worker(name: str, queues: str, *pool: str) -> tuple[str, ...]:
     # Nothing listens to the events that workers would send each other and to monitors, every two seconds.
     silent = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-    return _celery("worker", *pool, "-Q", queue, "-n", f"{name}@%h", "-l", "info", *silent)
+    return _celery("worker", *pool, "-Q", queues, "-n", f"{name}@%h", "-l", "info", *silent)
 
 
 def _worker(settings: Env) -> Process:
@@ -180,7 +180,8 @@ def _media(settings: Env) -> Process:
 
 def _vmhost(settings: Env) -> Process:
     pool = ("--pool", "threads", "-c", str(settings.vmhost_threads))
-    command = _celery_worker("vmhost", f"host.{settings.host_name}", *pool)
+    # Nothing sends to this queue: vmhost adds the one of its host, whose id it learns from the database.
+    command = _celery_worker("vmhost", "vmhost", *pool)
     # A save of a large machine's memory or a clean shutdown of all machines, many at a time, must fit in.
     stop_seconds = 60 + settings.stop_grace_seconds + GUEST_END_SECONDS
     return Process("vmhost", command, stop_seconds=stop_seconds, start_seconds=4)

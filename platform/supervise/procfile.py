@@ -21,7 +21,7 @@ _HEADER = """\
 def procfile() -> str:
     """Return the text of the Procfile."""
     instance = Instance("000000", Path(_STATE), Path(_STATE), 8000, IPv4Network("10.200.0.0/20"))
-    derived = {"redis_url": f"unix://{_STATE}/run/redis.sock", "host_name": "$PLATFORM_HOST_NAME"}
+    derived = {"redis_url": f"unix://{_STATE}/run/redis.sock"}
     settings = Env.from_environment({}).model_copy(update=derived)
     return _HEADER + "".join(f"{process.name}: {_command(process)}\n" for process in processes(instance, settings))
 

@@ -191,7 +191,7 @@ def test_a_host_that_does_not_answer_keeps_no_other_machine_from_being_stopped(
 ) -> None:
     monkeypatch.setattr(namespace_members, "BATCH", 1)
     lost = make_host("lost", seen=timezone.now() - timedelta(minutes=5))
-    here = make_workspace(api.account, namespace=team, host=Host.objects.exclude(pk="lost").get())
+    here = make_workspace(api.account, namespace=team, host=Host.objects.exclude(name="lost").get())
     for _ in range(2):
         make_workspace(api.account, namespace=team, host=lost)
     Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=True, status="suspended")

@@ -37,7 +37,9 @@ def capacity(tmp_path: Path) -> Capacity:
 
 
 def report(claim: str, capacity: Capacity, subnet: str = "10.200.0.0/20") -> None:
-    services.record_host_seen(name="one", claim=claim, subnet=subnet, capacity=capacity)
+    """What a machine does that starts with the name."""
+    host_id = services.find_host_id(name="one", claim=claim)
+    services.record_host_seen(host_id=host_id, name="one", claim=claim, subnet=subnet, capacity=capacity)
 
 
 def test_a_machine_has_a_claim_of_its_own_for_each_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +67,7 @@ def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capac
     with pytest.raises(HostNameHeld, match="PLATFORM_HOST_NAME"):
         report("b", capacity, subnet="10.99.0.0/20")
     with pytest.raises(HostNameHeld, match="PLATFORM_HOST_NAME"):
-        services.record_host_problem(name="one", claim="b", problem="of the other")
+        services.record_host_problem(host_id=Host.objects.get().pk, name="one", claim="b", problem="of the other")
     row = Host.objects.get()
     assert (row.claim, row.subnet, row.problem) == ("a", "10.200.0.0/20", "")
     Host.objects.update(last_seen_at=timezone.now() - ALIVE_FOR - timedelta(seconds=1))
@@ -85,7 +87,8 @@ def test_what_a_clock_that_was_ahead_has_written_holds_no_name(
     monkeypatch.setattr(database.time, "sleep", lambda seconds: pytest.fail("the start waits for the clock"))
     database._require_host_name()
     services.require_host_name(name=name, claim="since")
-    services.record_host_seen(name=name, claim="since", subnet="10.200.0.0/20", capacity=capacity)
+    known = {"host_id": Host.objects.get().pk, "name": name, "claim": "since"}
+    services.record_host_seen(**known, subnet="10.200.0.0/20", capacity=capacity)
     row = Host.objects.get()
     assert (row.claim, row.is_alive) == ("since", True)
     assert row.last_seen_at is not None
@@ -190,6 +193,6 @@ def test_a_start_waits_for_a_machine_that_reports_no_more(other: None, monkeypat
 def test_staff_see_the_templates_that_a_host_reports(staff: Client, capacity: Capacity) -> None:
     template = BootTemplate(1, 512, 53 << 20, time.time() - 3700, loads=12, failures=1)
     report("since", replace(capacity, templates=(template,)))
-    shown = staff.get("/admin/vmbackend/host/one/change/").content.decode()
+    shown = staff.get(f"/admin/vmbackend/host/{Host.objects.get().pk}/change/").content.decode()
     for words in ("1 CPUs and 512 MiB", "53.0 MiB", "1 h", "loaded 12 times, 1 failed"):
         assert words in shown

@@ -79,13 +79,13 @@ def test_creating_a_workspace_takes_as_many_queries_for_1_10_and_200_hosts(api: 
 def test_the_host_with_the_most_uncommitted_memory_is_chosen(api: Caller) -> None:
     for name, memory in (("large", 4096), ("larger", 6144), ("largest", 8192)):
         make_host(name)
-        Host.objects.filter(pk=name).update(memory_mb=memory)
-    largest = Host.objects.get(pk="largest")
+        Host.objects.filter(name=name).update(memory_mb=memory)
+    largest = Host.objects.get(name="largest")
     make_workspace(api.account, host=largest, ip="10.200.1.1", memory_mb=3072)
     make_workspace(api.account, host=largest, ip="10.200.1.2", memory_mb=2048, status=Status.STOPPED)
-    assert place().pk == "larger"
+    assert place().name == "larger"
     Workspace.objects.filter(ip="10.200.1.1").update(status=Status.SLEEPING)
-    assert place().pk == "largest"
+    assert place().name == "largest"
 
 
 def test_a_host_whose_memory_is_promised_is_refused_with_what_is_left(api: Caller) -> None:
@@ -100,8 +100,8 @@ def test_a_host_whose_memory_is_promised_is_refused_with_what_is_left(api: Calle
 def test_only_the_disks_of_hosts_with_enough_memory_count() -> None:
     make_host("small")
     make_host("full")
-    Host.objects.filter(pk="small").update(memory_mb=256)
-    Host.objects.filter(pk="full").update(disk_free_mb=100)
+    Host.objects.filter(name="small").update(memory_mb=256)
+    Host.objects.filter(name="full").update(disk_free_mb=100)
     with pytest.raises(VMUnavailable) as refused:
         place()
     assert refused.value.details == {"resource": "disk_size_mb", "current": 100, "requested": 1024}
@@ -114,7 +114,7 @@ def test_a_host_that_takes_no_new_machines_is_not_chosen(change: dict[str, Any])
     with pytest.raises(VMUnavailable, match="No host is available"):
         place()
     make_host("open")
-    assert place().pk == "open"
+    assert place().name == "open"
 
 
 def test_of_equally_free_hosts_the_first_by_name_is_chosen() -> None:
@@ -139,19 +139,19 @@ def _after_the_choice(monkeypatch: pytest.MonkeyPatch, change: Callable[[], obje
 def test_a_host_that_is_drained_while_it_is_chosen_takes_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host("first")
     make_host("second")
-    _after_the_choice(monkeypatch, lambda: host_update(name="first", accepts_new=False))
-    assert place().pk == "second"
+    _after_the_choice(monkeypatch, lambda: host_update(host_id=Host.objects.get(name="first").pk, accepts_new=False))
+    assert place().name == "second"
 
 
 def test_the_last_host_that_is_drained_while_it_is_chosen_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host("only")
-    _after_the_choice(monkeypatch, lambda: host_update(name="only", accepts_new=False))
+    _after_the_choice(monkeypatch, lambda: host_update(host_id=Host.objects.get(name="only").pk, accepts_new=False))
     with pytest.raises(VMUnavailable, match="No host is available"):
         place()
 
 
 def test_a_host_that_is_removed_while_it_is_chosen_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host("only")
-    _after_the_choice(monkeypatch, lambda: host_delete(name="only"))
+    _after_the_choice(monkeypatch, lambda: host_delete(host_id=Host.objects.get(name="only").pk))
     with pytest.raises(VMUnavailable, match="removed"):
         place()

@@ -61,7 +61,7 @@ class DiskGuard:
 
     def __init__(
         self,
-        host_name: str,
+        host_id: str,
         driver: Driver,
         *,
         reserve_mb: int,
@@ -69,7 +69,7 @@ class DiskGuard:
         machines: Path,
         free: Callable[[Path], int] = free_mb,
     ) -> None:
-        self._host_name, self._driver = host_name, driver
+        self._host_id, self._driver = host_id, driver
         self._reserve_mb, self._state, self._machines = reserve_mb, state, machines
         self._free = free
         self._on_room: Callable[[], object] = lambda: None
@@ -209,7 +209,7 @@ class DiskGuard:
         busy = Operation.objects.filter(workspace_id__in=growing, state__in=LIVE).values("workspace_id")
         idle = Q(status=Status.RUNNING) & ~Q(pk__in=busy)
         return list(
-            Workspace.objects.filter(idle | Q(pk__in=again, status__in=BUSY), pk__in=growing, host_id=self._host_name)
+            Workspace.objects.filter(idle | Q(pk__in=again, status__in=BUSY), pk__in=growing, host_id=self._host_id)
         )
 
     def _resume_busy(self) -> None:

@@ -37,7 +37,7 @@ ENDED = frozenset({Status.RUNNING, Status.PAUSED})
 _REASON_OF_STATE = {MachineState.ABSENT: StopReason.LOST, MachineState.ASLEEP: StopReason.SAVED}
 
 
-def handle_machine_event(event: Event, driver: Driver, host_name: str) -> None:
+def handle_machine_event(event: Event, driver: Driver, host_id: str) -> None:
     """Handle one event of this host's driver. Only the end of a machine matters.
 
     The event may come late, when a later process of the machine has ended: so the driver is asked for the reason.
@@ -45,7 +45,7 @@ def handle_machine_event(event: Event, driver: Driver, host_name: str) -> None:
     """
     if event.kind is not EventKind.STOPPED or event.reason is None:
         return
-    rows = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id, host_id=host_name)
+    rows = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id, host_id=host_id)
     workspace = rows.first()
     if workspace is not None and not is_foreign(driver.epoch_of(workspace.pk), workspace):
         handle_machine_end(workspace, driver)

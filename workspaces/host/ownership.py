@@ -83,7 +83,7 @@ def _set_stray_aside(runtime: HostRuntime, machine_id: str) -> bool:
     if workspace is None or queue.live_operation(workspace):
         return False
     try:
-        if workspace.host_id == runtime.name:
+        if workspace.host_id == runtime.host_id:
             return set_foreign_aside(runtime.driver, workspace)
         runtime.driver.set_aside(machine_id)
     except BackendError as exc:
@@ -103,4 +103,4 @@ def expire_orphans(runtime: HostRuntime) -> None:
             continue
         runtime.driver.remove_orphan(orphan.name)
         logger.warning("the orphan %s was removed after %s days", orphan.name, KEPT_FOR.days)
-    hosts.record_host_orphans(name=runtime.name, orphans=[asdict(orphan) for orphan in kept])
+    hosts.record_host_orphans(host_id=runtime.host_id, orphans=[asdict(orphan) for orphan in kept])

@@ -53,16 +53,16 @@ def open_host() -> HostRuntime:
     runtime = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
     # This is first, because the rest writes, which fails on a full disk.
     runtime.disk_guard.start(lambda: resume_paused_machines(runtime))
-    runtime.start(partial(handle_machine_event, host_name=runtime.name))
+    runtime.start(partial(handle_machine_event, host_id=runtime.host_id))
     _sweep_images(runtime)
     _runtime = runtime
     reconcile_rows_and_machines(runtime)
     boot_id = runtime.driver.capacity().boot_id
     with transaction.atomic():  # so that a boot is recorded only if its restarts are planned
-        rebooted = hosts.record_host_boot(name=runtime.name, boot_id=boot_id)
-        restarts.plan_after_host_start(runtime.name, rebooted=rebooted)
+        rebooted = hosts.record_host_boot(host_id=runtime.host_id, boot_id=boot_id)
+        restarts.plan_after_host_start(runtime.host_id, rebooted=rebooted)
     runtime.pool.start()
-    _sampler = Sampler(runtime.name, runtime.driver)
+    _sampler = Sampler(runtime.host_id, runtime.driver)
     _sampler.start()
     return runtime
 
@@ -90,7 +90,7 @@ def close_host() -> None:
         if settings.ENV.stop_vms_on_down and hosts.host_held_since(name=_runtime.name, claim=_runtime.claim) is None:
             _runtime.pool.stop()
             _runtime.pool.empty_pool()
-            stop_all_machines(_runtime.name, _runtime.driver, settings.ENV.stop_grace_seconds + GUEST_END_SECONDS)
+            stop_all_machines(_runtime.host_id, _runtime.driver, settings.ENV.stop_grace_seconds + GUEST_END_SECONDS)
         _runtime.stop()
         _runtime = None
 
@@ -98,14 +98,14 @@ def close_host() -> None:
 def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
     """Reconcile this host once. Return how many rows, machines and policies were corrected."""
     repaired = settle_orphaned_operations(runtime)
-    warm_machines.remove_requests(runtime.name, WINDOW)
+    warm_machines.remove_requests(runtime.host_id, WINDOW)
     try:
         repaired += reconcile_machines(runtime)
         repaired += reconcile_snapshots(runtime)
-        repaired += apply_stale_policies(runtime.driver, runtime.name)
+        repaired += apply_stale_policies(runtime.driver, runtime.host_id)
         runtime.guest_renewals.begin()
         runtime.flattening.begin()
-        runtime.images.evict(in_use=digests_in_use(runtime.name))
+        runtime.images.evict(in_use=digests_in_use(runtime.host_id))
     except BackendError as exc:
         logger.warning("reconcile failed: %s", exc)
     return repaired

@@ -20,6 +20,7 @@ from vmbackend import services as hosts
 from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError, HostNameHeld
 from vmbackend.host_claim import host_claim
+from vmbackend.models import queue_of_host
 from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.flattening import Flattening
@@ -42,8 +43,10 @@ class HostRuntime:
     """Runtime of one vmhost process. `start` returns when the host is ready to carry out operations."""
 
     def __init__(self, *, name: str, subnet: str, driver: Driver, images: ImageStore) -> None:
+        """Raise HostNameHeld."""
         self.name = name
         self.claim = host_claim(settings.STATE)
+        self.host_id = host_id = hosts.find_host_id(name=name, claim=self.claim)
         self.subnet = subnet
         self.driver = driver
         self.images = images
@@ -55,22 +58,22 @@ class HostRuntime:
         self._events: queues.SimpleQueue[Event | None] = queues.SimpleQueue()
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._console_publisher = ConsolePublisher(name, driver.boot_log)
-        self.guest_renewals = GuestRenewals(name)
+        self._console_publisher = ConsolePublisher(host_id, driver.boot_log)
+        self.guest_renewals = GuestRenewals(host_id)
         env = settings.ENV
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
-            name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
+            host_id, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
         )
 
-        self.flattening = Flattening(name, driver, has_room=lambda: self.disk_guard.has_reserve)
+        self.flattening = Flattening(host_id, driver, has_room=lambda: self.disk_guard.has_reserve)
         self.pool = PoolKeeper(
-            name, released_calls(driver), released_calls(images), is_short=lambda: self.disk_guard.is_short
+            host_id, released_calls(driver), released_calls(images), is_short=lambda: self.disk_guard.is_short
         )
 
     @property
     def queue_name(self) -> str:
-        return f"host.{self.name}"
+        return queue_of_host(self.host_id)
 
     @property
     def claims(self) -> frozenset[str]:
@@ -88,7 +91,6 @@ class HostRuntime:
 
     def start(self, on_event: Callable[[Event, Driver], None]) -> None:
         """Open the driver, register the host, start the threads. Raise BackendUnavailable, HostNameHeld."""
-        hosts.require_host_name(name=self.name, claim=self.claim)
         self.driver.open(self._events.put)
         self.send_heartbeat()
         self._spawn("events", lambda: self._handle_events(on_event))
@@ -146,9 +148,11 @@ class HostRuntime:
             self.driver.state(PROBE_ID)  # raises if the hypervisor is lost; the capacity would not
             capacity = self.driver.capacity()
         except BackendError as exc:
-            hosts.record_host_problem(name=self.name, claim=self.claim, problem=exc.message)
+            hosts.record_host_problem(host_id=self.host_id, name=self.name, claim=self.claim, problem=exc.message)
         else:
-            hosts.record_host_seen(name=self.name, claim=self.claim, subnet=self.subnet, capacity=capacity)
+            hosts.record_host_seen(
+                host_id=self.host_id, name=self.name, claim=self.claim, subnet=self.subnet, capacity=capacity
+            )
         for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)
 

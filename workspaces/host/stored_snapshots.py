@@ -40,7 +40,7 @@ def release_snapshot(runtime: HostRuntime, snapshot_id: str) -> None:
 
 def remove_deleted_snapshots(runtime: HostRuntime) -> int:
     """Remove the files and the rows of deleted snapshots. Return how many; one that is in use waits."""
-    rows = Snapshot.objects.filter(host_id=runtime.name, deleted_at__isnull=False).order_by("deleted_at")
+    rows = Snapshot.objects.filter(host_id=runtime.host_id, deleted_at__isnull=False).order_by("deleted_at")
     return sum(_remove(runtime, snapshot) for snapshot in rows[:BATCH])
 
 
@@ -63,12 +63,12 @@ def _remove(runtime: HostRuntime, snapshot: Snapshot) -> bool:
 def reconcile_snapshots(runtime: HostRuntime) -> int:
     """Reconcile rows and store once. Return how many rows and entries were corrected. Raise BackendError."""
     stored = runtime.driver.inventory().snapshots
-    for snapshot in Snapshot.objects.filter(LIVING, host_id=runtime.name, purpose=SnapshotPurpose.FORK):
+    for snapshot in Snapshot.objects.filter(LIVING, host_id=runtime.host_id, purpose=SnapshotPurpose.FORK):
         if not settle_forks(snapshot):
             queue.notify_copies(snapshot.pk)  # their notification may be lost
     remove_deleted_snapshots(runtime)
     # The rows are read after the store: a row without files had none before, either, unless it is being made.
-    rows = dict(Snapshot.objects.filter(host_id=runtime.name).values_list("pk", "status"))
+    rows = dict(Snapshot.objects.filter(host_id=runtime.host_id).values_list("pk", "status"))
     lost = sum(_fail_lost(runtime, key) for key in _ready(rows) - stored) + _fail_abandoned(runtime)
     _compare(runtime, _ready(rows) & stored)
     failed = {key for key, status in rows.items() if status == SnapshotStatus.FAILED} & stored
@@ -98,7 +98,7 @@ def _fail_abandoned(runtime: HostRuntime) -> int:
     An operation ends in one commit with its snapshot, so that one query sees both before that or both after it.
     """
     making = Operation.objects.filter(pk=OuterRef("operation_id"), state__in=LIVE)
-    left = Snapshot.objects.filter(~Exists(making), LIVING, host_id=runtime.name, status=SnapshotStatus.CREATING)
+    left = Snapshot.objects.filter(~Exists(making), LIVING, host_id=runtime.host_id, status=SnapshotStatus.CREATING)
     with transaction.atomic():
         return sum(snapshot_fail(snapshot, "snapshot_lost", ABANDONED) for snapshot in left)
 

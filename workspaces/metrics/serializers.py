@@ -69,7 +69,7 @@ class MachineInfo(ResponseSerializer):
     )
     ready = serializers.BooleanField(source="workspace.ready")
     ip = serializers.CharField(allow_null=True, source="workspace.ip")
-    host = serializers.CharField(allow_null=True, source="workspace.host_id")
+    host = serializers.CharField(allow_null=True)
     image = serializers.CharField(source="workspace.image")
     image_digest = BlankAsNull(source="workspace.image_digest")
     start_time = Timestamp(allow_null=True)
@@ -78,6 +78,10 @@ class MachineInfo(ResponseSerializer):
     error = Failure(allow_null=True, source="workspace.failure")
     machine = serializers.DictField(allow_null=True, help_text="The definition of the machine on its host.")
     counters = Counters(allow_null=True, help_text="Counters of the machine's process since its start.")
+
+    def read_host(self, report: MachineReport) -> str | None:
+        host = report.workspace.host
+        return host.name if host is not None else None
 
     def read_start_time(self, report: MachineReport) -> datetime | None:
         return report.workspace.started_at if report.workspace.is_running else None

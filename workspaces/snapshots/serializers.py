@@ -155,7 +155,7 @@ class SnapshotObject(ResponseSerializer):
     image_digest = s.CharField()
     resources = ResourcesObject(source="*")
     size_bytes = s.IntegerField(help_text="What it occupies on its host, fixed once it is ready.")
-    host = s.CharField(source="host_id")
+    host = s.CharField(source="host.name")
     usable = s.BooleanField(
         help_text="Whether its memory can be loaded on its host as that is now. The disk always can."
     )

@@ -134,7 +134,7 @@ def boot_source(workspace_id: str) -> Source:
 
 
 def _hosts(ids: Sequence[str]) -> dict[str, str | None]:
-    rows = Workspace.objects.values_list("pk", "host__name")
+    rows = Workspace.objects.values_list("pk", "host_id")
     return {pk: host for part in batches(ids) for pk, host in rows.filter(pk__in=part)}
 
 

@@ -261,7 +261,7 @@ class _NoRuntime:
 
     @property
     def queue_name(self) -> str:
-        return f"host.{settings.ENV.host_name}"
+        return make_host(settings.ENV.host_name).queue
 
 
 USERS = [Deliveries(), Sends(), Certificates(), Files(), Deploys(), Operations()]

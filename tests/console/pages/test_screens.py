@@ -25,6 +25,7 @@ from tests.console.pages.sample import make_sample, make_trend
 from tests.run_extent import campaign_after
 from tests.staff.pages import action_url
 from tests.vm.browser import Page, browser
+from vmbackend.models import Host
 from webhooks.models import Subscription
 from workspaces.models import Workspace
 
@@ -108,7 +109,7 @@ def paths() -> dict[str, str]:
         "workspace-usage": f"{workspace}?tab=usage-and-credits",
         "operations": "/admin/workspaces/operation/?attention=failed",
         "namespace-credits": f"/admin/namespaces/namespace/{namespace.pk}/change/?tab=credits",
-        "host": "/admin/vmbackend/host/host-a/change/",
+        "host": f"/admin/vmbackend/host/{Host.objects.get(name='host-a').pk}/change/",
         "webhook": f"/admin/webhooks/subscription/{hook.pk}/change/?tab=deliveries",
         "ledger": "/admin/credits/entry/",
     }

@@ -74,7 +74,7 @@ class Day:
             "monotonic": lambda: self.hypervisor.monotonic,
             "wall": lambda: self.hypervisor.wall,
         }
-        self.sampler = Sampler(self.host.name, self.hypervisor, **clocks)  # type: ignore[arg-type]
+        self.sampler = Sampler(self.host.pk, self.hypervisor, **clocks)  # type: ignore[arg-type]
         self.sampler.writer = self.writer = DirectWriter()  # type: ignore[assignment]
         self.sampler._publisher.publish = lambda updates: None  # type: ignore[method-assign]
 

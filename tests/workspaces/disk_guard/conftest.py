@@ -26,7 +26,7 @@ def free() -> dict[Path, int]:
 @pytest.fixture
 def guard(vmhost: FakeHost, free: dict[Path, int]) -> Iterator[DiskGuard]:
     made = DiskGuard(
-        vmhost.runtime.name,
+        vmhost.runtime.host_id,
         vmhost.driver,
         reserve_mb=RESERVE,
         state=settings.STATE,

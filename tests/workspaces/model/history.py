@@ -261,7 +261,7 @@ class History(Observed):
 
     @rule(rebooted=st.booleans())
     def host_goes_down_and_comes_back(self, rebooted: bool) -> None:
-        vmhost_process.stop_all_machines(self.host.runtime.name, self.host.driver, 1.0)
+        vmhost_process.stop_all_machines(self.host.runtime.host_id, self.host.driver, 1.0)
         self.host.runtime.stop()
         for expected in self.expected.values():
             expected.host_goes_down()

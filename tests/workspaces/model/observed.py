@@ -63,7 +63,7 @@ class Observed(RuleBasedStateMachine):
         self.host.settle_across_deaths()
         for path, event in self.host.driver._store.due_events():
             path.unlink(missing_ok=True)
-            handle_machine_event(event, self.host.driver, self.host.runtime.name)
+            handle_machine_event(event, self.host.driver, self.host.runtime.host_id)
         self.host.settle_across_deaths()
         if self.runtime is not self.host.runtime:
             self.runtime = self.host.runtime

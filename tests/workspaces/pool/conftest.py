@@ -32,7 +32,7 @@ class Pool:
     def ask(self, number: int = 1, shape: PoolShape = SHAPE) -> None:
         """Have creates that found no machine."""
         for _ in range(number):
-            record_request(shape, Host.objects.get(pk=NAME), served=False)
+            record_request(shape, Host.objects.get(name=NAME), served=False)
 
     def fill(self, number: int = 1, shape: PoolShape = SHAPE) -> list[str]:
         """Have that many machines ready; return their ids."""

@@ -145,7 +145,7 @@ def test_no_machine_is_taken_from_a_host_that_is_drained_or_silent(actor: Actor,
     Host.objects.filter(name="other").update(last_seen_at=timezone.now())
     for columns in ({"accepts_new": False}, {"accepts_new": True, "problem": "It does not answer."}):
         Host.objects.filter(name="local").update(**columns)
-        assert create(actor).host_id == "other"
+        assert create(actor).host.name == "other"
     assert pool.ids() == [ready]
 
 

@@ -252,7 +252,7 @@ def test_a_machine_of_before_an_upgrade_is_gone_once_vmhost_has_started(
 def test_their_images_are_not_evicted_and_their_addresses_not_given(actor: Actor, pool: Pool) -> None:
     pool.fill()
     machine = WarmMachine.objects.get()
-    assert machine.image_digest in digests_in_use("local")
+    assert machine.image_digest in digests_in_use(pool.host.runtime.host_id)
     assert machine.ip in set().union(*held_addresses())
 
 

@@ -72,7 +72,7 @@ def test_a_disk_without_room_for_its_copy_stays(parent: Parent, copies: Flatteni
 
 def test_nothing_is_copied_while_the_host_lacks_its_reserve(parent: Parent, copies: Flattening) -> None:
     driver, room = parent.vmhost.driver, [True]
-    made = Flattening(parent.vmhost.runtime.name, driver, has_room=lambda: room[0])
+    made = Flattening(parent.vmhost.runtime.host_id, driver, has_room=lambda: room[0])
     driver.stale[parent.id] = 1
     driver.delays["flatten"] = 60.0
     room[0] = False

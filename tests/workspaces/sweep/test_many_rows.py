@@ -42,7 +42,7 @@ def test_rows_of_a_silent_host_stay_due_and_delay_no_other_row(
     row = machine(ttl_expires_at=ago())
     assert sweep_and_settle(vmhost) == 1
     assert status_of(row) == "stopped"
-    waiting = Workspace.objects.filter(host_id="silent", status=Status.RUNNING, ttl_expires_at__lt=timezone.now())
+    waiting = Workspace.objects.filter(host__name="silent", status=Status.RUNNING, ttl_expires_at__lt=timezone.now())
     assert waiting.count() == 2 * BATCH
     Host.objects.filter(name="silent").update(last_seen_at=timezone.now())
     vmhost.hold_tasks()

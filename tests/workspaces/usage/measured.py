@@ -65,7 +65,7 @@ class MeasuredHost:
 
     def begin(self) -> None:
         """A vmhost begins; one that was there before knows nothing any more."""
-        self.sampler = Sampler(self.host.name, self.driver, monotonic=lambda: self.monotonic, wall=lambda: self.wall)
+        self.sampler = Sampler(self.host.pk, self.driver, monotonic=lambda: self.monotonic, wall=lambda: self.wall)
         self.writer = DirectWriter()
         self.sampler.writer = self.writer  # type: ignore[assignment]
 

@@ -58,7 +58,7 @@ def test_reports_wait_for_the_database(api: Caller, vmhost: FakeHost, monkeypatc
     made = api.post("/workspace", {"slug": "the-box"}).json()["workspace"]["id"]
     host = Workspace.objects.get(pk=made).host
     assert host is not None
-    sampler = Sampler(host.name, vmhost.driver)
+    sampler = Sampler(host.pk, vmhost.driver)
     sampler.disks.reports.append((made, SINCE))
     with monkeypatch.context() as broken:
 

@@ -146,7 +146,7 @@ def test_a_round_that_fails_is_followed_by_the_next(
 @pytest.mark.django_db
 def test_a_sampler_that_was_never_started_ends_too(transactional_db: None) -> None:
     before = threading.active_count()
-    Sampler(make_host().name, None).stop()  # type: ignore[arg-type]
+    Sampler(make_host().pk, None).stop()  # type: ignore[arg-type]
     assert threading.active_count() == before
 
 

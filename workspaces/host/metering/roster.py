@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from common.compiled_query import CompiledQuery
+from vmbackend.models import queue_of_host
 from vmbackend.samples import Sample
 from workspaces.host.metering.meter import MeterTarget
 from workspaces.models import Operation, Usage, Workspace
@@ -39,13 +40,13 @@ _LIVE_OPERATIONS = CompiledQuery(
 )
 
 
-def meter_targets(host_name: str) -> dict[str, MeterTarget]:
+def meter_targets(host_id: str) -> dict[str, MeterTarget]:
     """Return the machines that may have a process, also while an operation works on them: their usage counts while they
     boot or stop. Machines that are being saved or removed are left out. Two queries.
     """
-    rows = _MACHINES.all_rows([host_name])
+    rows = _MACHINES.all_rows([host_id])
     # After the rows, so that an operation that was queued between the two queries is seen.
-    operations, not_asked = _live_operations(host_name)
+    operations, not_asked = _live_operations(host_id)
     return {
         key: MeterTarget(
             key,
@@ -64,13 +65,13 @@ def meter_targets(host_name: str) -> dict[str, MeterTarget]:
     }
 
 
-def _live_operations(host_name: str) -> tuple[dict[str, str], set[str]]:
+def _live_operations(host_id: str) -> tuple[dict[str, str], set[str]]:
     """Return the states of live operations by workspace (`running` if there are two), and the workspaces not to ask
     for.
     """
     states: dict[str, str] = {}
     not_asked = set()
-    for key, kind, state in _LIVE_OPERATIONS.all_rows([f"host.{host_name}"]):
+    for key, kind, state in _LIVE_OPERATIONS.all_rows([queue_of_host(host_id)]):
         if states.get(key) != OperationState.RUNNING:
             states[key] = state
         if state == OperationState.RUNNING and kind in _NOT_ASKED:

@@ -70,13 +70,13 @@ class Sampler:
 
     def __init__(
         self,
-        host_name: str,
+        host_id: str,
         driver: Driver,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._host_name = host_name
+        self._host_id = host_id
         self._driver = driver
         self._monotonic = monotonic
         self._wall = wall
@@ -180,7 +180,7 @@ class Sampler:
     def _refresh(self) -> None:
         """Read the machines to meter, and the counters of new ones. Without the database the former ones stay."""
         try:
-            targets = meter_targets(self._host_name)
+            targets = meter_targets(self._host_id)
             new = [key for key in targets if key not in self._meters]
             for key, (last, tick) in (counted_samples(new) if new else {}).items():
                 self._meters[key] = Meter(targets[key], last, tick)

@@ -42,12 +42,12 @@ class Demand:
         return self.claimed + self.missed
 
 
-def recent_demand(host_name: str) -> dict[PoolShape, Demand]:
+def recent_demand(host_id: str) -> dict[PoolShape, Demand]:
     """Return the creates of the last ten minutes by shape, the most wanted first; none if the host takes no new
     machines. One query.
     """
     since = timezone.now() - WINDOW
-    recent = WarmRequest.objects.filter(host_id=host_name, host__accepts_new=True, at__gt=since)
+    recent = WarmRequest.objects.filter(host_id=host_id, host__accepts_new=True, at__gt=since)
     counted = recent.values(*PoolShape._fields).annotate(total=Count("pk"), claimed=Count("pk", filter=Q(served=True)))
     found = {}
     for row in counted.order_by("-total", *PoolShape._fields):

@@ -64,14 +64,14 @@ class PoolKeeper:
 
     def __init__(
         self,
-        host_name: str,
+        host_id: str,
         driver: Driver,
         images: ImageStore,
         *,
         is_short: Callable[[], bool],
         is_quiet: Callable[[], bool] | None = None,
     ) -> None:
-        self._host_name, self._driver = host_name, driver
+        self._host_id, self._driver = host_id, driver
         self._is_short = is_short
         self._is_quiet = is_quiet or QuietHost()
         self._claim = new_claim()
@@ -98,8 +98,8 @@ class PoolKeeper:
 
     def empty_pool(self) -> None:
         """Remove every machine that nobody has claimed."""
-        warm_machines.retire_machines(self._host_name)
-        remove_retired(self._driver, self._host_name)
+        warm_machines.retire_machines(self._host_id)
+        remove_retired(self._driver, self._host_id)
 
     def check_machines(self) -> None:
         """Retire machines that are not as the pool left them, that are old or of another kit, and remove what is
@@ -112,7 +112,7 @@ class PoolKeeper:
             is_current = machine.kit == kit and machine.made_at > oldest
             if machine.state == WarmState.MAKING or not is_current or not self._is_paused(machine.pk):
                 warm_machines.retire_machine(machine.pk)
-        remove_retired(self._driver, self._host_name)
+        remove_retired(self._driver, self._host_id)
 
     def note_digest(self, image: str, digest: str) -> None:
         """Note which digest a create was answered for a tag. No create gets a machine of another one from here on."""
@@ -121,13 +121,13 @@ class PoolKeeper:
         reference = str(parse_reference(image))
         # First: a machine that is reserved after the rows were looked for is compared with it.
         self._digests.note_digest(reference, digest)
-        warm_machines.retire_others(self._host_name, reference, digest)
+        warm_machines.retire_others(self._host_id, reference, digest)
 
     def run_once(self) -> None:
         """Make one round: check, resolve tags, retire, make at most one machine, report."""
         is_quiet = self._is_quiet()
         self.check_machines()
-        demand = {} if self._is_short() else recent_demand(self._host_name)
+        demand = {} if self._is_short() else recent_demand(self._host_id)
         wanted = share_pool(demand, settings.ENV.pool_memory_mb, settings.ENV.pool_machines)
         self._resolve(wanted)
         self._retire_unwanted(wanted)
@@ -140,14 +140,14 @@ class PoolKeeper:
             self._waits_since = None
 
     def _machines(self) -> list[WarmMachine]:
-        held = WarmMachine.objects.filter(host_id=self._host_name).exclude(state=WarmState.RETIRING)
+        held = WarmMachine.objects.filter(host_id=self._host_id).exclude(state=WarmState.RETIRING)
         return list(held.order_by("made_at"))
 
     def _is_paused(self, key: str) -> bool:
         return self._driver.state(key) is MachineState.PAUSED
 
     def _count(self, shape: PoolShape) -> int:
-        held = WarmMachine.objects.filter(host_id=self._host_name, **shape._asdict())
+        held = WarmMachine.objects.filter(host_id=self._host_id, **shape._asdict())
         return held.exclude(state=WarmState.RETIRING).count()
 
     def _digest(self, shape: PoolShape) -> str:
@@ -167,7 +167,7 @@ class PoolKeeper:
         stale.
         """
         for image, digest in self._digests.refresh({shape.image for shape in wanted if wanted[shape]}).items():
-            warm_machines.record_digest(self._host_name, image, digest)
+            warm_machines.record_digest(self._host_id, image, digest)
 
     def _retire_unwanted(self, wanted: dict[PoolShape, int]) -> None:
         """Retire machines of another digest, and those beyond the number that is wanted."""
@@ -182,13 +182,13 @@ class PoolKeeper:
                 kept[shape] += 1
             else:
                 warm_machines.retire_machine(machine.pk)
-        remove_retired(self._driver, self._host_name)
+        remove_retired(self._driver, self._host_id)
 
     def _make(self, shape: PoolShape) -> None:
         self._waits_since = None
         self._not_before[shape] = time.monotonic() + FAILED_SECONDS  # whatever fails from here on
         found = {"digest": self._digest(shape), "kit": kit_version(), "claim": self._claim}
-        machine = reserve_machine(self._host_name, shape, **found)
+        machine = reserve_machine(self._host_id, shape, **found)
         if machine is None:
             return
         try:
@@ -199,7 +199,7 @@ class PoolKeeper:
             del self._not_before[shape]
         except BackendError as exc:
             retire_failed(machine, exc)
-        remove_retired(self._driver, self._host_name)
+        remove_retired(self._driver, self._host_id)
 
     def _report(self, demand: dict[PoolShape, Demand], wanted: dict[PoolShape, int]) -> None:
         ready = [shape for shape in wanted for _ in range(self._ready(shape))]
@@ -208,11 +208,11 @@ class PoolKeeper:
             for shape, asked in demand.items()
         ]
         if shares != self._shown:
-            record_host_pool(name=self._host_name, pool=[asdict(share) for share in shares])
+            record_host_pool(host_id=self._host_id, pool=[asdict(share) for share in shares])
             self._shown = shares
 
     def _ready(self, shape: PoolShape) -> int:
-        ready = WarmMachine.objects.filter(host_id=self._host_name, state=WarmState.READY, **shape._asdict())
+        ready = WarmMachine.objects.filter(host_id=self._host_id, state=WarmState.READY, **shape._asdict())
         return ready.count()
 
     def _work(self) -> None:

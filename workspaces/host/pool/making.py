@@ -29,12 +29,12 @@ CLOSED = NetworkPolicy(allow_internet=False, ingress_ports=(65535,))
 
 
 @transaction.atomic
-def reserve_machine(host_name: str, shape: PoolShape, *, digest: str, kit: str, claim: str) -> WarmMachine | None:
+def reserve_machine(host_id: str, shape: PoolShape, *, digest: str, kit: str, claim: str) -> WarmMachine | None:
     """Insert the row of a machine, with an address. None if the host takes none, or has no memory left over for it.
 
     Creates lock the host's row, too, before they choose an address.
     """
-    host = Host.objects.select_for_update(no_key=True).filter(pk=host_name, accepts_new=True, problem="").first()
+    host = Host.objects.select_for_update(no_key=True).filter(pk=host_id, accepts_new=True, problem="").first()
     if host is None or free_memory(host) - warm_memory(host) < shape.memory_mb:
         return None
     return warm_machines.insert_machine(host, free_address(host), shape, digest=digest, kit=kit, claim=claim)

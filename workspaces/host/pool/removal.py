@@ -13,14 +13,14 @@ from workspaces.models.warm_machine import WarmState
 logger = logging.getLogger(__name__)
 
 
-def remove_retired(driver: Driver, host_name: str) -> int:
+def remove_retired(driver: Driver, host_id: str) -> int:
     """Remove the retired machines of this host, then their rows. Return how many.
 
     Several threads may do so at once, also while another one makes the machine: its next call of the driver fails then.
     What cannot be removed is tried again in the next round.
     """
     removed = 0
-    retired = WarmMachine.objects.filter(host_id=host_name, state=WarmState.RETIRING)
+    retired = WarmMachine.objects.filter(host_id=host_id, state=WarmState.RETIRING)
     for key in list(retired.values_list("pk", flat=True)):
         try:
             driver.delete(key)
@@ -32,7 +32,7 @@ def remove_retired(driver: Driver, host_name: str) -> int:
     return removed
 
 
-def give_back_memory(driver: Driver, host_name: str) -> bool:
+def give_back_memory(driver: Driver, host_id: str) -> bool:
     """Remove all warm machines of this host, whose memory a workspace needs. Return whether there was one."""
-    warm_machines.retire_machines(host_name)
-    return remove_retired(driver, host_name) > 0
+    warm_machines.retire_machines(host_id)
+    return remove_retired(driver, host_id) > 0

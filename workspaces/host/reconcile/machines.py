@@ -51,16 +51,16 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     """
     inventory = runtime.driver.inventory()
     # Before the workspaces: the machine that a create takes in between is in one of both.
-    warm = set(WarmMachine.objects.filter(host_id=runtime.name).values_list("pk", flat=True))
+    warm = set(WarmMachine.objects.filter(host_id=runtime.host_id).values_list("pk", flat=True))
     busy = set(
         Operation.objects.filter(queue=runtime.queue_name, state__in=LIVE).values_list("workspace_id", flat=True)
     )
-    epochs = dict(Workspace.objects.filter(host_id=runtime.name).values_list("pk", "epoch"))
+    epochs = dict(Workspace.objects.filter(host_id=runtime.host_id).values_list("pk", "epoch"))
     repaired = set_strays_aside(runtime, _strays(inventory, epochs, warm) - busy)
     if repaired:
         inventory = runtime.driver.inventory()
     for part in batched([key for key in epochs if key not in busy], ROWS_AT_ONCE):
-        rows = Workspace.objects.filter(pk__in=part, host_id=runtime.name).defer("env", "workloads")
+        rows = Workspace.objects.filter(pk__in=part, host_id=runtime.host_id).defer("env", "workloads")
         for row in rows.select_related("account", "host"):
             repaired += _reconcile_row(runtime, row, inventory)
     orphans = _remove_orphans(runtime, inventory, set(epochs) | busy | warm)
@@ -86,7 +86,7 @@ def resume_paused_machines(runtime: HostRuntime) -> int:
     """
     inventory = runtime.driver.inventory()
     paused = [key for key, state in inventory.domains.items() if state is MachineState.PAUSED]
-    rows = Workspace.objects.filter(pk__in=paused, host_id=runtime.name, status=Status.RUNNING)
+    rows = Workspace.objects.filter(pk__in=paused, host_id=runtime.host_id, status=Status.RUNNING)
     resumed = 0
     for row in rows.select_related("account", "host"):
         try:
@@ -237,7 +237,7 @@ def _remove_orphans(runtime: HostRuntime, inventory: Inventory, known: set[str])
     for key, since in sorted(runtime.orphan_since.items()):
         if now - since < settings.ENV.orphan_grace_seconds:
             continue
-        if any(model.objects.filter(pk=key, host_id=runtime.name).exists() for model in (WarmMachine, Workspace)):
+        if any(model.objects.filter(pk=key, host_id=runtime.host_id).exists() for model in (WarmMachine, Workspace)):
             continue
         if not runtime.allow_orphan_removal(settings.ENV.orphan_removals_per_hour):
             logger.error("orphans: the cap on removals per hour is reached; %s remain for now", len(orphans) - removed)
