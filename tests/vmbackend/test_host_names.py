@@ -75,6 +75,14 @@ def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capac
     assert Host.objects.get().claim == "b"
 
 
+def test_a_host_has_the_address_that_it_reports_last(capacity: Capacity) -> None:
+    report("a", capacity)
+    assert Host.objects.get().address == ""
+    for address in ("192.0.2.7", "192.0.2.8", ""):
+        services.record_host_seen(name="one", claim="a", subnet="10.200.0.0/20", capacity=capacity, address=address)
+        assert Host.objects.get().address == address
+
+
 def test_what_a_clock_that_was_ahead_has_written_holds_no_name(
     capacity: Capacity, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ class HostRuntime:
         self._console_publisher = ConsolePublisher(name, driver.boot_log)
         self.guest_renewals = GuestRenewals(name)
         env = settings.ENV
+        self.address: str = env.host_address
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
             name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
@@ -148,7 +149,9 @@ class HostRuntime:
         except BackendError as exc:
             hosts.record_host_problem(name=self.name, claim=self.claim, problem=exc.message)
         else:
-            hosts.record_host_seen(name=self.name, claim=self.claim, subnet=self.subnet, capacity=capacity)
+            hosts.record_host_seen(
+                name=self.name, claim=self.claim, subnet=self.subnet, capacity=capacity, address=self.address
+            )
         for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)
 
