@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from itertools import combinations
 
 _EVERY_ADDRESS = IPv4Network("0.0.0.0/8")
 
@@ -26,17 +27,18 @@ def unusable(address: IPv4Address) -> str:
     return ""
 
 
-def refusal(peer: Peer, subnets: Iterable[IPv4Network]) -> str:
-    """Return why a peer is refused beside these subnets of other hosts' machines; empty if it is not.
+def refusal(peers: Collection[Peer], own: Iterable[IPv4Network] = ()) -> str:
+    """Return why one of the peers is refused beside the others and the subnets of this host; empty if none is.
 
     A packet with an address of machines would otherwise count as one of a host, or lead to two hosts.
     """
-    if reason := unusable(peer.address):
-        return reason
-    for subnet in (peer.subnet, *subnets):
-        if peer.address in subnet:
-            return f"The address {peer.address} lies in {subnet}, whose addresses are those of machines."
-    for subnet in subnets:
-        if peer.subnet.overlaps(subnet):
-            return f"The subnet {peer.subnet} of {peer.address} overlaps {subnet}."
+    subnets = [*own, *(peer.subnet for peer in peers)]
+    for peer in peers:
+        if reason := unusable(peer.address):
+            return reason
+        if any(peer.address in subnet for subnet in subnets):
+            return f"The address {peer.address} of a host is one of machines."
+    for first, second in combinations(subnets, 2):
+        if first.overlaps(second):
+            return f"The subnets {first} and {second} of two hosts overlap."
     return ""
