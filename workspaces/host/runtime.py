@@ -25,6 +25,7 @@ from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.flattening import Flattening
 from workspaces.host.guest_renewals import GuestRenewals
 from workspaces.host.operation_shares import OperationShares
+from workspaces.host.peers import PeerKeeper
 from workspaces.host.pool.keeper import PoolKeeper
 from workspaces.host.released_calls import released_calls
 from workspaces.operations import queue
@@ -59,6 +60,7 @@ class HostRuntime:
         self.guest_renewals = GuestRenewals(name)
         env = settings.ENV
         self.address: str = env.host_address
+        self._peers = PeerKeeper(name, driver, address=self.address, subnet=subnet)
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
             name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
@@ -95,6 +97,7 @@ class HostRuntime:
         self._spawn("events", lambda: self._handle_events(on_event))
         self._spawn("heartbeat", self._send_heartbeats)
         self._console_publisher.start()
+        self._peers.start()
 
     def stop(self) -> None:
         """End the threads and disconnect; machines continue to run."""
@@ -103,6 +106,7 @@ class HostRuntime:
         self.guest_renewals.stop()
         self.flattening.stop()
         self.pool.stop()
+        self._peers.stop()
         self._events.put(None)
         self._console_publisher.stop()
         for thread in self._threads:
