@@ -132,6 +132,12 @@ def test_a_number_beyond_use_is_refused(name: str, value: str) -> None:
         Env.from_environment({variable(name): value})
 
 
+@pytest.mark.parametrize("value", ["host-2", "192.0.2.7/24", "2001:db8::1", "127.0.0.1", "0.0.0.0", "224.0.0.9"])
+def test_an_address_that_no_other_host_reaches_is_refused(value: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="PLATFORM_HOST_ADDRESS"):
+        Env.from_environment({"PLATFORM_HOST_ADDRESS": value})
+
+
 def test_the_address_of_an_ipv6_host_is_in_brackets() -> None:
     settings = Env.from_environment({"PLATFORM_BIND": "::1", "PLATFORM_PORT": "8001"})
     assert (settings.base_url, settings.allowed_hosts[-1]) == ("http://[::1]:8001", "::1")
@@ -145,6 +151,7 @@ CONTRADICTIONS = [
     {"PLATFORM_SECRET_KEY": "short"},
     {"PLATFORM_STOP_GRACE_SECONDS": "290"},
     {"PLATFORM_DATABASE_URL": "sqlite:////srv/two/db.sqlite3"},
+    {"PLATFORM_HOST_ADDRESS": "10.130.0.9", "PLATFORM_SUBNET": "10.130.0.0/20"},
 ]
 
 

@@ -71,6 +71,7 @@ def build_driver() -> Driver:
             machines_dir=machines_dir(),
             instance=env.instance,
             subnet=env.subnet,
+            address=env.host_address,
             dns=env.guest_dns,
             kit_dir=env.kit_dir,
             control_public_key=control_key().with_suffix(".pub").read_text().strip(),

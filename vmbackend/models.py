@@ -27,7 +27,8 @@ class Host(models.Model):
     operations and machines go by it, and a name may change.
 
     Sizes are MiB; the free ones are what remains after the host's reserve. `cpus` counts logical CPUs. `subnet` is the
-    IPv4 network of its machines. `arch` as in OCI (amd64, arm64). A host takes new machines while `accepts_new` is set
+    IPv4 network of its machines. `address` is the IPv4 address at which the platform's other machines reach this one; a
+    host without one is alone. `arch` as in OCI (amd64, arm64). A host takes new machines while `accepts_new` is set
     and `is_alive`. Rows are never deleted automatically: those of a host that is gone stop being alive after ALIVE_FOR.
     """
 
@@ -35,6 +36,7 @@ class Host(models.Model):
     name = models.SlugField(unique=True, max_length=40)
     accepts_new = models.BooleanField(default=True, help_text="Whether new workspaces may be placed here.")
     subnet = models.CharField(max_length=20)
+    address = models.CharField(max_length=15, blank=True, default="", help_text="For other hosts; empty: it is alone.")
     arch = models.CharField(max_length=16, default="amd64")
     accelerated = models.BooleanField(default=False, help_text="KVM; otherwise the machines are emulated.")
     cpus = models.PositiveIntegerField(default=0)

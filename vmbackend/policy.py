@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network, ip_network
 from typing import Any, Self
 
+from vmbackend.peers import Peer
+
 # No machine reaches these, regardless of its policy.
 PRIVATE_NETWORKS = (
     "0.0.0.0/8",
@@ -34,7 +36,7 @@ class NetworkPolicy:
     names below a domain (`*.example.com`). A name's addresses are allowed from its DNS answer on for the answer's time
     to live; other names do not resolve.
     `egress_ports`: the only remote TCP and UDP ports allowed; empty: all ports and all protocols.
-    `ingress_ports`: the only ports of the machine that the host and the edge reach, besides SSH and the control port;
+    `ingress_ports`: the only ports of the machine that hosts and the edge reach, besides SSH and the control port;
     empty: all.
     """
 
@@ -94,3 +96,13 @@ class Networking(ABC):
     @abstractmethod
     def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
         """Close this host's connections to these ports of the machine. Idempotent. Raise BackendUnavailable."""
+
+    @abstractmethod
+    def apply_peers(self, peers: Collection[Peer]) -> None:
+        """Let exactly these hosts reach the machines as this host does, and this host reach theirs. Idempotent.
+
+        Their connections are judged by `ingress_ports`. A machine opens nothing towards them and reaches no machine of
+        theirs. What was applied last holds until the next call, also beyond `close` and a death of the process. A peer
+        that no network of this host leads to is logged and tried again within a minute. Raise BackendUnavailable, and
+        apply none, if one has an address that is no host's, or its subnet overlaps another one (`peers.refusal`).
+        """

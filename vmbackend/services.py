@@ -24,14 +24,19 @@ def find_host_id(*, name: str, claim: str) -> str:
     return Host.objects.filter(name=name).values_list("pk", flat=True).first() or new_host_id()
 
 
-def record_host_seen(*, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity) -> None:
+def record_host_seen(
+    *, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity, address: str = ""
+) -> None:
     """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host.
+
+    `address`: at which other hosts reach it; empty: it is alone.
 
     Raise HostNameHeld if another machine has reported under the name within ALIVE_FOR; nothing is stored then.
     """
     seen: dict[str, Any] = {
         "claim": claim,
         "subnet": subnet,
+        "address": address,
         "arch": capacity.arch,
         "accelerated": capacity.accelerated,
         "cpus": capacity.cpus,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,6 +55,15 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         hint = "A machine takes that long to end after the grace time of its programs."
         found.append(Error(least, hint=hint, id="platform.E006"))
     return found
+
+
+@register()
+def host_address_is_no_machines(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the address of this host is none that its machines may have."""
+    env = settings.ENV
+    if not env.host_address or IPv4Address(env.host_address) not in env.subnet:
+        return []
+    return [Error("PLATFORM_HOST_ADDRESS lies in PLATFORM_SUBNET, which is the machines'.", id="platform.E012")]
 
 
 @register()

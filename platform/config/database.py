@@ -19,7 +19,7 @@ LOCK_SECONDS = {"hooks": 5, "push": 5, "api": 5, "streams": 5}
 # The fewest connections that a pool may grow to.
 POOL_SIZE = 20
 # Threads of vmhost, besides those of operations: events, heartbeat, samples, the writer of usage, the disk guard, the
-# main thread; and two to spare.
+# peers, the main thread; and one to spare.
 VMHOST_THREADS = 8
 # Options of libpq: within two minutes a statement fails if its server lost its power or its network, whatever the
 # statement waited for. Without them it waits for the kernel's limits: a quarter of an hour, or two hours for an answer

@@ -27,7 +27,7 @@ from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
 from config.env_runtime import RuntimeSettings
 from config.env_traces import TracesSettings
-from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
+from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostAddress, HostName, Networks, Places, Resolvers
 from edge.addresses import CdnAddress, PublicAddress, RuntimeAddress, SandboxAddress, page_addresses
 from vmbackend.uids import default_first_uid
 
@@ -166,6 +166,7 @@ class Env(
         gt=0,
         lt=1 << 31,
     )
+    host_address: HostAddress = ""
     guest_dns: CommaSeparated = ()
     machines_dir: AbsolutePath = _derived("`STATE/machines`", lambda data: data["state"] / "machines")
     cache_dir: AbsolutePath = _derived("`STATE/cache`", lambda data: data["state"] / "cache")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from outbound.errors import OutboundError
 from outbound.urls import place_of, server_place
+from vmbackend.peers import unusable
 
 
 def _split(value: object) -> object:
@@ -44,6 +45,13 @@ def _resolvers(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+def _host_address(value: str) -> str:
+    """Return the IPv4 address of one machine; empty: none."""
+    if value and (reason := unusable(IPv4Address(value))):
+        raise ValueError(reason)
+    return value
+
+
 def _host_name(value: str) -> str:
     return value.lower().removesuffix(".")
 
@@ -67,5 +75,6 @@ Networks = Annotated[CommaSeparated, AfterValidator(_networks)]
 Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
 ModelAddress = Annotated[str, AfterValidator(_model_address)]
+HostAddress = Annotated[str, AfterValidator(_host_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]

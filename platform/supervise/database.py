@@ -62,11 +62,12 @@ def require_fitting_settings() -> None:
     from django.conf import settings
     from django.core.checks import ERROR
 
-    from config.checks import settings_fit_together
+    from config.checks import host_address_is_no_machines, settings_fit_together
 
     if not settings.ENV.secret_key:
         _refuse_settings(["PLATFORM_SECRET_KEY is not set: restore secrets.env from a backup."])
-    found = [message for message in settings_fit_together(None) if message.level >= ERROR]
+    messages = [*settings_fit_together(None), *host_address_is_no_machines(None)]
+    found = [message for message in messages if message.level >= ERROR]
     if found:
         _refuse_settings([" ".join(filter(None, (item.msg, item.hint))) for item in found])
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from supervise.instance import Instance, InstanceError
@@ -16,6 +17,7 @@ from supervise.postgres import data_folder
 from supervise.postgres_processes import end_server
 from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.errors import BackendError
+from vmbackend.libvirt.peer_routes import PeerRoutes
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
 from vmbackend.trees import remove_tree
 
@@ -34,6 +36,8 @@ def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
         subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
     for family, table in _tables(instance.id):
         subprocess.run(["nft", "delete", "table", family, table], check=False, capture_output=True)
+    with suppress(BackendError):
+        PeerRoutes(instance.id).replace_all(())
     _undefine_machines(instance, say)
     # Before the folder: a mount of it elsewhere would keep its content.
     unmount_all(instance.id)

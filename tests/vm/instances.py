@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import xmlrpc.client
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,12 @@ class TestInstance:
         if self.settings.has_own_server:
             put_migrated_data(data_folder(self.instance))
         prepare_instance(self.instance, self.settings)
+        self.start_processes()
+        self.wait_until_serving()
+
+    def start_processes(self) -> None:
         with control.exclusive_control(self.instance):
             control.start_supervisord(self.instance, self.settings, tied=False)
-        self.wait_until_serving()
 
     def wait_until_serving(self) -> None:
         serving = wait_until_serving(self.settings.base_url, START_SECONDS)
@@ -214,24 +217,32 @@ class TestInstance:
 
 
 @contextmanager
-def new_instance(parent: Path = Path("/tmp"), *, images: bool = True, **settings: str) -> Iterator[TestInstance]:
+def new_instance(
+    parent: Path = Path("/tmp"),
+    *,
+    images: bool = True,
+    kind: Callable[..., TestInstance] = TestInstance,
+    **settings: str,
+) -> Iterator[TestInstance]:
     """An instance that is not started yet, in a folder of `parent`; removed at the end, however the run ends. `images`:
     with those of the tests in its local store.
     """
     # Short: socket paths have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="mvi-", dir=parent))
     try:
-        with instance_in(folder, images=images, **settings) as made:
+        with instance_in(folder, images=images, kind=kind, **settings) as made:
             yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def instance_in(folder: Path, *, images: bool = True, **settings: str) -> Iterator[TestInstance]:
+def instance_in(
+    folder: Path, *, images: bool = True, kind: Callable[..., TestInstance] = TestInstance, **settings: str
+) -> Iterator[TestInstance]:
     """The same in a folder of the caller's, who removes it; where the run is killed, it is removed and unmounted."""
     with watched(folder):
-        made = TestInstance(folder, **settings)
+        made = kind(folder, **settings)
         try:
             if images:
                 add_images(made.settings.images_dir / "oci", folder)

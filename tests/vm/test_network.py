@@ -16,9 +16,9 @@ from tests.vm.conftest import Witness
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import resolvers
 from tests.vm.outside import OTHER_PORT, PORT, Outside, outside
+from tests.vm.probes import CONTROL_PORT, reached
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
-CONTROL_PORT = 10022
 ETH_P_ALL = 0x0003
 
 
@@ -48,17 +48,6 @@ def service() -> Iterator[int]:
         listener.bind(("0.0.0.0", 0))
         listener.listen(8)
         yield listener.getsockname()[1]
-
-
-def reached(api: Api, workspace_id: str, address: str, port: int = CONTROL_PORT) -> set[str]:
-    """Protocols by which a machine reaches an address within two seconds: `tcp`, `ping`, `arp`."""
-    probes = (
-        f"(nc -w 2 {address} {port} </dev/null >/dev/null 2>&1 && echo tcp) &",
-        f"(ping -c 1 -W 2 {address} >/dev/null 2>&1 && echo ping) &",
-        f"(arping -c 2 -w 2 -I eth0 {address} | grep -q 'reply from' && echo arp) &",
-        "wait",
-    )
-    return set(api.output(workspace_id, " ".join(probes)).split())
 
 
 def test_a_machine_with_internet_reaches_it_behind_the_hosts_address(

@@ -25,7 +25,7 @@ def main() -> None:
         machines = Path(known["machines_dir"])
         if machines.parent.exists():
             subnet = IPv4Network(known["subnet"])
-            tear_down(SimpleNamespace(instance=known["instance"], subnet=subnet, machines_dir=machines))  # type: ignore[arg-type]
+            tear_down(SimpleNamespace(instance=known["instance"], address="", subnet=subnet, machines_dir=machines))  # type: ignore[arg-type]
         shutil.rmtree(known["root"], ignore_errors=True)
 
 

@@ -242,6 +242,7 @@ def test_a_process_of_a_machine_opens_no_connection_to_the_host():
         instance=INSTANCE,
         subnet=subnet,
         gateway=str(subnet.network_address + 1),
+        address="",
         dns=("192.0.2.53",),
         machines_dir=Path(tempfile.mkdtemp(prefix="mvc", dir="/tmp")),
         allowed_private=(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from vmbackend.fake.driver import FakeDriver
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.hold import HoldSettings, HoldUnsupported
 from vmbackend.guest.session import ExecResult, GuestAddress
+from vmbackend.peers import Peer
 
 SPEC = MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m"))
 
@@ -222,3 +224,12 @@ def test_machines_of_the_fake_driver_refuse_terminals_with_a_documented_error():
         await client.close()
 
     asyncio.run(work())
+
+
+def test_peers_with_addresses_of_machines_are_refused_together(tmp_path: Path):
+    driver = FakeDriver(tmp_path)
+    good = Peer(IPv4Address("192.0.2.2"), IPv4Network("10.201.0.0/20"))
+    driver.apply_peers([good])
+    with pytest.raises(BackendUnavailable):
+        driver.apply_peers([Peer(IPv4Address("10.202.0.7"), IPv4Network("10.202.0.0/20"))])
+    assert driver.peers == {good}

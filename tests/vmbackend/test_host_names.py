@@ -36,10 +36,10 @@ def capacity(tmp_path: Path) -> Capacity:
     return FakeStore(tmp_path / "driver").capacity()
 
 
-def report(claim: str, capacity: Capacity, subnet: str = "10.200.0.0/20") -> None:
+def report(claim: str, capacity: Capacity, subnet: str = "10.200.0.0/20", address: str = "") -> None:
     """What a machine does that starts with the name."""
-    host_id = services.find_host_id(name="one", claim=claim)
-    services.record_host_seen(host_id=host_id, name="one", claim=claim, subnet=subnet, capacity=capacity)
+    known = {"host_id": services.find_host_id(name="one", claim=claim), "name": "one", "claim": claim}
+    services.record_host_seen(**known, subnet=subnet, capacity=capacity, address=address)
 
 
 def test_a_machine_has_a_claim_of_its_own_for_each_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +75,14 @@ def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capac
     with pytest.raises(HostNameHeld):
         report("a", capacity)
     assert Host.objects.get().claim == "b"
+
+
+def test_a_host_has_the_address_that_it_reports_last(capacity: Capacity) -> None:
+    report("a", capacity)
+    assert Host.objects.get().address == ""
+    for address in ("192.0.2.7", "192.0.2.8", ""):
+        report("a", capacity, address=address)
+        assert Host.objects.get().address == address
 
 
 def test_what_a_clock_that_was_ahead_has_written_holds_no_name(

@@ -34,6 +34,7 @@ def _settings(instance, folder):
         instance=instance,
         subnet=subnet,
         gateway=str(subnet.network_address + 1),
+        address="",
         dns=("192.0.2.53",),
         machines_dir=folder,
         allowed_private=(),

@@ -52,6 +52,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
         instance=INSTANCE,
         subnet=subnet,
         gateway=str(subnet.network_address + 1),
+        address="",
         dns=("192.0.2.53",),
         machines_dir=tmp_path,
         allowed_private=(),

@@ -37,6 +37,7 @@ from vmbackend.fake.copies import FakeCopies
 from vmbackend.fake.machines import IN_MEMORY, POLL
 from vmbackend.fake.orphans import FakeOrphans
 from vmbackend.fake.usage import FakeMeters
+from vmbackend.peers import Peer, refusal
 from vmbackend.policy import NetworkPolicy
 from vmbackend.power import StartedFrom
 
@@ -224,6 +225,12 @@ class FakeDriver(FakeMeters, FakeCopies, FakeOrphans, Driver):
         self._enter("close_connections")
         remaining = [port for port in self.connections.get(machine_id, ()) if port not in ports]
         self.connections[machine_id] = remaining
+
+    def apply_peers(self, peers: Collection[Peer]) -> None:
+        self._enter("apply_peers")
+        if reason := refusal(peers):
+            raise BackendUnavailable(reason)
+        self.peers = frozenset(peers)
 
     def agent_responds(self, machine_id: str, timeout: float) -> bool:
         self._enter("agent_responds")

@@ -27,6 +27,7 @@ from vmbackend.errors import (
 from vmbackend.fake.store import MEMORY_FILE, Domain, FakeStore
 from vmbackend.fake.trees import file_stats
 from vmbackend.fake.workloads import WORKLOADS_FILE
+from vmbackend.peers import Peer
 from vmbackend.trees import remove_tree
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
@@ -54,6 +55,8 @@ class FakeMachines:
         self.crash_hook = crash_hook
         # Ports of machines with open connections from this host.
         self.connections: dict[str, list[int]] = {}
+        # The other hosts that reach the machines.
+        self.peers: frozenset[Peer] = frozenset()
         # Machines whose disk consists of files that nothing else needs, with the MiB that a copy writes.
         self.stale: dict[str, int] = {}
         self._closing = threading.Event()

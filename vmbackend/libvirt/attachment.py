@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import port_for
 from vmbackend.libvirt.record import Record
+from vmbackend.peers import Peer
 from vmbackend.policy import NetworkPolicy
 
 
@@ -67,6 +69,11 @@ class NetworkAttachment:
         if self._disabled or record is None:
             return False
         return any(ip == record.ip and key != record.id for key, ip in self._network.attached_addresses().items())
+
+    def apply_peers(self, peers: Collection[Peer]) -> None:
+        """Do what `Driver.apply_peers` does."""
+        if not self._disabled:
+            self._network.apply_peers(peers)
 
     def detach(self, machine_id: str, record: Record | None) -> None:
         """Remove the machine from the network. The id of an orphaned tap is its own name."""

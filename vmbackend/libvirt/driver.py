@@ -26,7 +26,7 @@ from vmbackend.errors import (
     DeadlineExceeded,
     InvalidMachineState,
 )
-from vmbackend.libvirt import agent, domain, sockets
+from vmbackend.libvirt import agent, domain
 from vmbackend.libvirt.assignment import Assigner
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capabilities import ask_host
@@ -47,6 +47,7 @@ from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import find_domain_type
 from vmbackend.libvirt.provisioner import Provisioner
 from vmbackend.libvirt.qemu_logs import QemuLogs
+from vmbackend.libvirt.reached import ReachedMachines
 from vmbackend.libvirt.readiness import wait_for_guest
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.resync import resync_clock_and_entropy
@@ -67,7 +68,7 @@ log = logging.getLogger(__name__)
 _BOOT_SECONDS = 20.0
 
 
-class LibvirtDriver(CopiedMachines, AsideMachines, Driver):
+class LibvirtDriver(CopiedMachines, ReachedMachines, AsideMachines, Driver):
     """One host's machines under libvirt."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
@@ -253,15 +254,6 @@ class LibvirtDriver(CopiedMachines, AsideMachines, Driver):
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
         self._find_machine(machine_id)
         self._attachment.change_policy(machine_id, policy)
-
-    def count_connections(self, machine_id: str) -> int:
-        record = self._inventory.record(machine_id)
-        return sockets.count_connections(record.ip) if record else 0
-
-    def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
-        record = self._inventory.record(machine_id)
-        if record:
-            sockets.close_connections(record.ip, ports)
 
     def agent_responds(self, machine_id: str, timeout: float) -> bool:
         target = self._domains.find(self._libvirt.connection, machine_id)

@@ -6,11 +6,12 @@ Two tables, both named `mvm_<instance>`:
   Everything else that a guest may send (IPv6, spoofed addresses, other protocols) is dropped. A frame to a tap passes
   only if it is addressed to that guest, an ARP question only if it asks for that guest's address: what the bridge
   floods (broadcasts, addresses that it has forgotten) shows guests nothing of each other.
-* `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; no routed
-  traffic comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to
-the resolver on the bridge's address. Frames that a tap receives itself, past its bridge, are dropped (`neighbours.py`
-says
-  which frames that could be).
+* `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; routed
+  traffic comes in only from `peers`, the other hosts, for which a guest's `in_X` holds as for this host, while guests
+  open nothing towards them; what is routed to `peer_guests` comes from this host's own processes only; the host
+  accepts from guests only replies to its own connections, a few pings, and DNS queries to the resolver on the bridge's
+  address. Frames that a tap receives itself, past its bridge, are dropped (`neighbours.py` says which frames that could
+  be).
 
 What guests share is bounded for each: connections and other flows that the host tracks (`flows`), TCP connections to a
 resolver (`dns_tcp`), which has few places for them, and DNS queries in a second (`asking`): one that is not answered
@@ -24,7 +25,7 @@ A machine's policy is up to four chains and two sets, found by its address in th
   nftables does not refresh the timeout of an existing element, so a single set would expire an address that was
   answered a moment ago. A connection that began while its address was known is marked and continues.
 * `dns_X`, `ask_X`: its DNS queries are redirected to its own resolver, and reach no other.
-* `in_X`: the ports on which the host and the edge reach it.
+* `in_X`: the ports on which hosts and the edge reach it.
 
 Deleting an absent object fails a transaction, adding a present one does not: so every removal is preceded by an add.
 """
@@ -170,6 +171,14 @@ class Firewall:
             rules.append(f"ip daddr {{ {', '.join(map(str, collapse_addresses(policy.networks)))} }} accept")
         return [*rules, "drop"]
 
+    def peer_rules(self, addresses: Iterable[str], subnets: Iterable[str]) -> list[str]:
+        """Replace the addresses of other hosts, and the subnets of their machines."""
+        lines = list[str]()
+        for name, elements in (("peers", sorted(set(addresses))), ("peer_guests", sorted(set(subnets)))):
+            lines.append(f"flush set inet {self.table} {name}")
+            lines += [f"add element inet {self.table} {name} {{ {', '.join(elements)} }}"] if elements else []
+        return lines
+
     def table_rules(self) -> list[str]:
         """Replace both tables by ones without machines."""
         both = [f"{verb} table {family} {self.table}" for family in ("inet", "bridge") for verb in ("add", "delete")]
@@ -205,6 +214,8 @@ table bridge {self.table} {{
 table inet {self.table} {{
   set internet {{ type ipv4_addr; }}
   set outward {{ type ipv4_addr; }}
+  set peers {{ type ipv4_addr; }}
+  set peer_guests {{ type ipv4_addr; flags interval; }}
   set asking {{ type ipv4_addr; size 65535; flags dynamic; timeout 10s; }}
   set flows {{ type ipv4_addr; size 65535; flags dynamic; }}
   set dns_tcp {{ type ipv4_addr; size 65535; flags dynamic; }}
@@ -222,19 +233,28 @@ table inet {self.table} {{
 }}"""
 
     def _forward_chains(self) -> str:
-        """Return the chains between machines and external networks."""
+        """Return the chains between machines and external networks.
+
+        A packet of a peer's must have come from where its address is routed to.
+        """
         private = [n for n in PRIVATE_NETWORKS if not _covered(n, self._settings.allowed_private)]
         allowed = ", ".join(self._settings.allowed_private)
         return f"""
   chain forward {{
     type filter hook forward priority filter; policy accept;
+    ip daddr @peer_guests drop
+    iifname "{self._bridge}" ip daddr @peers ct state established,related ct direction reply accept
     iifname "{self._bridge}" jump out
-    oifname "{self._bridge}" ip daddr @outward ct state established,related accept
+    oifname "{self._bridge}" ip saddr @peers fib saddr . iif oif missing drop
+    oifname "{self._bridge}" ip saddr @peers ip daddr vmap @in_of
+    oifname "{self._bridge}" ip saddr @peers accept
+    oifname "{self._bridge}" ip daddr @outward ct state established,related ct direction reply accept
     oifname "{self._bridge}" drop
   }}
   chain out {{
     meta nfproto != ipv4 drop
     oifname "{self._bridge}" drop
+    ip daddr @peers drop
     ct state new add @flows {{ ip saddr ct count over {FLOWS} }} drop
     {f"ip daddr {{ {allowed} }} ip saddr vmap @out_of" if allowed else ""}
     ip daddr {{ {", ".join(private)} }} drop

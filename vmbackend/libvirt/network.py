@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -20,10 +20,12 @@ from typing import Any
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.firewall import NAME_SECONDS, Firewall, NetworkPort, mac_for
 from vmbackend.libvirt.neighbours import Neighbours
+from vmbackend.libvirt.peer_routes import PeerRoutes
 from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.resolver import Resolver, stop_other_resolvers
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.peers import Peer, refusal
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class Network:
         self._tap_prefix = f"mvt{settings.instance}"
         self._firewall = Firewall(settings, bridge=self.bridge, table=self.table, tap_prefix=self._tap_prefix)
         self._neighbours = Neighbours(self.bridge)
+        self._routes = PeerRoutes(settings.instance, settings.address)
+        self._peers: Collection[Peer] | None = None  # until a process applies some, those of the process before hold
         # Held by the maintenance thread, which reads all machines.
         self.lock = threading.RLock()
 
@@ -60,7 +64,7 @@ class Network:
     def install(self, ports: Iterable[NetworkPort]) -> None:
         """Set up bridge, forwarding, resolvers and both tables, for exactly `ports`.
 
-        The tables are replaced in one transaction, so rules apply at all times; learned addresses are kept.
+        The tables are replaced in one transaction, so rules apply at all times; learned addresses and peers are kept.
         """
         with self.lock:
             self._make_bridge()
@@ -69,7 +73,7 @@ class Network:
             resolved = [self._resolved_or_without_names(port) for port in ports]
             learned = [line for port in resolved if port.dns_port for line in self._learned(port.ip)]
             elements = [line for port in resolved for line in self._attach_rules(port, None)]
-            self._nft([*self._firewall.table_rules(), *elements, *learned])
+            self._nft([*self._firewall.table_rules(), *self._known_peers(), *elements, *learned])
             self._replace_neighbours(resolved)
             self.sync_resolvers(resolved)
         self._configure_taps({self.tap_for(port.ip): port.ip for port in resolved})
@@ -90,6 +94,31 @@ class Network:
         with self.lock:
             if not self._neighbours.addresses():
                 self._replace_neighbours(ports)
+
+    def apply_peers(self, peers: Collection[Peer]) -> None:
+        """Do what `Driver.apply_peers` does. The firewall first: a route that is there is used."""
+        if reason := refusal(peers, [self._settings.subnet]):
+            raise BackendUnavailable(reason)
+        with self.lock:
+            self._nft(self._peer_rules(peers))
+            self._peers = tuple(peers)
+            self._routes.replace_all(peers)
+
+    def restore_routes(self) -> None:
+        """Add routes to peers again: the kernel removes them when their interface is set down."""
+        with self.lock:
+            if self._peers is not None:
+                self._routes.replace_all(self._peers)
+
+    def _known_peers(self) -> list[str]:
+        """Return the rules of the peers that were applied last, by this process or the one before."""
+        if self._peers is not None:
+            return self._peer_rules(self._peers)
+        addresses, subnets = (map(_address, self._elements("inet", name)) for name in ("peers", "peer_guests"))
+        return self._firewall.peer_rules(addresses, subnets)
+
+    def _peer_rules(self, peers: Iterable[Peer]) -> list[str]:
+        return self._firewall.peer_rules([str(p.address) for p in peers], [str(p.subnet) for p in peers])
 
     def _replace_neighbours(self, ports: Iterable[NetworkPort]) -> None:
         taps = set(self.taps())
@@ -193,7 +222,8 @@ class Network:
         return {machine: ip for machine, ip in found if machine}
 
     def uninstall(self) -> None:
-        """Remove resolvers, taps, bridge and both tables. Idempotent."""
+        """Remove resolvers, taps, bridge, routes and both tables. Idempotent."""
+        self._routes.replace_all(())
         stop_other_resolvers(self._settings.machines_dir, ())
         for tap in self.taps():
             self.remove_tap(tap)
@@ -271,6 +301,11 @@ def _guest(element: dict[str, Any]) -> tuple[str, str]:
     inner = element.get("elem", {})
     value = inner.get("val", {}) if inner else element
     return inner.get("comment", ""), value.get("concat", ["", "", ""])[2]
+
+
+def _address(element: Any) -> str:
+    """Return an address or a network of a set as `nft` reads it."""
+    return f"{element['prefix']['addr']}/{element['prefix']['len']}" if isinstance(element, dict) else str(element)
 
 
 def _learned_address(element: Any) -> tuple[str, int]:

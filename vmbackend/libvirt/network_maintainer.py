@@ -1,5 +1,5 @@
-"""Periodic maintenance: firewall tables and neighbour entries exist, learned addresses expire, resolvers run, logs are
-limited.
+"""Periodic maintenance: firewall tables, routes and neighbour entries exist, learned addresses expire, resolvers run,
+logs are limited.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class NetworkMaintainer:
         try:
             self._network.restore_missing_tables(ports)
             self._network.restore_neighbours(ports)
+            self._network.restore_routes()
         except (BackendError, OSError) as error:
             log.error("the firewall cannot be repaired: %s", error)
 

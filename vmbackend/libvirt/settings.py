@@ -45,6 +45,7 @@ class LibvirtSettings:
     images: Images
     images_dir: Path | None = None  # where `images` keeps its files; None: machines reach them as they are
     first_uid: int | None = None  # of the range of `uids`; None: derived from the subnet
+    address: str = ""  # at which other hosts reach this one; empty: it is alone
     dns: tuple[str, ...] = ()  # upstream DNS servers; none: those of the host's /etc/resolv.conf
     allowed_private: tuple[str, ...] = ()  # private networks that policies may allow
     memory_reserve_mb: int = 512

@@ -19,6 +19,7 @@ class Migration(migrations.Migration):
                 ('name', models.SlugField(max_length=40, unique=True)),
                 ('accepts_new', models.BooleanField(default=True, help_text='Whether new workspaces may be placed here.')),
                 ('subnet', models.CharField(max_length=20)),
+                ('address', models.CharField(blank=True, default='', help_text='For other hosts; empty: it is alone.', max_length=15)),
                 ('arch', models.CharField(default='amd64', max_length=16)),
                 ('accelerated', models.BooleanField(default=False, help_text='KVM; otherwise the machines are emulated.')),
                 ('cpus', models.PositiveIntegerField(default=0)),

@@ -26,6 +26,7 @@ from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.flattening import Flattening
 from workspaces.host.guest_renewals import GuestRenewals
 from workspaces.host.operation_shares import OperationShares
+from workspaces.host.peers import PeerKeeper
 from workspaces.host.pool.keeper import PoolKeeper
 from workspaces.host.released_calls import released_calls
 from workspaces.operations import queue
@@ -61,6 +62,8 @@ class HostRuntime:
         self._console_publisher = ConsolePublisher(host_id, driver.boot_log)
         self.guest_renewals = GuestRenewals(host_id)
         env = settings.ENV
+        self.address: str = env.host_address
+        self._peers = PeerKeeper(host_id, driver, address=self.address, subnet=subnet)
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
             host_id, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
@@ -96,6 +99,7 @@ class HostRuntime:
         self._spawn("events", lambda: self._handle_events(on_event))
         self._spawn("heartbeat", self._send_heartbeats)
         self._console_publisher.start()
+        self._peers.start()
 
     def stop(self) -> None:
         """End the threads and disconnect; machines continue to run."""
@@ -104,6 +108,7 @@ class HostRuntime:
         self.guest_renewals.stop()
         self.flattening.stop()
         self.pool.stop()
+        self._peers.stop()
         self._events.put(None)
         self._console_publisher.stop()
         for thread in self._threads:
@@ -151,7 +156,12 @@ class HostRuntime:
             hosts.record_host_problem(host_id=self.host_id, name=self.name, claim=self.claim, problem=exc.message)
         else:
             hosts.record_host_seen(
-                host_id=self.host_id, name=self.name, claim=self.claim, subnet=self.subnet, capacity=capacity
+                host_id=self.host_id,
+                name=self.name,
+                claim=self.claim,
+                subnet=self.subnet,
+                capacity=capacity,
+                address=self.address,
             )
         for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)

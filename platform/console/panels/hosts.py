@@ -37,6 +37,7 @@ def overview_panels(request: HttpRequest, row: Host) -> Iterator[Panel]:
         ("Takes new machines", "yes" if row.accepts_new else "no"),
         ("Version", row.version or "-"),
         ("Addresses", row.subnet),
+        ("Reached by other hosts at", row.address or "-"),
         ("Machines can sleep", "yes" if row.snapshots else "no"),
         ("Known since", time_text(row.created_at)),
     ]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.vm.outside import Outside, outside
 from tests.vmbackend.policy.guests import INSTANCE, Guest, namespaces
+from tests.vmbackend.policy.peer_hosts import OWN
 from vmbackend.libvirt.firewall import mac_for
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.record import MachineDir
@@ -30,6 +31,7 @@ def network(tmp_path: Path, world: Outside) -> Iterator[Network]:
         instance=INSTANCE,
         subnet=subnet,
         gateway=str(subnet.network_address + 1),
+        address=OWN,
         dns=(world.address,),
         allowed_private=(),
         uids=UidRange(default_first_uid(subnet), subnet),

@@ -1,0 +1,78 @@
+"""Machines of two hosts: both reach them as their policies allow, and they reach neither each other nor a host."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hosts.host_instances import HostInstance, open_port
+from tests.vm.client import Api, until
+from tests.vm.probes import CONTROL_PORT, reached
+from tests.vmbackend.policy.guests import Guest
+from tests.vmbackend.policy.peer_hosts import answering
+
+pytestmark = [pytest.mark.vm, pytest.mark.host]
+
+Hosts = tuple[HostInstance, HostInstance]
+Machines = list[dict[str, str]]
+OPEN, CLOSED = 8080, 9090
+
+
+def assert_policies_hold(hosts: Hosts, machines: Machines) -> None:
+    for machine in machines:
+        for host in hosts:
+            assert host.place.connect(machine["ip"], OPEN) == "open", (host.place, machine)
+            assert host.place.connect(machine["ip"], CONTROL_PORT) == "open", (host.place, machine)
+            assert host.place.connect(machine["ip"], CLOSED) == "refused", (host.place, machine)
+
+
+def test_both_hosts_reach_the_ports_that_a_policy_opens(hosts: Hosts, machines: Machines) -> None:
+    assert_policies_hold(hosts, machines)
+
+
+def test_a_changed_policy_holds_for_the_other_host(hosts: Hosts, api: Api, machines: Machines) -> None:
+    open_port(hosts[0], api, machines[1]["id"], CLOSED)
+    try:
+        assert hosts[0].place.connect(machines[1]["ip"], OPEN) == "refused"
+        assert hosts[0].place.connect(machines[1]["ip"], CLOSED) == "open"
+    finally:
+        open_port(hosts[0], api, machines[1]["id"], OPEN)
+
+
+def test_commands_go_into_machines_of_the_other_host(api: Api, machines: Machines) -> None:
+    for machine in machines:
+        assert machine["ip"] in api.output(machine["id"], "ip -4 address show dev eth0")
+
+
+def test_a_machine_reaches_no_machine_of_the_other_host(api: Api, machines: Machines) -> None:
+    one, two = machines
+    for machine, other in ((one, two), (two, one)):
+        assert reached(api, machine["id"], other["ip"], OPEN) == set()
+
+
+def test_a_machine_opens_nothing_towards_a_host(hosts: Hosts, api: Api, machines: Machines) -> None:
+    one, two = (host.place for host in hosts)
+    with answering(Guest(two.address, "", two.pid), 7000), answering(Guest(one.address, "", one.pid), 7000):
+        assert one.connect(two.address, 7000) == "open"
+        assert two.connect(one.address, 7000) == "open"
+        for machine in machines:
+            for place in (one, two):
+                assert "tcp" not in reached(api, machine["id"], place.address, 7000)
+
+
+def test_nobody_else_on_the_network_reaches_a_machine(hosts: Hosts, machines: Machines) -> None:
+    """The first host is a stranger to the second once its row has no address any more."""
+    first, second = hosts
+    with first.without("vmhost"):
+        first.query("UPDATE vmbackend_host SET address = '' WHERE name = 'one' RETURNING name")
+        until(lambda: first.place.connect(machines[1]["ip"], OPEN) == "nothing", 10, "the rules follow the row")
+        assert second.place.connect(machines[1]["ip"], OPEN) == "open"
+    until(lambda: first.place.connect(machines[1]["ip"], OPEN) == "open", 60, "the host reports its address again")
+    first.wait_until_serving()
+
+
+def test_the_rules_outlive_a_vmhost(hosts: Hosts, machines: Machines) -> None:
+    for host in hosts:
+        host.kill("vmhost")
+        assert_policies_hold(hosts, machines)
+        host.wait_until_serving()
+        assert_policies_hold(hosts, machines)
