@@ -59,12 +59,14 @@ class Expected:
         assert self.status is not None
         if self.is_source_gone and self.status == Status.FAILED and service == "start with force":
             return SnapshotNotReady
+        if self.due and service == "stop":
+            return None  # its restart is called off
         return SERVICES[service][1][self.status]
 
     def operation_ended(self, service: str) -> None:
         """The operation was accepted and ended."""
         through = self.outcome(service)
-        if service == "stop" and self.status == STOPPED:
+        if service == "stop" and through is None:
             self.due = False
         if not isinstance(through, Status):
             return
