@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
-from itertools import combinations
 
 _EVERY_ADDRESS = IPv4Network("0.0.0.0/8")
 
@@ -27,18 +26,26 @@ def unusable(address: IPv4Address) -> str:
     return ""
 
 
-def refusal(peers: Collection[Peer], own: Iterable[IPv4Network] = ()) -> str:
-    """Return why one of the peers is refused beside the others and the subnets of this host; empty if none is.
+def refusal(peer: Peer, others: Iterable[Peer] = (), own: IPv4Network | None = None) -> str:
+    """Return why a peer is refused beside others and the subnet of this host; empty if it is not.
 
     A packet with an address of machines would otherwise count as one of a host, or lead to two hosts.
     """
-    subnets = [*own, *(peer.subnet for peer in peers)]
-    for peer in peers:
-        if reason := unusable(peer.address):
-            return reason
-        if any(peer.address in subnet for subnet in subnets):
-            return f"The address {peer.address} of a host is one of machines."
-    for first, second in combinations(subnets, 2):
-        if first.overlaps(second):
-            return f"The subnets {first} and {second} of two hosts overlap."
+    if reason := unusable(peer.address):
+        return reason
+    hosts = [*((other.address, other.subnet) for other in others), *([(None, own)] if own else [])]
+    for address, subnet in hosts:
+        if peer.subnet.overlaps(subnet):
+            return f"The subnets {peer.subnet} and {subnet} of two hosts overlap."
+        if peer.address in subnet or (address is not None and address in peer.subnet):
+            return f"The address {peer.address if peer.address in subnet else address} of a host is one of machines."
+    if peer.address in peer.subnet:
+        return f"The address {peer.address} of a host is one of machines."
     return ""
+
+
+def first_refusal(peers: Collection[Peer], own: IPv4Network | None = None) -> str:
+    """Return why one of the peers is refused beside those before it; empty if none is."""
+    known = list(peers)
+    reasons = (refusal(peer, known[:number], own) for number, peer in enumerate(known))
+    return next(filter(None, reasons), "")

@@ -37,7 +37,7 @@ from vmbackend.fake.copies import FakeCopies
 from vmbackend.fake.machines import IN_MEMORY, POLL
 from vmbackend.fake.orphans import FakeOrphans
 from vmbackend.fake.usage import FakeMeters
-from vmbackend.peers import Peer, refusal
+from vmbackend.peers import Peer, first_refusal
 from vmbackend.policy import NetworkPolicy
 from vmbackend.power import StartedFrom
 
@@ -228,7 +228,7 @@ class FakeDriver(FakeMeters, FakeCopies, FakeOrphans, Driver):
 
     def apply_peers(self, peers: Collection[Peer]) -> None:
         self._enter("apply_peers")
-        if reason := refusal(peers):
+        if reason := first_refusal(peers):
             raise BackendUnavailable(reason)
         self.peers = frozenset(peers)
 

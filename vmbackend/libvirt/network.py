@@ -25,7 +25,7 @@ from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.resolver import Resolver, stop_other_resolvers
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.peers import Peer, refusal
+from vmbackend.peers import Peer, first_refusal
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Network:
 
     def apply_peers(self, peers: Collection[Peer]) -> None:
         """Do what `Driver.apply_peers` does. The firewall first: a route that is there is used."""
-        if reason := refusal(peers, [self._settings.subnet]):
+        if reason := first_refusal(peers, self._settings.subnet):
             raise BackendUnavailable(reason)
         with self.lock:
             self._nft(self._peer_rules(peers))

@@ -33,6 +33,8 @@ class PeerKeeper:
         self._host_id, self._driver = host_id, driver
         self._address, self._subnet = address, IPv4Network(subnet)
         self._applied: list[Peer] | None = None  # None: what the process before applied is not known
+        self._rows: list[tuple[str, str, str]] = []  # name, address and subnet, as read last
+        self._accepted: list[Peer] = []  # of these rows
         self._refused: set[str] = set()
         self._problem = ""
         self._ended = threading.Event()
@@ -50,20 +52,27 @@ class PeerKeeper:
 
     def run_once(self) -> None:
         """Apply the rows, if they differ from what was applied. Raise BackendError, DatabaseError, InterfaceError."""
-        peers = self._accepted_peers() if self._address else []
+        peers = self._read_peers() if self._address else []
         if peers != self._applied:
             self._driver.apply_peers(peers)
             self._applied = peers
             logger.info("peers: %s", ", ".join(str(peer.address) for peer in peers) or "none")
 
-    def _accepted_peers(self) -> list[Peer]:
+    def _read_peers(self) -> list[Peer]:
+        """Return the peers of the rows, which are compared with each other only if one has changed."""
+        others = Host.objects.exclude(pk=self._host_id).exclude(address__in=["", self._address])
+        rows = list(others.order_by("created_at", "name").values_list("name", "address", "subnet"))
+        if rows != self._rows:
+            self._rows, self._accepted = rows, self._accept(rows)
+        return self._accepted
+
+    def _accept(self, rows: list[tuple[str, str, str]]) -> list[Peer]:
         """Return the peers of the rows. A row that the driver would refuse keeps no other one away."""
-        rows = Host.objects.exclude(pk=self._host_id).exclude(address__in=["", self._address])
         accepted, refused = list[Peer](), set[str]()
-        for name, address, subnet in rows.order_by("created_at", "name").values_list("name", "address", "subnet"):
+        for name, address, subnet in rows:
             try:
                 peer = Peer(IPv4Address(address), IPv4Network(subnet))
-                reason = refusal([*accepted, peer], [self._subnet])
+                reason = refusal(peer, accepted, self._subnet)
             except ValueError as exc:
                 reason = str(exc)
             if reason:
