@@ -87,3 +87,15 @@ def test_nothing_is_set_aside_without_a_machine(harness: Harness) -> None:
 def test_no_other_folder_is_removed_by_a_name(harness: Harness, name: str) -> None:
     with pytest.raises(MachineNotFound):
         harness.driver.remove_orphan(name)
+
+
+def test_another_machine_that_has_its_address_by_now_keeps_its_port(harness: Harness) -> None:
+    former = harness.spec()
+    harness.driver.prepare(former)
+    present = harness.running_machine(ip=former.ip)
+    attached = present.machine_id in harness.driver.inventory().firewall
+    harness.driver.set_aside(former.id)
+    inventory = harness.driver.inventory()
+    assert (present.machine_id in inventory.firewall, former.id in inventory.ids()) == (attached, False)
+    assert harness.driver.state(present.machine_id) is MachineState.RUNNING
+    drop_all(harness)
