@@ -184,26 +184,26 @@ def test_a_file_is_trashed_restored_and_deleted_with_its_bytes(staff: Client, ap
 
 def test_a_host_that_is_drained_takes_no_new_machine_and_says_so(staff: Client, client: Client) -> None:
     wanted = Amount(cpu_millis=100, memory_mb=128, disk_size_mb=64)
-    make_host("one")
-    make_host("two")
-    confirm(staff, "vmbackend/host", "drain", "one")
+    one, two = make_host("one").pk, make_host("two").pk
+    confirm(staff, "vmbackend/host", "drain", one)
     assert {placement.place_on_host(wanted).name for _ in range(5)} == {"two"}
     health.PROBLEMS.invalidate()
     assert client.get("/readyz").json()["checks"]["host"]["ok"]
-    confirm(staff, "vmbackend/host", "drain", "two")
+    confirm(staff, "vmbackend/host", "drain", two)
     with pytest.raises(VMUnavailable):
         placement.place_on_host(wanted)
     health.PROBLEMS.invalidate()
     assert "drained" in client.get("/readyz").json()["checks"]["host"]["message"]
-    confirm(staff, "vmbackend/host", "undrain", "one")
+    confirm(staff, "vmbackend/host", "undrain", one)
     assert placement.place_on_host(wanted).name == "one"
     health.PROBLEMS.invalidate()
 
 
 def test_a_host_with_workspaces_is_not_deleted(staff: Client, api: Caller) -> None:
-    row = make_workspace(api.account, host=make_host(), ip="10.200.0.2")
-    answer = confirm(staff, "vmbackend/host", "remove", "local", reason=WHY)
+    host = make_host()
+    row = make_workspace(api.account, host=host, ip="10.200.0.2")
+    answer = confirm(staff, "vmbackend/host", "remove", host.pk, reason=WHY)
     assert row.name in shown(answer)[0]
     row.delete()
-    confirm(staff, "vmbackend/host", "remove", "local", reason=WHY)
+    confirm(staff, "vmbackend/host", "remove", host.pk, reason=WHY)
     assert not Host.objects.exists()
