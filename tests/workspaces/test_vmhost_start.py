@@ -6,8 +6,10 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
+from celery import current_app
 from celery.signals import worker_init
 from django.conf import LazySettings
 from django.db import OperationalError
@@ -18,7 +20,14 @@ from vmbackend.errors import BackendUnavailable
 from workspaces.host import process
 from workspaces.process import PROCESS
 
+QUEUE = "host.host_of_this_test"
 FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(autouse=True)
+def own_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that is added in a test is consumed by no later one."""
+    monkeypatch.setattr(current_app.amqp.queues, "_consume_from", dict(current_app.amqp.queues.consume_from))
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +42,12 @@ def own_handler() -> Iterator[None]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What vmhost did."""
     done: list[str] = []
-    monkeypatch.setattr(process, "open_host", lambda: done.append("opened"))
+
+    def open_host() -> SimpleNamespace:
+        done.append("opened")
+        return SimpleNamespace(queue_name=QUEUE)
+
+    monkeypatch.setattr(process, "open_host", open_host)
     monkeypatch.setattr(process, "close_host", lambda: done.append("closed"))
     return done
 
@@ -80,6 +94,7 @@ def test_a_signal_while_the_host_is_opened_closes_it_once_it_is_open(
 def test_a_signal_after_the_host_is_open_closes_it(calls: list[str]) -> None:
     PROCESS.begin()
     assert calls == ["opened"]
+    assert QUEUE in current_app.amqp.queues.consume_from
     with pytest.raises(SystemExit) as end:
         os.kill(os.getpid(), signal.SIGTERM)
     assert (calls, end.value.code) == (["opened", "closed"], 0)
