@@ -41,7 +41,7 @@ class HostInstance(TestInstance):
         self.place.run(command, environment)
 
     def kill(self, *names: str) -> None:
-        """As the other one, with the ids that processes have in the place."""
+        """Kill these processes, by the ids that they have in the place, and wait until they are there again."""
         before = self._started_pids()
         self.place.run(["kill", "-KILL", *(str(before[name]) for name in names)])
 

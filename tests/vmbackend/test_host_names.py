@@ -37,7 +37,7 @@ def capacity(tmp_path: Path) -> Capacity:
 
 
 def report(claim: str, capacity: Capacity, subnet: str = "10.200.0.0/20", address: str = "") -> None:
-    """What a machine does that starts with the name."""
+    """Report as a machine that starts with the name."""
     known = {"host_id": services.find_host_id(name="one", claim=claim), "name": "one", "claim": claim}
     services.record_host_seen(**known, subnet=subnet, capacity=capacity, address=address)
 

@@ -40,7 +40,7 @@ def with_note(host: FakeHost, api: Caller, status: Status = Status.RUNNING, **fi
 
 
 def give_to_another(row: Workspace, *, host: str | None = None) -> None:
-    """As a move does, or a database that is newer than the host: another epoch, and another host if there is one."""
+    """Give the row another epoch, as a move does or a newer database; and another host, if there is one."""
     Workspace.objects.filter(pk=row.pk).update(epoch=F("epoch") + 1)
     if host:
         Workspace.objects.filter(pk=row.pk).update(host=make_host(host))
@@ -70,7 +70,7 @@ def test_reconcile_sets_a_machine_of_another_epoch_aside(api: Caller, vmhost: Fa
 
 
 def test_a_database_older_than_the_host_has_nothing_deleted(api: Caller, vmhost: FakeHost) -> None:
-    """Rows of then have lower epochs, or are not there at all."""
+    """Rows of an older database have lower epochs, or are not there at all."""
     newer = with_note(vmhost, api, epoch=5)
     Workspace.objects.filter(pk=newer.pk).update(epoch=3)
     reconcile_rows_and_machines(vmhost.runtime)

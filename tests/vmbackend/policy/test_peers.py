@@ -55,7 +55,7 @@ def reached_from(host: OtherHost, guest: Guest) -> list[int]:
 
 
 def reaches_machine(host: OtherHost) -> bool:
-    """Whether a connection from here ends at the host's machine, which sees this host's address."""
+    """Return whether a connection from here ends at the host's machine, which sees this host's address."""
     try:
         with socket.create_connection((host.guest, PORT), timeout=2) as connection:
             return connection.recv(64).decode() == OWN
