@@ -117,6 +117,8 @@ def test_the_next_driver_lets_programs_go_on_at_once(
     machine = libvirt_harness.running_machine()
     driver, key = libvirt_harness.driver, machine.machine_id
     run(libvirt_harness, machine, COUNT)
+    # A count that is frozen before its first line shows no stand.
+    run(libvirt_harness, machine, "until [ -s /counted ]; do sleep 0.1; done")
     died: list[float] = []
 
     def die(*_: object) -> None:
