@@ -235,8 +235,11 @@ table inet {self.table} {{
     def _forward_chains(self) -> str:
         """Return the chains between machines and external networks.
 
-        A packet of a peer's must have come from where its address is routed to.
+        A packet of a peer's must have come from where its address is routed to. A host that is alone has no such rule,
+        as not every kernel has `fib`.
         """
+        misled = f'oifname "{self._bridge}" ip saddr @peers fib saddr . iif oif missing drop'
+        drop_misled = misled if self._settings.address else ""
         private = [n for n in PRIVATE_NETWORKS if not _covered(n, self._settings.allowed_private)]
         allowed = ", ".join(self._settings.allowed_private)
         return f"""
@@ -245,7 +248,7 @@ table inet {self.table} {{
     ip daddr @peer_guests drop
     iifname "{self._bridge}" ip daddr @peers ct state established,related ct direction reply accept
     iifname "{self._bridge}" jump out
-    oifname "{self._bridge}" ip saddr @peers fib saddr . iif oif missing drop
+    {drop_misled}
     oifname "{self._bridge}" ip saddr @peers ip daddr vmap @in_of
     oifname "{self._bridge}" ip saddr @peers accept
     oifname "{self._bridge}" ip daddr @outward ct state established,related ct direction reply accept

@@ -114,6 +114,8 @@ class Network:
         """Return the rules of the peers that were applied last, by this process or the one before."""
         if self._peers is not None:
             return self._peer_rules(self._peers)
+        if not self._settings.address:
+            return self._peer_rules(())
         addresses, subnets = (map(_address, self._elements("inet", name)) for name in ("peers", "peer_guests"))
         return self._firewall.peer_rules(addresses, subnets)
 
