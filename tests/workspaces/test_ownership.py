@@ -21,6 +21,7 @@ from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
 from workspaces import rows
 from workspaces.gauges import gauges
+from workspaces.host import ownership
 from workspaces.host.ownership import KEPT_FOR
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Workspace
@@ -209,6 +210,39 @@ def test_a_kept_orphan_is_shown_to_staff_and_removed_after_seven_days(
     reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.kept_orphans() == ()
     assert counted_orphans(host) == 0
+
+
+def test_an_orphan_that_cannot_be_removed_holds_up_nothing(api: Caller, vmhost: FakeHost) -> None:
+    row = with_note(vmhost, api)
+    give_to_another(row)
+    reconcile_rows_and_machines(vmhost.runtime)
+    [kept] = vmhost.driver.kept_orphans()
+    name = vmhost.driver.keep_since(kept.name, time.time() - KEPT_FOR.total_seconds() - 60)
+    vmhost.driver.fail_next("remove_orphan", BackendUnavailable("Not this one."))
+    reconcile_rows_and_machines(vmhost.runtime)
+    assert [each["name"] for each in Host.objects.get().orphans] == [name]
+    reconcile_rows_and_machines(vmhost.runtime)
+    assert vmhost.driver.kept_orphans() == ()
+
+
+def test_a_start_whose_vmhost_dies_once_the_copy_is_aside_begins_no_empty_disk(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = with_note(vmhost, api, Status.STOPPED)
+    give_to_another(row)
+    with monkeypatch.context() as patched:
+
+        def die(*_: Any) -> None:
+            patched.undo()
+            raise vmhost.begin_death()
+
+        patched.setattr(ownership, "record_activity", die)
+        SERVICES["start"][0](workspace=Workspace.objects.select_related("host").get(pk=row.pk), actor="owner")
+        vmhost.settle_across_deaths()
+    row.refresh_from_db()
+    assert (row.status, row.error_code) == ("stopped", "machine_set_aside")
+    assert vmhost.driver.state(row.pk) is MachineState.ABSENT
+    assert kept_note(vmhost) == NOTE
 
 
 def counted_orphans(host: Host) -> float:

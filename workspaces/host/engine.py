@@ -137,7 +137,7 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     kind = KINDS[operation.kind]
     try:
         runtime.flattening.give_up(workspace.pk)
-        require_own_machine(driver, workspace, operation.kind)
+        require_own_machine(context)
         _steps(context, kind)
     except Cancelled:
         kind.cancelled(context)

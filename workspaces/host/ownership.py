@@ -24,11 +24,13 @@ from workspaces.operations import queue
 from workspaces.rows import find_and_lock
 
 if TYPE_CHECKING:
+    from workspaces.host.context import Context
     from workspaces.host.runtime import HostRuntime
 
 logger = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(days=7)
+FOREIGN = "foreign"  # a fact of the operation: the machine that it found was a former copy
 # Operations that need nothing of what the workspace had.
 WITHOUT_ITS_DISK = frozenset({OperationKind.CREATE, OperationKind.DESTROY, OperationKind.DELETE})
 
@@ -38,13 +40,18 @@ def is_foreign(epoch: int | None, workspace: Workspace) -> bool:
     return epoch not in (None, 0, workspace.epoch)
 
 
-def require_own_machine(driver: Driver, workspace: Workspace, kind: str) -> None:
+def require_own_machine(context: Context) -> None:
     """Set a machine of another epoch aside, before anything is started or loaded. Raise BackendError.
 
     Raise MachineSetAside if the operation is about what the workspace had: with no word it would go on with an empty
-    disk. The next start makes one.
+    disk. The next start makes one. A later attempt raises it too, although the machine is gone by then.
     """
-    if set_foreign_aside(driver, workspace) and kind not in WITHOUT_ITS_DISK:
+    if is_foreign(context.driver.epoch_of(context.workspace.pk), context.workspace):
+        context.record_fact(FOREIGN)
+    if not context.facts.get(FOREIGN):
+        return
+    set_foreign_aside(context.driver, context.workspace)
+    if context.operation.kind not in WITHOUT_ITS_DISK:
         raise MachineSetAside(
             "The files on the host are those of an earlier assignment of the workspace; they were set aside, and staff "
             "can get at them for 7 days. Another start begins with an empty disk."
@@ -94,13 +101,20 @@ def _set_stray_aside(runtime: HostRuntime, machine_id: str) -> bool:
 
 
 def expire_orphans(runtime: HostRuntime) -> None:
-    """Remove the orphans that were kept for KEPT_FOR, and show staff the others. Raise BackendError."""
+    """Remove the orphans that were kept for KEPT_FOR, and show staff the others. One that cannot be removed is tried
+    again the next time.
+    """
     before = time.time() - KEPT_FOR.total_seconds()
-    kept = []
-    for orphan in runtime.driver.kept_orphans():
-        if orphan.kept_since > before:
-            kept.append(orphan)
-            continue
-        runtime.driver.remove_orphan(orphan.name)
-        logger.warning("the orphan %s was removed after %s days", orphan.name, KEPT_FOR.days)
+    orphans = runtime.driver.kept_orphans()
+    kept = [orphan for orphan in orphans if orphan.kept_since > before or not _remove_expired(runtime, orphan.name)]
     hosts.record_host_orphans(host_id=runtime.host_id, orphans=[asdict(orphan) for orphan in kept])
+
+
+def _remove_expired(runtime: HostRuntime, name: str) -> bool:
+    try:
+        runtime.driver.remove_orphan(name)
+    except BackendError as exc:
+        logger.warning("the orphan %s could not be removed: %s", name, exc.message)
+        return False
+    logger.warning("the orphan %s was removed after %s days", name, KEPT_FOR.days)
+    return True

@@ -252,8 +252,7 @@ def _remove_orphan(runtime: HostRuntime, key: str) -> bool:
         if epoch:
             runtime.driver.set_aside(key)
         # What no record names, such as a port or memory in libvirt's folder.
-        if key in runtime.driver.inventory().ids():
-            runtime.driver.delete(key)
+        runtime.driver.delete(key)
     except BackendError as exc:
         logger.warning("the orphan %s could not be removed: %s", key, exc)
         return False
