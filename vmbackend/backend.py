@@ -74,7 +74,7 @@ def build_driver() -> Driver:
             address=env.host_address,
             dns=env.guest_dns,
             kit_dir=env.kit_dir,
-            control_public_key=control_key().with_suffix(".pub").read_text().strip(),
+            control_public_key=accepted_keys(),
             images=image_store(),
             images_dir=env.images_dir,
             first_uid=env.machine_uid_first,
@@ -95,6 +95,14 @@ def kit_version() -> str:
 def machines_dir() -> Path:
     path: Path = settings.ENV.machines_dir
     return path
+
+
+def accepted_keys() -> str:
+    """Return the public keys, a line each, that this host's guests accept: its own, and that of the control plane of
+    the instance that it has joined.
+    """
+    own = control_key().with_suffix(".pub").read_text().strip()
+    return "\n".join(filter(None, [settings.ENV.control_key, own]))
 
 
 def control_key() -> Path:

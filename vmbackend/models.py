@@ -45,6 +45,9 @@ class Host(models.Model):
     disk_mb = models.PositiveBigIntegerField(default=0)
     disk_free_mb = models.PositiveBigIntegerField(default=0)
     snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
+    # The number in the state folder of the machine that joined as this host; empty: it did not join.
+    machine_id = models.CharField(max_length=64, blank=True, default="", editable=False)
+    joined_at = models.DateTimeField(null=True, editable=False)
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.
@@ -66,6 +69,12 @@ class Host(models.Model):
 
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["machine_id"], condition=~models.Q(machine_id=""), name="host_of_machine"),
+            models.UniqueConstraint(
+                fields=["subnet"], condition=models.Q(joined_at__isnull=False), name="host_subnet_once"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name

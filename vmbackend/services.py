@@ -24,6 +24,13 @@ def find_host_id(*, name: str, claim: str) -> str:
     return Host.objects.filter(name=name).values_list("pk", flat=True).first() or new_host_id()
 
 
+def host_create(*, name: str, machine_id: str, subnet: str, address: str, arch: str) -> Host:
+    """Return the row of a machine that joins; its vmhost reports there. Raise IntegrityError: something is taken."""
+    return Host.objects.create(
+        name=name, machine_id=machine_id, subnet=subnet, address=address, arch=arch, joined_at=Now()
+    )
+
+
 def record_host_seen(
     *, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity, address: str = ""
 ) -> None:

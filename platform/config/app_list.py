@@ -34,6 +34,7 @@ APPS = [
     "credits",
     "domains",
     "edge",
+    "hosts",
     "namespaces",
     "notifications",
     "pages",

@@ -32,7 +32,7 @@ broker_transport_options = {
     "socket_keepalive": False,
     "max_retries": 0,
     # As settings.REDIS_PREFIX: queues, unacknowledged messages and the channels of remote control.
-    "global_keyprefix": f"{_env.instance}:",
+    "global_keyprefix": f"{_env.control_instance}:",
 }
 result_backend = None
 task_ignore_result = True

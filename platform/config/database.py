@@ -33,6 +33,8 @@ LOST_SERVER = {
 }
 # The database of an instance's own server; its role is called the same.
 DATABASE_NAME = "platform"
+# The role whose members are the roles of hosts: those may connect over a network.
+HOSTS_GROUP = "platform_host"
 
 
 def private_url(state: Path) -> str:

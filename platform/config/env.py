@@ -19,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
+from common.private_network import stored_address
 from config.database import private_url
 from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
@@ -27,7 +28,19 @@ from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
 from config.env_runtime import RuntimeSettings
 from config.env_traces import TracesSettings
-from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostAddress, HostName, Networks, Places, Resolvers
+from config.env_types import (
+    CONTROL_ROLES,
+    HOST_ROLE,
+    AbsolutePath,
+    Addresses,
+    CommaSeparated,
+    HostAddress,
+    HostName,
+    Networks,
+    Places,
+    Resolvers,
+    Roles,
+)
 from edge.addresses import CdnAddress, PublicAddress, RuntimeAddress, SandboxAddress, page_addresses
 from vmbackend.uids import default_first_uid
 
@@ -43,12 +56,20 @@ _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 _YEAR = 366 * 86400
 _MANY = 100_000
 _EXBIBYTE_MB = 1 << 40
+# What vmhost reads, and what all hosts must agree on.
+SHARED = (
+    *("base_url", "public_url", "sandbox_url", "runtime_url", "cdn_url", "default_image"),
+    *("insecure_registries", "private_registries", "refused_networks", "image_max_mb", "image_pull_seconds"),
+    *("create_seconds", "power_seconds", "ready_seconds", "retry_seconds", "stop_grace_seconds"),
+    *("reconcile_seconds", "orphan_grace_seconds", "orphan_removals_per_hour"),
+    *("metering_seconds", "billing_seconds", "memory_overcommit"),
+)
 # Empty, they would be the current folder, every address of the host, no name at all.
 _EMPTY_IS_UNSET = frozenset(
     {
         *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
         *("bind", "base_url", "public_url", "sandbox_url", "runtime_url", "pages_url", "cdn_url", "database_url"),
-        *("redis_url", "libvirt_uri", "host_name"),
+        *("redis_url", "libvirt_uri", "host_name", "host_address", "control_instance", "machine_roles"),
         *("default_image", "edge_host", "fcm_credentials"),
     }
 )
@@ -89,6 +110,10 @@ class Env(
     state: AbsolutePath = Field(default=Path("var"), validate_default=True)
     short_state: Path = _derived("`STATE`", lambda data: data["state"])
     instance: str = Field(default="000000", pattern=r"^[0-9a-f]{6}$")
+    control_instance: str = _derived("its own", lambda data: data["instance"], pattern=r"^[0-9a-f]{6}$")
+    machine_roles: Roles = Field(
+        default=(*CONTROL_ROLES, HOST_ROLE), json_schema_extra={"default": "`control,files,edge,host`"}
+    )
     secret_key: str = ""
     secret_key_fallbacks: CommaSeparated = ()
     debug: bool = False
@@ -166,7 +191,14 @@ class Env(
         gt=0,
         lt=1 << 31,
     )
-    host_address: HostAddress = ""
+    host_id: str = Field(default="", pattern=r"^(host_[a-z2-7]{16})?$")
+    control_key: str = ""
+    host_address: HostAddress = _derived(
+        "the one that `make host-token` opened", lambda data: stored_address(data["state"])
+    )
+    private_port: int = _derived(
+        "PORT + 2000", lambda data: data["port"] + (2000 if data["port"] <= 63534 else -2000), gt=0, lt=65535
+    )
     guest_dns: CommaSeparated = ()
     machines_dir: AbsolutePath = _derived("`STATE/machines`", lambda data: data["state"] / "machines")
     cache_dir: AbsolutePath = _derived("`STATE/cache`", lambda data: data["state"] / "cache")
@@ -284,6 +316,11 @@ class Env(
         made = {name for name, field in type(self).model_fields.items() if derived and field.default_factory}
         values = {name: _text(getattr(self, name)) for name in sorted(self.model_fields_set | made)}
         return {variable(name): text for name, text in values.items() if text is not None}
+
+    def shared_variables(self) -> dict[str, str]:
+        """Return the settings that machines which join have as this one, but for those that have fixed defaults."""
+        names = {variable(name) for name in SHARED}
+        return {name: text for name, text in self.variables().items() if name in names}
 
     @model_validator(mode="before")
     @classmethod

@@ -52,6 +52,16 @@ def _host_address(value: str) -> str:
     return value
 
 
+def _roles(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the roles of a machine: one with the control plane has all that visitors and files need, too."""
+    if unknown := set(values) - {*CONTROL_ROLES, HOST_ROLE}:
+        raise ValueError(f"There is no role {min(unknown)}: it is a list of {', '.join((*CONTROL_ROLES, HOST_ROLE))}.")
+    missing = [role for role in CONTROL_ROLES if role not in values]
+    if not values or missing not in ([], list(CONTROL_ROLES)):
+        raise ValueError(f"{', '.join(CONTROL_ROLES)} belong together: name all of them, or host alone.")
+    return values
+
+
 def _host_name(value: str) -> str:
     return value.lower().removesuffix(".")
 
@@ -69,6 +79,10 @@ def _model_address(value: str) -> str:
     return value.rstrip("/")
 
 
+# Those of the one machine that has the database.
+CONTROL_ROLES = ("control", "files", "edge")
+# A machine that runs workspaces.
+HOST_ROLE = "host"
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Places = Annotated[CommaSeparated, AfterValidator(_places)]
 Networks = Annotated[CommaSeparated, AfterValidator(_networks)]
@@ -76,5 +90,6 @@ Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
 ModelAddress = Annotated[str, AfterValidator(_model_address)]
 HostAddress = Annotated[str, AfterValidator(_host_address)]
+Roles = Annotated[CommaSeparated, AfterValidator(_roles)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]

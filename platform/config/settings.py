@@ -119,7 +119,7 @@ FILE_UPLOAD_PERMISSIONS = 0o600
 
 REDIS_URL = ENV.redis_url
 # The prefix of every key and channel, those of Celery's broker included, so that instances may share one Redis.
-REDIS_PREFIX = f"{ENV.instance}:"
+REDIS_PREFIX = f"{ENV.control_instance}:"
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.AccountAuthentication"],

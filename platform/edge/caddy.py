@@ -18,6 +18,7 @@ from edge.addresses import PublicAddress, both_forms
 from edge.cdn_site import cdn_site, upload_snippets
 from edge.certificate_sites import certificate_options, certificate_sites, challenge_snippet
 from edge.custom_sites import custom_plain_site, custom_snippets
+from edge.join_site import join_site
 from edge.page_sites import page_sites, page_snippets
 from edge.pages import page
 from edge.port_links import edge_patterns
@@ -87,6 +88,7 @@ class EdgeSettings(Protocol):
     domains_keys_port: int
     behind_proxy: bool
     allowed_hosts: tuple[str, ...]
+    private_port: int
     body_limit_bytes: int
     secret_key: str
 
@@ -101,6 +103,8 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
     Raise ValueError if the public URL, an address of pages or that of the CDN cannot be served.
     """
     public = PublicAddress.of(settings.public_url)
+    # Behind another proxy its X-Forwarded-* are kept; from other clients they are replaced.
+    forwarded = "" if settings.behind_proxy else "request_header -X-Forwarded-*"
     made = Template(TEMPLATE.read_text()).substitute(
         address=_site_address(settings),
         machines=_machines_address(settings),
@@ -124,9 +128,8 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         certificate_options=certificate_options(settings),
         automatic_https="" if _https(settings) else "auto_https off",
         caller=CALLER_BEHIND_PROXY if settings.behind_proxy else CALLER,
-        # Behind another proxy its X-Forwarded-* are kept; from other clients they are replaced.
         trusted_proxies="trusted_proxies private_ranges" if settings.behind_proxy else "",
-        forwarded="" if settings.behind_proxy else "request_header -X-Forwarded-*",
+        forwarded=forwarded,
         static=f"{settings.state}/static",
         api=f"unix/{run_dir}/api.sock",
         streams=f"unix/{run_dir}/streams.sock",
@@ -137,7 +140,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
     )
     plain = custom_plain_site(settings, api_by_http=not _https(settings))
     sites = page_sites(settings) + cdn_site(settings, run_dir) + runtime_site(settings)
-    return made + sites + plain + certificate_sites(settings, run_dir)
+    return made + sites + plain + certificate_sites(settings, run_dir) + join_site(settings, run_dir, forwarded)
 
 
 def _foreign(settings: EdgeSettings) -> str:

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from common.append_only import AppendOnly
 from staff.factor_models import Authenticator, RecoveryCode
+from staff.token_models import StaffToken
 
-__all__ = ["AUDIT", "Authenticator", "FixedRows", "Outcome", "RecoveryCode", "StaffEntry"]
+__all__ = ["AUDIT", "Authenticator", "FixedRows", "Outcome", "RecoveryCode", "StaffEntry", "StaffToken"]
 
 AUDIT = AppendOnly(
     table="staff_staffentry",

@@ -23,7 +23,11 @@ COMMANDS: dict[str, Callable[[Instance], int]] = {
     "env": commands.print_environment,
     "clean": commands.clean,
 }
-WITH_ARGUMENTS: dict[str, Callable[..., int]] = {"backup": commands.back_up, "manage": commands.manage}
+WITH_ARGUMENTS: dict[str, Callable[..., int]] = {
+    "backup": commands.back_up,
+    "host-token": commands.host_token,
+    "manage": commands.manage,
+}
 STEPS: dict[str, Callable[[Instance, Env], None]] = {
     "prepare": prepare_instance,
     "kit": lambda _, settings: build_guest_kit(settings),

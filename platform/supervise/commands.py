@@ -27,6 +27,7 @@ from supervise.demo import (
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.logs import POLL_SECONDS, followed
+from supervise.network import open_to_machines
 from supervise.postgres import data_folder
 from supervise.postgres_server import running_server
 from supervise.prepare import prepare_instance
@@ -102,6 +103,18 @@ def restore_backup(source: str = "", state: str = "", port: str = "") -> int:
     instance = restore.restore_backup(source, state, port, output.print_message)
     output.print_message(f"restored as instance {instance.id}; make up STATE={instance.state} starts it")
     return 0
+
+
+def host_token(instance: Instance, *arguments: str) -> int:
+    """Open the instance to other machines, if it is not, at the address that is given or at the one that its packets
+    leave with; print the line with which one of them joins. `arguments`: ADDRESS, NAME, either may be empty.
+    """
+    address, name = (*arguments, "", "")[:2]
+    settings = instance.settings()
+    if "control" not in settings.machine_roles:
+        raise InstanceError("This machine has joined another one: make tokens there.")
+    open_to_machines(instance, settings, address, output.print_message)
+    return manage(instance, "host_token", *(("--name", name) if name else ()))
 
 
 def print_status(instance: Instance) -> int:
@@ -181,9 +194,11 @@ def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool
     `wait_seconds`: before the summary, for lines of logs that are still to be shown. Return whether that workspace
     works, or is gone by its owner's will. Raise InstanceError if the API does not come up.
     """
+    if "edge" not in instance.settings().machine_roles:
+        return _show_host(instance, hint, wait_seconds)
     credentials = read_env_file(instance.credentials_file)
     _wait_until_serving(instance, credentials["BASE_URL"])
-    if not instance.settings().demo:
+    if not instance.settings().demo or "host" not in instance.settings().machine_roles:
         time.sleep(wait_seconds)
         output.print_message(hint)
         show_addresses(credentials["BASE_URL"])
@@ -204,6 +219,14 @@ def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool
     time.sleep(wait_seconds)
     output.print_message(hint)
     show_summary(credentials, workspace, instance.credentials_file)
+    return works
+
+
+def _show_host(instance: Instance, hint: str, wait_seconds: float) -> bool:
+    """Wait until this machine's host takes machines, and say so. Return whether it does."""
+    works = manage(instance, "host_ready", "--wait", str(int(READY_SECONDS))) == 0
+    time.sleep(wait_seconds)
+    output.print_message(hint)
     return works
 
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from supervise.orphans import DATABASE_ROLE, MARKER, end_orphans, environment_of
 from supervise.postgres import data_folder, write_server_configuration
 from supervise.postgres_processes import end_server, serves_command
 from supervise.processes import processes
+from supervise.redis_configuration import write_redis_configuration
 from supervise.supervisor_calls import call_supervisor
 
 # More than any process may take.
@@ -94,9 +95,7 @@ def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subpr
     require_only_folder(instance)
     _end_orphans(instance)
     _require_port(instance, settings)
-    if settings.has_own_server:
-        write_server_configuration(instance, settings)
-    write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
+    _write_configurations(instance, settings)
     configuration = write_configuration(instance, processes(instance, settings))
     for stale in ("supervisord.pid", "supervisor.sock"):
         (instance.run_dir / stale).unlink(missing_ok=True)
@@ -114,6 +113,25 @@ def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subpr
             start_new_session=True,
             preexec_fn=_die_with_parent if tied else None,  # noqa: PLW1509 - no thread has been started yet
         )
+
+
+def _write_configurations(instance: Instance, settings: Env) -> None:
+    """Write those of database, Redis and edge."""
+    if settings.has_own_server:
+        write_server_configuration(instance, settings)
+    write_redis_configuration(instance, settings)
+    write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
+
+
+def restart_processes(instance: Instance, settings: Env, names: Collection[str]) -> None:
+    """Start processes of a running instance again, with configurations written anew; the caller holds
+    `exclusive_control`. They come up one after the other, those first that others need.
+    """
+    _write_configurations(instance, settings)
+    for row in process_states(instance):
+        if row.name in names:
+            _stop_together(instance, [row.name], lambda _: None)
+            _call(instance, "startProcess", row.name, False)
 
 
 def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:

@@ -40,7 +40,9 @@ POLL_SECONDS = 1.0
 
 
 def main() -> None:
-    """Migrate, collect the static files, and make the credentials file agree with the database."""
+    """Migrate, collect the static files, and make the credentials file agree with the database; on a machine that has
+    joined another one, see that the database is that of its version.
+    """
     try:
         with collector_paused():
             django.setup()
@@ -48,13 +50,36 @@ def main() -> None:
         _refuse_settings([str(error)])
     require_fitting_settings()
     instance = load_instance()
-    _wait_for_other_hosts(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
+    if _has_control():
+        _wait_for_other_hosts(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
     with collector_paused():  # the checks load all routes
         call_command("check", stdout=io.StringIO())
-    call_command("migrate", interactive=False, verbosity=0)
+    if _has_control():
+        call_command("migrate", interactive=False, verbosity=0)
+    else:
+        _require_migrated()
     _require_host_name()
-    _collect_static()
-    _write_credentials(instance)
+    if _has_control():
+        _collect_static()
+        _write_credentials(instance)
+
+
+def _has_control() -> bool:
+    """Return whether this machine has the control plane: the others change nothing about the database."""
+    from django.conf import settings
+
+    return "control" in settings.ENV.machine_roles
+
+
+def _require_migrated() -> None:
+    """End the process, with a line that says so, if the control machine has another version of the platform."""
+    from django.db import connection
+    from django.db.migrations.executor import MigrationExecutor
+
+    executor = MigrationExecutor(connection)
+    known, applied = set(executor.loader.graph.nodes), set(executor.loader.applied_migrations)
+    if known != applied:
+        _refuse_settings(["This machine has another version of the platform than the control machine: check that out."])
 
 
 def require_fitting_settings() -> None:

@@ -6,7 +6,8 @@ A choice that depends on the state of the host (the subnet) is written to `insta
 running machines carry it.
 
 Settings reach the processes as `PLATFORM_*` environment variables. The caller's environment wins, then
-`$STATE/settings.env`, then what is derived here, then the defaults of `config.env`.
+`$STATE/settings.env`, then what this machine was given when it joined another one (`$STATE/joined.env`), then what is
+derived here, then the defaults of `config.env`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from config.env import Env, variable
 from supervise.files import read_env_file, write_private, write_private_once
 from supervise.state_folder import (
     CHOICES,
+    JOINED,
     RESTORING,
     foreign_content,
     identity_of,
@@ -90,11 +92,11 @@ class Instance:
             raise InstanceError(str(error)) from error
 
     def _own_settings(self) -> dict[str, str]:
-        """Return the settings of `settings.env` and `secrets.env`.
+        """Return the settings of `settings.env`, `joined.env` and `secrets.env`.
 
         If the operator gives another key than the generated one, what that one signed and encrypted stays valid.
         """
-        generated = read_env_file(self.state / "secrets.env")
+        generated = read_env_file(self.state / "secrets.env") | read_env_file(self.state / JOINED)
         given = _without_empty_key(_read_settings(self.state))
         key, former = variable("secret_key"), variable("secret_key_fallbacks")
         if key in given and key in generated:

@@ -1,7 +1,7 @@
 """The instance's own PostgreSQL: its data folder, its configuration, and the command that becomes the server.
 
-It listens on a Unix socket in its data folder, `$STATE/postgres/data`, and on no network. If PLATFORM_DATABASE_URL
-names another server, none is made or started.
+It listens on a Unix socket in its data folder, `$STATE/postgres/data`, and on a network only if that was opened to
+other machines (supervise/network.py). If PLATFORM_DATABASE_URL names another server, none is made or started.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from config.database import DATABASE_NAME, POOL_SIZE, VMHOST_THREADS
+from common.private_network import CERTIFICATE, KEY, network_folder, stored_address
+from config.database import DATABASE_NAME, HOSTS_GROUP, POOL_SIZE, VMHOST_THREADS
 from config.env import Env
 from supervise.files import write_private
 from supervise.instance import Instance, InstanceError
-from supervise.postgres_launcher import PROGRAMS, data_version
+from supervise.postgres_launcher import LISTEN, PROGRAMS, data_version
 from supervise.state_folder import had_database
 
 # The user that Debian's package makes; PostgreSQL does not run as root.
@@ -28,6 +29,8 @@ USER = "postgres"
 # The role that may change the server's settings, make roles and so on; processes of the platform are `platform`, which
 # may not.
 SUPERUSER = "postgres"
+# Of machines that have joined: each has up to 40, and a few of them most of the time.
+_HOST_CONNECTIONS = 400
 # Of commands: migrations, backups, those of operators, and the three that a server keeps for superusers.
 _OTHER_CONNECTIONS = 40
 
@@ -62,9 +65,22 @@ log_line_prefix = '%m [%p] '
 log_timezone = 'UTC'
 timezone = 'UTC'
 """
+# For other machines, in TLS alone; the address comes from the launcher, and who may connect is in pg_hba.conf.
+_NETWORK = """\
+ssl = on
+ssl_cert_file = 'server.pem'
+ssl_key_file = 'server.key'
+ssl_min_protocol_version = 'TLSv1.3'
+tcp_keepalives_idle = 30
+tcp_keepalives_interval = 10
+tcp_keepalives_count = 3
+tcp_user_timeout = 60s
+"""
 _LOG_FILE_BYTES = 16 << 20
 DISK_FULL = "The database's disk is full: free some room and run this command again."
 _ACCESS = "local all all peer map=platform\n"
+# The roles of hosts, and nobody else.
+_NETWORK_ACCESS = f"hostssl {DATABASE_NAME} +{HOSTS_GROUP} 0.0.0.0/0 scram-sha-256\n"
 _MAKE_DATABASE = f"CREATE ROLE {DATABASE_NAME} LOGIN;\nCREATE DATABASE {DATABASE_NAME} OWNER {DATABASE_NAME};\n"
 
 
@@ -153,8 +169,13 @@ def write_server_configuration(instance: Instance, settings: Env) -> None:
     """Write what the launcher puts into the data folder. Raise OSError."""
     folder = instance.run_dir / "postgres"
     folder.mkdir(mode=0o700, exist_ok=True)
-    write_private(folder / "postgresql.conf", _configuration(instance, settings))
-    write_private(folder / "pg_hba.conf", _ACCESS)
+    address = stored_address(instance.state)
+    write_private(folder / "postgresql.conf", _configuration(instance, settings, is_open=bool(address)))
+    write_private(folder / "pg_hba.conf", _ACCESS + _NETWORK_ACCESS if address else _ACCESS)
+    write_private(folder / LISTEN, address)
+    if address:
+        for name in (CERTIFICATE, KEY):
+            write_private(folder / name, (network_folder(instance.state) / name).read_text())
     login = pwd.getpwuid(os.geteuid()).pw_name
     roles = (DATABASE_NAME, SUPERUSER)
     write_private(folder / "pg_ident.conf", "".join(f'platform "{login}" {role}\n' for role in roles))
@@ -220,14 +241,15 @@ def _version(program: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in program.parent.parent.name.split(".") if part.isdigit())
 
 
-def _configuration(instance: Instance, settings: Env) -> str:
+def _configuration(instance: Instance, settings: Env, *, is_open: bool) -> str:
     memory_mb = (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 20
-    return _CONFIGURATION.format(
+    made = _CONFIGURATION.format(
         instance=instance.id,
         superuser=SUPERUSER,
-        connections=_connections(settings),
+        connections=_connections(settings) + (_HOST_CONNECTIONS if is_open else 0),
         buffers=min(1024, max(64, memory_mb // 64)),
     )
+    return made + _NETWORK if is_open else made
 
 
 def _connections(settings: Env) -> int:

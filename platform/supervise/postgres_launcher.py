@@ -2,7 +2,8 @@
 [--tied]`.
 
 DATA is the data folder, to whose owner this process changes, as PostgreSQL does not run as root. CONFIGURATION is a
-folder with files for it. `--tied`: the server shuts down when the process that started this one dies, however it dies.
+folder with files for it; the file LISTEN there has the address of this machine at which it listens, or none. `--tied`:
+the server shuts down when the process that started this one dies, however it dies.
 
 All processes of the server inherit the data folder as an open descriptor, with a lock on it. The server reaches the
 folder by that descriptor, also below directories that its user may not search. And as long as any of its processes
@@ -24,6 +25,7 @@ from supervise.postgres_processes import end_server, has_main_process, remove_tr
 
 # Debian's, one folder for each major version.
 PROGRAMS = Path("/usr/lib/postgresql")
+LISTEN = "listen"
 _POLL_SECONDS = 0.1
 
 
@@ -31,6 +33,7 @@ def main(arguments: list[str]) -> None:
     """Clean up after a killed server, then become the server. Never returns."""
     data, configuration = Path(arguments[0]), Path(arguments[1])
     wanted = {path.name: path.read_bytes() for path in configuration.iterdir()}
+    address = wanted.pop(LISTEN, b"").decode().strip()
     parent = os.getppid()
     is_tied = "--tied" in arguments
     descriptor = _locked_folder(data, is_tied=is_tied)
@@ -45,8 +48,9 @@ def main(arguments: list[str]) -> None:
     # If its user cannot search the directories above, a server that looks for its program could not come back.
     os.chdir("/")
     command = [str(program), "-D", f"/proc/self/fd/{descriptor}"]
-    # No network, whatever the configuration says.
-    command += ["-c", "listen_addresses=", "-c", "unix_socket_directories=.", "-c", "unix_socket_permissions=0700"]
+    # No network that was not opened, whatever the configuration says.
+    options = (f"listen_addresses={address}", "unix_socket_directories=.", "unix_socket_permissions=0700")
+    command += [part for option in options for part in ("-c", option)]
     os.execve(program, command, _environment())  # noqa: S606 - no shell is wanted
 
 

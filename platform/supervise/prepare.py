@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from config.env import Env
+from config.env_types import HOST_ROLE
 from supervise.configuration import process_environment
 from supervise.control import exclusive_control
 from supervise.database import HOST_NAME_HELD, INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
@@ -28,7 +29,7 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
     with exclusive_control(instance, "prepare"):
         if settings.has_own_server:
             require_fitting_programs(instance)
-        if settings.vm_backend == "libvirt":
+        if settings.vm_backend == "libvirt" and HOST_ROLE in settings.machine_roles:
             build_guest_kit(settings)
             build_default_image(settings)
         with progress_of("Database") as progress, running_server(instance, settings):

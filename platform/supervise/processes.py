@@ -23,15 +23,17 @@ TOOLS = Path(sys.executable).parent
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One supervised process. Stopped by `stop_signal`; killed when `stop_seconds` have passed.
+    """One supervised process, stopped by `stop_signal`; killed when `stop_seconds` have passed.
 
-    `after`: the data folder of a database server that it waits for. `is_launcher`: the command itself clears away what
-    a killed predecessor left. `socket` is the Unix socket that it listens on, named in its command by `--uds`.
-    supervisord opens it, and keeps it open while the process restarts; there the command has `--fd` instead.
+    `role`: of the machines on which it runs. `after`: the data folder of a database server that it waits for.
+    `is_launcher`: the command itself clears away what a killed predecessor left. `socket` is the Unix socket that it
+    listens on, named in its command by `--uds`. supervisord opens it, and keeps it open while the process restarts;
+    there the command has `--fd` instead.
     """
 
     name: str
     command: tuple[str, ...]
+    role: str = "control"
     stop_seconds: int = 10
     start_seconds: int = 2
     socket: str | None = None
@@ -58,7 +60,7 @@ class Process:
 
 
 def processes(instance: Instance, settings: Env) -> list[Process]:
-    """Return all processes, in the order in which they start; they stop in the reverse order."""
+    """Return the processes of this machine, in the order in which they start; they stop in the reverse order."""
     listed = [
         _api(instance, settings),
         _streams(instance),
@@ -76,7 +78,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
     listed.append(_edge(instance))
     if settings.redis_url == f"unix://{instance.run_dir}/redis.sock":
         listed.insert(0, _redis(instance))
-    return listed
+    return [process for process in listed if process.role in settings.machine_roles]
 
 
 def _tool(name: str) -> str:
@@ -90,6 +92,8 @@ def _redis(instance: Instance) -> Process:
         "redis",
         (
             "redis-server",
+            # What it needs on a network, if that was opened (supervise/network.py).
+            f"{instance.run_dir}/redis.conf",
             *("--port", "0"),
             *("--unixsocket", f"{instance.run_dir}/redis.sock", "--unixsocketperm", "600"),
             *("--save", "", "--appendonly", "no"),
@@ -162,7 +166,7 @@ def _pages(settings: Env) -> Process:
     # For each deploy that gets on three that wait for slow guests (pages/deploys/places.py), and two for what takes a
     # moment. A process that is stopped in a deploy leaves the deploy to its successor.
     pool = ("--pool", "threads", "-c", str(settings.pages_threads * 4 + 2))
-    return Process("pages", _celery_worker("pages", "pages", *pool), stop_seconds=30, start_seconds=4)
+    return Process("pages", _celery_worker("pages", "pages", *pool), "files", stop_seconds=30, start_seconds=4)
 
 
 def _push() -> Process:
@@ -175,7 +179,7 @@ def _push() -> Process:
 def _media(settings: Env) -> Process:
     pool = ("--pool", "threads", "-c", str(settings.cdn_media_processes))
     # Looking at a file takes 30 s at most; what is stored after it is left to the next attempt.
-    return Process("media", _celery_worker("media", "media", *pool), stop_seconds=40, start_seconds=4)
+    return Process("media", _celery_worker("media", "media", *pool), "files", stop_seconds=40, start_seconds=4)
 
 
 def _vmhost(settings: Env) -> Process:
@@ -184,7 +188,7 @@ def _vmhost(settings: Env) -> Process:
     command = _celery_worker("vmhost", "vmhost", *pool)
     # A save of a large machine's memory or a clean shutdown of all machines, many at a time, must fit in.
     stop_seconds = 60 + settings.stop_grace_seconds + GUEST_END_SECONDS
-    return Process("vmhost", command, stop_seconds=stop_seconds, start_seconds=4)
+    return Process("vmhost", command, "host", stop_seconds=stop_seconds, start_seconds=4)
 
 
 def _beat() -> Process:
@@ -195,6 +199,7 @@ def _edge(instance: Instance) -> Process:
     return Process(
         "edge",
         (_tool("caddy"), "run", "--config", f"{instance.run_dir}/Caddyfile", "--adapter", "caddyfile"),
+        "edge",
         environment={
             # Certificates and keys belong to the instance, not to the home of the user who started it (under systemd
             # there is none).

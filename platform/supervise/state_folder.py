@@ -14,11 +14,13 @@ from supervise.files import write_private
 from vmbackend.modes import restrict_files, restrict_modes
 
 CHOICES = "instance.json"
+# The settings of a machine that has joined another one.
+JOINED = "joined.env"
 # A choice that is written once the instance has had a database of its own.
 HAD_DATABASE = "had_database"
 # While a backup is restored into the folder: until then it is no instance.
 RESTORING = "restoring"
-PRIVATE = ("run", "log", "static", "keys", "edge")
+PRIVATE = ("run", "log", "static", "keys", "edge", "network")
 TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 # Content that a folder may have before it becomes a state folder: parts of an instance, what its operator puts there,
 # what a file system of its own has.
@@ -27,10 +29,10 @@ PARTS = frozenset(
         *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
         "postgres",
         *("lost+found", RESTORING),
-        *("settings.env", "secrets.env", "credentials.env", "host.id", CHOICES),
+        *("settings.env", "secrets.env", "credentials.env", JOINED, "host.id", CHOICES),
     }
 )
-_UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.env)\.[0-9a-f]+")
+_UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.env|joined\.env)\.[0-9a-f]+")
 
 
 def instance_id_of(folder: Path) -> str:

@@ -1,10 +1,13 @@
-"""The choice of the addresses of an instance's machines: a network that no route of this host overlaps."""
+"""Addresses and routes of this machine, and the choice of those of an instance's machines: a network that no route
+overlaps.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from ipaddress import IPv4Network
+from typing import Any
 
 SUBNETS = IPv4Network("10.128.0.0/9")
 SUBNET_PREFIX = 20
@@ -25,9 +28,7 @@ def choose_subnet(seed: int) -> IPv4Network | None:
 def routed_networks() -> list[IPv4Network]:
     """Return the networks of this host's routes; empty if they cannot be listed."""
     try:
-        command = ["ip", "-j", "-4", "route", "show", "table", "all"]
-        shown = subprocess.run(command, capture_output=True, check=True, timeout=10)
-        destinations = [row["dst"] for row in json.loads(shown.stdout or b"[]")]
+        destinations = [row["dst"] for row in _shown("route", "show", "table", "all")]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):
         return []
     networks = []
@@ -40,3 +41,17 @@ def routed_networks() -> list[IPv4Network]:
         if network.prefixlen >= SUBNETS.prefixlen:
             networks.append(network)
     return networks
+
+
+def own_addresses() -> list[str]:
+    """Return the IPv4 addresses of this machine; empty if they cannot be listed."""
+    try:
+        return [each["local"] for link in _shown("address", "show") for each in link["addr_info"]]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return []
+
+
+def _shown(*what: str) -> list[dict[str, Any]]:
+    done = subprocess.run(["ip", "-j", "-4", *what], capture_output=True, check=True, timeout=10)
+    found: list[dict[str, Any]] = json.loads(done.stdout or b"[]")
+    return found

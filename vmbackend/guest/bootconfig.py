@@ -36,7 +36,7 @@ class GuestConfig:
     gateway: str
     dns: tuple[str, ...]
     host_key: bytes  # dropbear's private key format
-    authorized_key: str  # OpenSSH public key line of the control plane
+    authorized_key: str  # OpenSSH public key lines of the control plane and the host
 
 
 def encode_config(config: GuestConfig) -> bytes:

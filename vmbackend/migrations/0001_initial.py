@@ -30,6 +30,8 @@ class Migration(migrations.Migration):
                 ('snapshots', models.BooleanField(default=True, help_text='Whether machines can sleep with their memory on disk.')),
                 ('templates', models.JSONField(blank=True, default=list)),
                 ('capabilities', models.JSONField(blank=True, default=dict)),
+                ('machine_id', models.CharField(blank=True, default='', editable=False, max_length=64)),
+                ('joined_at', models.DateTimeField(editable=False, null=True)),
                 ('claim', models.CharField(blank=True, db_default='', default='', editable=False, max_length=80)),
                 ('pool', models.JSONField(blank=True, default=list)),
                 ('orphans', models.JSONField(blank=True, default=list)),
@@ -42,6 +44,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('machine_id', ''), _negated=True), fields=('machine_id',), name='host_of_machine'), models.UniqueConstraint(condition=models.Q(('joined_at__isnull', False)), fields=('subnet',), name='host_subnet_once')],
             },
         ),
     ]

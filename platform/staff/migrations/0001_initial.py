@@ -3,6 +3,7 @@
 import common.secrets_at_rest
 import django.db.models.deletion
 import django.utils.timezone
+import staff.token_models
 from django.conf import settings
 from django.db import migrations, models
 from staff.models import AUDIT
@@ -51,6 +52,20 @@ class Migration(migrations.Migration):
                 'permissions': [('open_terminal', "Can open a terminal in a customer's machine"), ('reset_second_factor', 'Can reset the second factor of another user')],
                 'indexes': [models.Index(fields=['action', '-id'], name='staff_entry_by_action'), models.Index(fields=['outcome', '-id'], name='staff_entry_by_outcome'), models.Index(fields=['object_id', '-id'], name='staff_entry_by_object_id'), models.Index(fields=['object_type', '-id'], name='staff_entry_by_type'), models.Index(fields=['object_type', 'object_id', 'at'], name='staff_entry_by_object'), models.Index(fields=['user_name', '-id'], name='staff_entry_of_user'), models.Index(fields=['account_id', 'at'], name='staff_entry_by_account')],
                 'constraints': [models.UniqueConstraint(condition=models.Q(('submission', ''), _negated=True), fields=('submission', 'object_id'), name='staff_entry_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='StaffToken',
+            fields=[
+                ('id', models.CharField(default=staff.token_models.new_token_id, editable=False, max_length=24, primary_key=True, serialize=False)),
+                ('token_hash', models.CharField(editable=False, max_length=64, unique=True)),
+                ('can', models.JSONField(default=list)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('expires_at', models.DateTimeField()),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['-created_at'],
             },
         ),
         migrations.CreateModel(

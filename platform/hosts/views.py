@@ -1,0 +1,138 @@
+"""`/staff/hosts` and `/join` (wire contract, section 11)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from common.attempts import AttemptLimits, FailureLimit
+from common.openapi import MessageResponse, refused
+from common.private_network import AUTHORITY, network_folder
+from common.requests import validated
+from common.responses import ok, respond
+from hosts import serializers as bodies
+from hosts import services
+from hosts.authentication import ACT, READ, StaffAuthentication, StaffPermission, StaffRequest, member_of
+from hosts.errors import TokenInvalid
+from hosts.joins import join_machine
+from hosts.selectors import get_host
+from hosts.tokens import token_create
+from staff.audit import Target, record_entry
+
+# Of all callers together: a token lives for minutes, and who has one needs one attempt.
+WRONG_TOKENS = AttemptLimits("join", 10, 10, 60)
+TAKEN = (
+    "`machine_joined`; `name_taken`; `subnet_overlaps`: a route or the address of this machine is another host's, as "
+    "`details` say"
+)
+
+
+class HostTokenViewSet(ViewSet):
+    """Tokens with which machines join."""
+
+    authentication_classes = [StaffAuthentication]
+    permission_classes = [StaffPermission]
+    needs: ClassVar[dict[str, str]] = {"create": ACT}
+
+    @extend_schema(
+        request=bodies.NewTokenRequest,
+        responses={
+            201: bodies.NewTokenResponse,
+            **refused({409: "`conflict`: the instance was not opened to other machines yet"}),
+        },
+    )
+    def create(self, request: StaffRequest) -> Response:
+        """Make a token with which one machine joins as a host."""
+        data = validated(bodies.NewTokenRequest, request)
+        with transaction.atomic():
+            made = token_create(
+                name=data.get("name", ""), ttl_seconds=data["ttl_seconds"], actor=member_of(request).actor
+            )
+            record_entry(member_of(request), "host.make_token", Target.of(made.token))
+        return respond(
+            bodies.NewTokenResponse, 201, token=made.text, command=made.command, expires_at=made.token.expires_at
+        )
+
+
+class HostViewSet(ViewSet):
+    """Hosts, for staff."""
+
+    authentication_classes = [StaffAuthentication]
+    permission_classes = [StaffPermission]
+    needs: ClassVar[dict[str, str]] = {"list": READ, "retrieve": READ, "destroy": ACT}
+
+    @extend_schema(
+        request=bodies.RemoveHostRequest,
+        responses={200: MessageResponse, **refused({409: "`host_in_use`: it has workspaces, as `details` say"})},
+    )
+    def destroy(self, request: StaffRequest, host_id: str) -> Response:
+        """Remove a host that has no workspaces. Its credentials end at once."""
+        host = get_host(host_id)
+        reason = validated(bodies.RemoveHostRequest, request)["reason"]
+        target = Target.of(host)
+        services.host_remove(host_id=host.pk)
+        record_entry(member_of(request), "host.remove", target, reason=reason)
+        return ok(message="The host was removed.")
+
+
+class JoinViewSet(ViewSet):
+    """Joins of machines. No credential but the token."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(
+        request=bodies.JoinRequest,
+        responses={
+            201: bodies.JoinResponse,
+            **refused(
+                {
+                    400: "`validation_error`; `clock_off`; `protocol_unsupported`",
+                    401: "`token_invalid`: unknown, expired, or used by another machine",
+                    409: TAKEN,
+                    429: "`rate_limited`: ten wrong tokens in a minute, of all callers",
+                }
+            ),
+        },
+        auth=[],
+    )
+    def create(self, request: Request) -> Response:
+        """Make the machine that sends this a host. The same machine may ask again with its token: as after a join that
+        died it gets fresh credentials of the same host.
+        """
+        checked = bodies.JoinRequest(data=request.data)
+        checked.is_valid(raise_exception=True)
+        try:
+            made = join_machine(checked.validated_data["token"], checked.joining())
+        except TokenInvalid:
+            _wrong_tokens().record_failure("everywhere")
+            raise
+        return respond(
+            bodies.JoinResponse,
+            201,
+            host=made.host,
+            instance=settings.ENV.instance,
+            settings=settings.ENV.shared_variables(),
+            credentials=made.credentials,
+            peers=made.peers,
+        )
+
+
+def show_authority(request: HttpRequest) -> HttpResponse:
+    """Return the certificate of the instance's authority: a machine compares its fingerprint with that in its token."""
+    path = network_folder(settings.STATE) / AUTHORITY
+    text = path.read_text() if path.exists() else ""
+    return HttpResponse(text, content_type="application/x-pem-file", status=200 if text else 404)
+
+
+@lru_cache(maxsize=1)
+def _wrong_tokens() -> FailureLimit:
+    return FailureLimit(WRONG_TOKENS)
