@@ -98,7 +98,7 @@ def private_redis() -> Iterator[redis.Redis]:
 def make_machines(count: int) -> tuple[Moving, list[MeterTarget]]:
     """Rows of running workspaces, and their simulated machines."""
     account, _ = account_create(name="bench", plan="scale")
-    host = Host.objects.create(name=NAME, subnet="10.200.0.0/16", last_seen_at=timezone.now())
+    host = Host.objects.create(name=NAME, subnet="10.200.0.0/16")
     sizes = {"cpu_millis": 1000, "memory_mb": 512, "disk_size_mb": 512}
     rows = [
         Workspace(

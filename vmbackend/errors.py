@@ -31,6 +31,18 @@ class HostNameHeld(BackendError):
     code = "host_name_held"
 
 
+class HostIsAlive(BackendError):
+    """A host is not given up while its lease stands."""
+
+    code = "host_is_alive"
+
+
+class HostStateRefused(BackendError):
+    """The host may not go from its state to that one."""
+
+    code = "invalid_state"
+
+
 class BackendUnavailable(BackendError):
     """The hypervisor cannot be reached, or a tool or file operation of the host failed."""
 

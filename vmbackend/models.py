@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import secrets
-from datetime import timedelta
+from datetime import datetime
 
 from django.db import models
 from django.utils import timezone
 
-ALIVE_FOR = timedelta(seconds=45)  # after the last report of a host's vmhost
+from vmbackend.host_states import LEASE_FOR, UNREACHABLE, HostState, LeaseEnd
 
 
 def queue_of_host(host_id: str) -> str:
@@ -28,13 +28,20 @@ class Host(models.Model):
 
     Sizes are MiB; the free ones are what remains after the host's reserve. `cpus` counts logical CPUs. `subnet` is the
     IPv4 network of its machines. `address` is the IPv4 address at which the platform's other machines reach this one; a
-    host without one is alone. `arch` as in OCI (amd64, arm64). A host takes new machines while `accepts_new` is set
-    and `is_alive`. Rows are never deleted automatically: those of a host that is gone stop being alive after ALIVE_FOR.
+    host without one is alone. `arch` as in OCI (amd64, arm64). `state` is the intent of staff; the lease, which vmhost
+    renews, says whether the host is there. A vmhost whose hypervisor does not answer has a `problem`: it is reachable
+    and takes nothing. Rows are never deleted automatically.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_host_id, editable=False)
     name = models.SlugField(unique=True, max_length=40)
-    accepts_new = models.BooleanField(default=True, help_text="Whether new workspaces may be placed here.")
+    state = models.CharField(
+        max_length=16, choices=HostState.choices, default=HostState.ACTIVE, db_default=HostState.ACTIVE
+    )
+    state_since = models.DateTimeField(default=timezone.now)
+    # Written by the database's clock. `lease_since`: since when it has been renewed without a gap.
+    lease_until = LeaseEnd(null=True, help_text="Empty: its vmhost does not report.")
+    lease_since = models.DateTimeField(null=True)
     subnet = models.CharField(max_length=20)
     address = models.CharField(max_length=15, blank=True, default="", help_text="For other hosts; empty: it is alone.")
     arch = models.CharField(max_length=16, default="amd64")
@@ -85,6 +92,35 @@ class Host(models.Model):
         return queue_of_host(self.pk)
 
     @property
-    def is_alive(self) -> bool:
-        """Return whether its vmhost reported within ALIVE_FOR and its hypervisor answers."""
-        return bool(self.last_seen_at and timezone.now() - self.last_seen_at < ALIVE_FOR and not self.problem)
+    def has_lease(self) -> bool:
+        """Return whether its lease stood by the database's clock when the row was read."""
+        return self.lease_until is not None
+
+    @property
+    def is_reachable(self) -> bool:
+        """Return whether its vmhost reports, and it was not given up."""
+        return self.has_lease and self.state != HostState.GONE
+
+    @property
+    def answers(self) -> bool:
+        """Return whether it carries out operations (`host_states.host_answers`)."""
+        return self.is_reachable and not self.problem
+
+    @property
+    def takes_new(self) -> bool:
+        """Return whether new machines may be placed on it (`host_states.takes_new`)."""
+        return self.answers and self.state == HostState.ACTIVE
+
+    @property
+    def shown_state(self) -> str:
+        """Return the state as users see it (`host_states.shown_state`)."""
+        return self.state if self.has_lease or self.state == HostState.GONE else UNREACHABLE
+
+    @property
+    def shown_since(self) -> datetime:
+        """Return since when it is in that state (`host_states.shown_since`)."""
+        if self.state == HostState.GONE:
+            return self.state_since
+        if not self.has_lease:
+            return self.last_seen_at + LEASE_FOR if self.last_seen_at else self.created_at
+        return max(self.state_since, self.lease_since or self.state_since)

@@ -9,13 +9,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
-from vmbackend.errors import HostNameHeld
-from vmbackend.models import ALIVE_FOR, Host, new_host_id
+from vmbackend.errors import HostIsAlive, HostNameHeld, HostStateRefused
+from vmbackend.host_states import ALLOWED, HostState, lease_end, lease_stands
+from vmbackend.models import Host, new_host_id
 
 
 def find_host_id(*, name: str, claim: str) -> str:
@@ -38,7 +39,7 @@ def record_host_seen(
 
     `address`: at which other hosts reach it; empty: it is alone.
 
-    Raise HostNameHeld if another machine has reported under the name within ALIVE_FOR; nothing is stored then.
+    Raise HostNameHeld while another machine has the lease of the name; nothing is stored then.
     """
     seen: dict[str, Any] = {
         "claim": claim,
@@ -56,10 +57,10 @@ def record_host_seen(
         "capabilities": asdict(capacity.capabilities),
         "load": round(os.getloadavg()[0], 2),
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
-        "last_seen_at": Now(),
         "problem": "",
     }
-    if _store(host_id, claim, seen) or Host.objects.get_or_create(name=name, defaults={"id": host_id, **seen})[1]:
+    first = {**seen, "id": host_id, "last_seen_at": Now(), "lease_since": Now(), "lease_until": lease_end()}
+    if _store(host_id, claim, seen) or Host.objects.get_or_create(name=name, defaults=first)[1]:
         return
     require_host_name(name=name, claim=claim)
     raise HostNameHeld(f"Another process began as the host {name!r} at the same time.")
@@ -70,23 +71,24 @@ def record_host_problem(*, host_id: str, name: str, claim: str, problem: str) ->
 
     Raise HostNameHeld as `record_host_seen`. A host that has no row yet gets none.
     """
-    if not _store(host_id, claim, {"claim": claim, "last_seen_at": Now(), "problem": problem}):
+    if not _store(host_id, claim, {"claim": claim, "problem": problem}):
         require_host_name(name=name, claim=claim)
 
 
 def _store(host_id: str, claim: str, columns: dict[str, Any]) -> bool:
-    """Store the row in one statement, so that of two machines one has the name. False if another one has it, or it has
-    no row.
+    """Store the row and renew its lease in one statement, so that of two machines one has the name. False if another
+    one has it, or it has no row. The state, which is not the host's to write, is left alone.
     """
-    return bool(Host.objects.exclude(_held_by_another(claim)).filter(pk=host_id).update(**columns))
+    free = Host.objects.exclude(_held_by_another(claim)).filter(pk=host_id)
+    since = Case(When(lease_stands(), then=F("lease_since")), default=Now())
+    return bool(free.update(**columns, last_seen_at=Now(), lease_since=since, lease_until=lease_end()))
 
 
 def _held_by_another(claim: str) -> Q:
     """Return the condition by the database's clock, which wrote the times: by their own, two machines whose clocks
-    differ would both have the name. A time to come is one of a clock that was ahead until a boot, and holds nothing.
+    differ would both have the name. A lease of a clock that was ahead until a boot holds nothing.
     """
-    seen_lately = Q(last_seen_at__gt=Now() - ALIVE_FOR, last_seen_at__lt=Now() + ALIVE_FOR)
-    return ~Q(claim__in=["", claim]) & seen_lately
+    return ~Q(claim__in=["", claim]) & lease_stands()
 
 
 def require_host_name(*, name: str, claim: str) -> None:
@@ -124,9 +126,21 @@ def record_host_boot(*, host_id: str, boot_id: str) -> bool:
     return rebooted
 
 
-def host_update(*, host_id: str, accepts_new: bool) -> None:
-    """Set whether the host takes new machines. Columns that its vmhost stores are left alone."""
-    Host.objects.filter(pk=host_id).update(accepts_new=accepts_new)
+def host_state_set(*, host_id: str, to: HostState) -> None:
+    """Set the intent of staff, by one guarded statement. Columns that its vmhost stores are left alone.
+
+    Raise HostStateRefused if the host may not go there from its state, HostIsAlive if one is given up whose lease
+    stands.
+    """
+    hosts = Host.objects.filter(pk=host_id, state__in=ALLOWED[to])
+    if to == HostState.GONE:
+        hosts = hosts.exclude(lease_stands())
+    if hosts.update(state=to, state_since=Now()):
+        return
+    host = Host.objects.filter(pk=host_id).first()
+    if host is not None and to == HostState.GONE and host.state in ALLOWED[to]:
+        raise HostIsAlive(f"The host {host.name} reports: its lease stands. End its vmhost, or drain it.")
+    raise HostStateRefused(f"A host that is {host.state if host else 'deleted'} cannot become {to}.")
 
 
 @transaction.atomic

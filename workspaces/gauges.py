@@ -99,8 +99,8 @@ def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
     orphans = GaugeMetricFamily("mvm_orphans", "Former copies of workspaces whose files it keeps.", labels=["host"])
     for host, promised in hosts:
         name = [host.name]
-        up.add_metric(name, host.is_alive)
-        accepts.add_metric(name, host.accepts_new)
+        up.add_metric(name, host.answers)
+        accepts.add_metric(name, host.takes_new)
         heartbeat.add_metric(name, seconds_since(host.last_seen_at or EPOCH))
         memory.add_metric(name, host.memory_mb << 20)
         room.add_metric(name, uncommitted_memory(host, promised) * (1 << 20))

@@ -22,14 +22,19 @@ from staff.parts.columns import (
     mebibytes_text,
     time_column,
 )
+from vmbackend.host_states import UNREACHABLE, HostState
 from vmbackend.models import Host
+
+_AWAY = {UNREACHABLE: "its vmhost does not report", HostState.GONE: "it was given up"}
 
 
 def host_badge(host: Host) -> SafeString:
     """Return a badge that says whether the host answers and takes new machines."""
-    if not host.is_alive:
-        return badge("offline", BAD, host.problem or "its vmhost does not report")
-    return badge("online", GOOD) if host.accepts_new else badge("takes no new machines", WARNING)
+    if not host.is_reachable:
+        return badge(host.shown_state, BAD, _AWAY[host.shown_state])
+    if host.problem:
+        return badge("offline", BAD, host.problem)
+    return badge(host.state, GOOD if host.takes_new else WARNING)
 
 
 def template_text(template: dict[str, Any]) -> str:
@@ -57,16 +62,16 @@ class HostColumns:
     """Columns for the admin class of hosts; before the base class."""
 
     list_display = (
-        "name", "state", "machines", "cpus", "load", "memory", "disk",
+        "name", "shown", "machines", "cpus", "load", "memory", "disk",
         time_column("last_seen_at", "Heartbeat"), "version",
     )  # fmt: skip
-    list_filter = ("accepts_new", "accelerated")
+    list_filter = ("state", "accelerated")
     search_fields = ("name",)
     exclude = ("templates", "pool", "orphans", "capabilities")
     readonly_fields = ("boot_templates", "warm_pool", "kept_orphans")
 
-    @admin.display(description="State")
-    def state(self, host: Host) -> SafeString:
+    @admin.display(description="State", ordering="state")
+    def shown(self, host: Host) -> SafeString:
         return host_badge(host)
 
     @admin.display(description="Machines")

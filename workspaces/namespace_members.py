@@ -11,7 +11,7 @@ from django.utils import timezone
 from common.errors import DomainError, InvalidState, VMUnavailable
 from namespaces.models import Namespace
 from namespaces.selectors import is_stopped, stopped_namespaces
-from vmbackend.models import ALIVE_FOR
+from vmbackend.host_states import host_answers
 from workspaces.audit import record_moves
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress
@@ -58,8 +58,8 @@ def stop_suspended_members() -> int:
     if not stopped:
         return 0
     # A host that does not answer refuses each stop: its workspaces must not fill every batch.
-    alive = Q(host__problem="", host__last_seen_at__gt=timezone.now() - ALIVE_FOR)
-    rows = Workspace.objects.filter(RUNS & alive | RESTARTS, namespace__in=stopped).select_related("account", "host")
+    may_stop = RUNS & host_answers("host__") | RESTARTS
+    rows = Workspace.objects.filter(may_stop, namespace__in=stopped).select_related("account", "host")
     # This is asked for each: while others are being stopped, the suspension may end and workspaces be started again.
     return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH] if is_stopped(row.namespace_id))
 

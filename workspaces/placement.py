@@ -8,11 +8,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import FilteredRelation, Q, QuerySet, Sum
-from django.utils import timezone
 
 from common.errors import VMUnavailable
 from common.hooks import Hook
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.host_states import HostState, takes_new
+from vmbackend.models import Host
 from workspaces import warm_machines
 from workspaces.models import WarmMachine, Workspace
 from workspaces.quota import Amount
@@ -48,7 +48,7 @@ def place_on_host(wanted: Amount) -> Host:
             },
         )
     chosen = max(with_disk, key=lambda host: with_memory[host])
-    if not require_host_memory(chosen, wanted).accepts_new:  # it was drained before it was locked
+    if not require_host_memory(chosen, wanted).takes_new:  # it was drained before it was locked
         return place_on_host(wanted)
     return chosen
 
@@ -59,7 +59,7 @@ def reserve_on_host(host: Host, wanted: Amount, number: int = 1) -> Host:
     Raise VMUnavailable with the resource that is missing in its details.
     """
     locked = require_host_memory(host, wanted * number)
-    if not locked.accepts_new:
+    if not locked.takes_new:
         raise VMUnavailable("The host of this snapshot accepts no new machines now.", details={"resource": "host"})
     if free_disk(locked) < wanted.disk_size_mb:
         raise VMUnavailable(
@@ -82,7 +82,10 @@ def has_room(wanted: Amount) -> bool:
 
 
 def require_host_disk(host: Host) -> None:
-    """Raise VMUnavailable unless the host's disk has room beyond its reserve: a machine that starts will write."""
+    """Raise VMUnavailable unless machines may be started on the host, and its disk has room beyond its reserve: a
+    machine that starts will write.
+    """
+    require_open_host(host)
     if free_disk(host) <= 0:
         raise VMUnavailable("The host's disk is nearly full; try again later.", details={"resource": "disk_size_mb"})
 
@@ -93,8 +96,7 @@ def require_host_memory(host: Host, wanted: Amount) -> Host:
     Locks the host's row until the end of the transaction and sums again under the lock, so that two accounts never both
     take the last of its memory. Return the row as it is under the lock. Raise VMUnavailable.
     """
-    if not host.is_alive:
-        raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
+    require_open_host(host)
     locked = Host.objects.select_for_update(no_key=True).filter(pk=host.pk).first()
     if locked is None:
         raise VMUnavailable("The host of this workspace has been removed.")
@@ -110,6 +112,14 @@ def require_host_memory(host: Host, wanted: Amount) -> Host:
     return locked
 
 
+def require_open_host(host: Host) -> None:
+    """Raise VMUnavailable unless machines may be started on the host."""
+    if not host.answers:
+        raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
+    if host.state == HostState.MAINTENANCE:
+        raise VMUnavailable("The host of this workspace is in maintenance: nothing is started there now.")
+
+
 def warm_memory(host: Host) -> int:
     """Return the MiB of the host's warm machines. One query."""
     held = WarmMachine.objects.filter(host=host, state__in=warm_machines.HOLDS_MEMORY)
@@ -118,7 +128,7 @@ def warm_memory(host: Host) -> int:
 
 def _living_hosts() -> list[tuple[Host, int]]:
     """Return the hosts that accept new machines, each with the MiB promised to running machines; by name. One query."""
-    living = Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
+    living = Host.objects.filter(takes_new())
     return promised_memory(living.order_by("name"))
 
 

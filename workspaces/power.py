@@ -255,7 +255,7 @@ def require_no_operation(workspace: Workspace) -> None:
 
 def require_host(workspace: Workspace) -> Any:
     """Return the living host of the workspace. Raise VMUnavailable."""
-    if workspace.host is None or not workspace.host.is_alive:
+    if workspace.host is None or not workspace.host.answers:
         raise VMUnavailable("The host of this workspace cannot be reached; try again later.")
     return workspace.host
 

@@ -81,7 +81,7 @@ def wait_for_removal(operation: Operation, workspace: Workspace) -> bool:
     """Wait for a removal, but not if its host does not respond: the removal runs when the host is back. Return True
     once it is done.
     """
-    if workspace.host is None or not workspace.host.is_alive:
+    if workspace.host is None or not workspace.host.answers:
         return False
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     return ended is not None and ended.state != OperationState.FAILED

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
+from vmbackend.host_states import takes_new
 from vmbackend.images.reference import parse_reference
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.models import Host
 from workspaces.models import WarmMachine, WarmRequest
 from workspaces.models.warm_machine import WarmState
 
@@ -45,14 +46,11 @@ def claim_machine(shape: PoolShape) -> WarmMachine | None:
 
     If several transactions claim at once, each gets another machine, or none; they do not wait for each other.
     """
-    now = timezone.now()
     ready = WarmMachine.objects.select_for_update(skip_locked=True, of=("self",)).filter(
+        takes_new("host__"),
         **shape._asdict(),
         state=WarmState.READY,
-        checked_at__gt=now - DIGEST_FRESH_FOR,
-        host__accepts_new=True,
-        host__problem="",
-        host__last_seen_at__gt=now - ALIVE_FOR,
+        checked_at__gt=timezone.now() - DIGEST_FRESH_FOR,
         host__disk_free_mb__gte=shape.disk_size_mb,
     )
     machine = ready.select_related("host").order_by("made_at").first()

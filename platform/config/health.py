@@ -8,11 +8,11 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
-from django.utils import timezone
 
 from common.cached_value import CachedValue
 from common.redis import redis_is_available
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.host_states import HostState, host_answers
+from vmbackend.models import Host
 
 READY_SECONDS = 1.0
 # Free on the disk of the state folder: below it the database and logs are about to fail.
@@ -59,14 +59,13 @@ def _redis() -> str:
 
 
 def _host() -> str:
-    living = Host.objects.filter(problem="", last_seen_at__gt=timezone.now() - ALIVE_FOR)
     try:
-        takes_new = list(living.values_list("accepts_new", flat=True))
+        states = set(Host.objects.filter(host_answers()).values_list("state", flat=True))
     except DatabaseError:
         return "Unknown without the database."
-    if not takes_new:
+    if not states:
         return "No host has reported lately: machines cannot be started."
-    return "" if any(takes_new) else "Every host is drained: no workspace can be created."
+    return "" if HostState.ACTIVE in states else "Every host is drained: no workspace can be created."
 
 
 def _disk() -> str:

@@ -1,17 +1,25 @@
-"""The admin of hosts, which write their rows themselves. Staff decide which of them take new machines.
+"""The admin of hosts, which write their rows themselves. Staff decide what they are for: the state.
 
 Here, as `vmbackend` is below the apps with audit entries. Also what staff do with rows of an app by an app above it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from django.contrib import admin
 
+from common.errors import InvalidState
 from console.terminals import TERMINAL
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
+from staff.forms import ActionForm
 from staff.parts.bases import ReadOnlyAdmin
 from vmbackend import services
+from vmbackend.errors import HostStateRefused
+from vmbackend.host_states import ALLOWED, HostState
 from vmbackend.models import Host
 from workspaces.admin import WorkspaceAdmin
 from workspaces.host_columns import HostColumns
@@ -19,12 +27,22 @@ from workspaces.host_columns import HostColumns
 WorkspaceAdmin.add_staff_action(TERMINAL)
 
 
-def _drain(act: Act) -> None:
-    services.host_update(host_id=act.row.pk, accepts_new=False)
+class ReasonForm(ActionForm):
+    """A confirmation that takes a reason each time, also of what harms nothing."""
+
+    def __init__(self, *args: Any, harms: bool, **kwargs: Any) -> None:
+        super().__init__(*args, harms=True, **kwargs)
 
 
-def _undrain(act: Act) -> None:
-    services.host_update(host_id=act.row.pk, accepts_new=True)
+def _state_set(act: Act, to: HostState) -> None:
+    try:
+        services.host_state_set(host_id=act.row.pk, to=to)
+    except HostStateRefused as exc:
+        raise InvalidState(exc.message) from exc
+
+
+def _may_become(to: HostState) -> Callable[[Host], bool]:
+    return lambda row: row.state in ALLOWED[to]
 
 
 def _delete(act: Act) -> None:
@@ -35,14 +53,22 @@ def _delete(act: Act) -> None:
 class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
-            name="drain", label="Drain", call=_drain, icon="output", allowed=lambda row: row.accepts_new,
+            name="drain", label="Drain", call=partial(_state_set, to=HostState.DRAINING), icon="output",
+            allowed=_may_become(HostState.DRAINING), form=ReasonForm,
             will="No new machine is placed on the host. Its machines go on, and are started and woken there; to "
             "empty the host, delete or destroy them, or wait for their owners.",
         ),
         StaffAction(
-            name="undrain", label="Take new machines", call=_undrain, icon="input",
-            allowed=lambda row: not row.accepts_new,
-            will="New machines are placed on the host again.",
+            name="maintenance", label="Maintenance", call=partial(_state_set, to=HostState.MAINTENANCE),
+            icon="build", allowed=_may_become(HostState.MAINTENANCE), harms=True,
+            will="Nothing is started, woken or placed on the host. Machines that run stay as they are, until they are "
+            "stopped.",
+        ),
+        StaffAction(
+            name="activate", label="Activate", call=partial(_state_set, to=HostState.ACTIVE), icon="input",
+            allowed=_may_become(HostState.ACTIVE), form=ReasonForm,
+            will="Machines are placed and started on the host again. Workspaces that were lost with a host that was "
+            "given up stay lost.",
         ),
         StaffAction(
             name="remove", label="Delete", call=_delete, icon="delete", harms=True, permission="delete",

@@ -64,7 +64,7 @@ class Run:
         self.collector.close()
 
     def heartbeats(self) -> str:
-        """The time of the host's last heartbeat; there is one every three seconds."""
+        """The time of the host's last heartbeat; there is one every five seconds."""
         with psycopg.connect(private_url(self.state)) as connection:
             row = connection.execute("SELECT last_seen_at FROM vmbackend_host").fetchone()
         assert row is not None

@@ -23,7 +23,7 @@ from config.metrics_token import metrics_token
 from credits.models import Balance, Entry, EntryKind, LedgerCheck, Service
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import make_host, make_workspace, snapshot_row
+from tests.workspaces.rows import make_host, make_workspace, renew_leases, snapshot_row
 from tests.world import assert_error
 from vmbackend.driver import BootTemplate
 from vmbackend.errors import InvalidMachineState
@@ -262,7 +262,8 @@ def test_it_is_ready_with_database_redis_a_host_and_room() -> None:
 def test_it_is_not_ready_without_a_host_that_reports() -> None:
     make_host(seen=timezone.now() - timedelta(minutes=5))
     assert ready() == (503, {"database": True, "redis": True, "host": False, "disk": True})
-    Host.objects.update(last_seen_at=timezone.now(), problem="libvirt does not answer")
+    Host.objects.update(problem="libvirt does not answer")
+    renew_leases()
     assert ready()[1]["host"] is False
 
 

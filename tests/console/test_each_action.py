@@ -185,16 +185,16 @@ def test_a_file_is_trashed_restored_and_deleted_with_its_bytes(staff: Client, ap
 def test_a_host_that_is_drained_takes_no_new_machine_and_says_so(staff: Client, client: Client) -> None:
     wanted = Amount(cpu_millis=100, memory_mb=128, disk_size_mb=64)
     one, two = make_host("one").pk, make_host("two").pk
-    confirm(staff, "vmbackend/host", "drain", one)
+    confirm(staff, "vmbackend/host", "drain", one, reason=WHY)
     assert {placement.place_on_host(wanted).name for _ in range(5)} == {"two"}
     health.PROBLEMS.invalidate()
     assert client.get("/readyz").json()["checks"]["host"]["ok"]
-    confirm(staff, "vmbackend/host", "drain", two)
+    confirm(staff, "vmbackend/host", "drain", two, reason=WHY)
     with pytest.raises(VMUnavailable):
         placement.place_on_host(wanted)
     health.PROBLEMS.invalidate()
     assert "drained" in client.get("/readyz").json()["checks"]["host"]["message"]
-    confirm(staff, "vmbackend/host", "undrain", one)
+    confirm(staff, "vmbackend/host", "activate", one, reason=WHY)
     assert placement.place_on_host(wanted).name == "one"
     health.PROBLEMS.invalidate()
 

@@ -29,7 +29,8 @@ def machines(hosts: tuple[HostInstance, HostInstance], api: Api) -> list[dict[st
 
 
 def _machine_on(host: HostInstance, first: HostInstance, api: Api) -> dict[str, str]:
-    first.query(f"UPDATE vmbackend_host SET accepts_new = (name = '{host.place.name}') RETURNING name")
+    state = f"CASE name WHEN '{host.place.name}' THEN 'active' ELSE 'draining' END"
+    first.query(f"UPDATE vmbackend_host SET state = {state} RETURNING name")
     made = api.create()
     open_port(first, api, made["id"], 8080)
     placed = first.query(

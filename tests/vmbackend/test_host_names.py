@@ -19,13 +19,14 @@ from django.utils import timezone
 from supervise import database
 from tests.fakehost import FakeHost
 from tests.threads import run_at_once
-from tests.workspaces.rows import make_host
+from tests.workspaces.rows import end_leases, make_host, renew_leases
 from vmbackend import services
 from vmbackend.driver import BootTemplate, Capacity
 from vmbackend.errors import BackendUnavailable, HostNameHeld
 from vmbackend.fake.store import FakeStore
 from vmbackend.host_claim import BOOT_ID, host_claim
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.host_states import LEASE_FOR
+from vmbackend.models import Host
 from workspaces.host import runtime
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -70,7 +71,7 @@ def test_a_name_that_another_machine_has_is_refused_until_that_one_is_gone(capac
         services.record_host_problem(host_id=Host.objects.get().pk, name="one", claim="b", problem="of the other")
     row = Host.objects.get()
     assert (row.claim, row.subnet, row.problem) == ("a", "10.200.0.0/20", "")
-    Host.objects.update(last_seen_at=timezone.now() - ALIVE_FOR - timedelta(seconds=1))
+    end_leases()
     report("b", capacity)
     with pytest.raises(HostNameHeld):
         report("a", capacity)
@@ -91,16 +92,16 @@ def test_what_a_clock_that_was_ahead_has_written_holds_no_name(
     """As of this machine before it was booted, which has another claim since."""
     make_host(settings.ENV.host_name)
     name = settings.ENV.host_name
-    Host.objects.update(claim="before the boot", last_seen_at=timezone.now() + timedelta(hours=1))
+    Host.objects.update(claim="before the boot", lease_until=timezone.now() + timedelta(hours=1))
     monkeypatch.setattr(database.time, "sleep", lambda seconds: pytest.fail("the start waits for the clock"))
     database._require_host_name()
     services.require_host_name(name=name, claim="since")
     known = {"host_id": Host.objects.get().pk, "name": name, "claim": "since"}
     services.record_host_seen(**known, subnet="10.200.0.0/20", capacity=capacity)
     row = Host.objects.get()
-    assert (row.claim, row.is_alive) == ("since", True)
-    assert row.last_seen_at is not None
-    assert row.last_seen_at < timezone.now() + timedelta(minutes=1)
+    assert (row.claim, row.answers) == ("since", True)
+    assert row.lease_until is not None
+    assert row.lease_until < timezone.now() + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("off_by", [timedelta(hours=-1), timedelta(hours=1)])
@@ -117,7 +118,7 @@ def test_a_machine_whose_clock_is_wrong_does_not_take_a_name(
 
 
 def test_a_row_of_an_earlier_version_is_taken_over(capacity: Capacity) -> None:
-    Host.objects.create(name="one", subnet="10.200.0.0/20", last_seen_at=timezone.now())
+    Host.objects.create(name="one", subnet="10.200.0.0/20", lease_until=timezone.now() + LEASE_FOR)
     report("a", capacity)
     assert Host.objects.get().claim == "a"
 
@@ -135,7 +136,8 @@ def test_a_killed_vmhost_starts_again_at_once_and_that_of_another_machine_does_n
     monkeypatch.setattr(runtime, "HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(os, "kill", lambda *args: ended.put(args))
     vmhost.restart()
-    Host.objects.update(claim="of another machine", last_seen_at=timezone.now())
+    Host.objects.update(claim="of another machine")
+    renew_leases()
     # As after it stood still for a while, and the other one took its name.
     assert ended.get(timeout=60) == (os.getpid(), signal.SIGTERM)
     assert Host.objects.get().claim == "of another machine"
@@ -154,7 +156,8 @@ def test_a_machine_without_its_hypervisor_ends_too_where_another_one_has_its_nam
     monkeypatch.setattr(os, "kill", lambda *args: ended.put(args))
     vmhost.restart()
     vmhost.driver.fail_next("state", BackendUnavailable("libvirt is away"), times=1000)
-    Host.objects.update(claim="of another machine", last_seen_at=timezone.now(), problem="")
+    Host.objects.update(claim="of another machine", problem="")
+    renew_leases()
     assert ended.get(timeout=60) == (os.getpid(), signal.SIGTERM)
     row = Host.objects.get()
     assert (row.claim, row.problem) == ("of another machine", "")
@@ -175,7 +178,7 @@ def test_a_start_is_refused_while_another_machine_reports(
     def sleep(seconds: float) -> None:
         sleeps.append(seconds)
         if len(sleeps) == 3:
-            Host.objects.update(last_seen_at=timezone.now())
+            renew_leases()
 
     monkeypatch.setattr(database.time, "sleep", sleep)
     with pytest.raises(SystemExit) as ended:
@@ -191,7 +194,7 @@ def test_a_start_waits_for_a_machine_that_reports_no_more(other: None, monkeypat
     def sleep(seconds: float) -> Any:
         sleeps.append(seconds)
         if len(sleeps) == 5:
-            monkeypatch.setattr(services, "ALIVE_FOR", timedelta(0))
+            end_leases()
 
     monkeypatch.setattr(database.time, "sleep", sleep)
     database._require_host_name()

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.models import Account
 from accounts.services import workspaces_counted
+from vmbackend.host_states import LEASE_FOR, lease_end
 from vmbackend.models import Host
 from workspaces.models import Operation, PortLink, PublicPort, Snapshot, Workspace
 from workspaces.models.operation import LIVE
@@ -32,8 +34,20 @@ READY = {
 def make_host(name: str = "local", *, seen: datetime | None = None) -> Host:
     """A host that is heard of now, or was at `seen`."""
     size = {"memory_mb": 65536, "memory_free_mb": 65536, "disk_mb": 1 << 20, "disk_free_mb": 1 << 20}
-    fields = {"subnet": "10.200.0.0/20", "cpus": 16, "last_seen_at": seen or timezone.now(), **size}
-    return Host.objects.update_or_create(name=name, defaults=fields)[0]
+    at = seen or timezone.now()
+    lease = {"last_seen_at": at, "lease_since": at, "lease_until": at + LEASE_FOR}
+    fields = {"subnet": "10.200.0.0/20", "cpus": 16, **lease, **size}
+    return Host.objects.get(pk=Host.objects.update_or_create(name=name, defaults=fields)[0].pk)
+
+
+def renew_leases(**which: Any) -> None:
+    """Hosts are heard of now."""
+    Host.objects.filter(**which).update(last_seen_at=Now(), lease_since=Now(), lease_until=lease_end())
+
+
+def end_leases(ago: timedelta = timedelta(seconds=1), **which: Any) -> None:
+    """Hosts are silent: their leases ended so long ago."""
+    Host.objects.filter(**which).update(last_seen_at=Now() - LEASE_FOR - ago, lease_until=Now() - ago)
 
 
 def make_workspace(account: Account, *, namespace: Any = None, **fields: Any) -> Workspace:

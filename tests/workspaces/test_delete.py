@@ -13,9 +13,8 @@ from django.utils import timezone
 from accounts.models import Account
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import live_operations, make_host
+from tests.workspaces.rows import end_leases, live_operations, make_host
 from vmbackend.errors import BackendUnavailable
-from vmbackend.models import Host
 from workspaces.host import faults
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Operation, Workspace
@@ -136,7 +135,7 @@ def test_two_deletes_at_once_are_one(api: Caller, vmhost: FakeHost) -> None:
 def test_a_silent_host_removes_the_workspace_when_it_is_back(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {}).json()["workspace"]["id"]
     vmhost.hold_tasks()
-    Host.objects.update(last_seen_at=timezone.now() - timedelta(minutes=5))
+    end_leases()
     began = timezone.now()
     answer = api.delete(f"/workspace/{made}")
     assert (answer.status_code, answer.json()["accepted"]) == (202, True)

@@ -64,7 +64,7 @@ def test_what_a_create_would_be_refused_for_is_not_available(api: Caller, limit:
 
 
 @pytest.mark.parametrize(
-    "change", [{"memory_mb": 1024}, {"disk_free_mb": 4095}, {"accepts_new": False}, {"problem": "unreachable"}]
+    "change", [{"memory_mb": 1024}, {"disk_free_mb": 4095}, {"state": "draining"}, {"problem": "unreachable"}]
 )
 def test_it_is_not_available_without_a_host_that_has_room(api: Caller, host: Host, change: dict[str, Any]) -> None:
     Host.objects.filter(pk=host.pk).update(**change)

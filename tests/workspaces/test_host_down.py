@@ -14,6 +14,7 @@ from django.utils import timezone
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
+from tests.workspaces.rows import renew_leases
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
@@ -99,7 +100,8 @@ def test_a_machine_that_lost_its_name_stops_nothing_of_the_one_that_has_it(
     row = machine(restart_policy=ALWAYS)
     monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
     monkeypatch.setattr(os, "kill", lambda *args: None)  # a heartbeat may come first
-    Host.objects.update(claim="of another machine", last_seen_at=timezone.now())
+    Host.objects.update(claim="of another machine")
+    renew_leases()
     vmhost_process.close_host()
     row.refresh_from_db()
     assert (row.status, row.last_exit_reason, row.started_at is not None) == ("running", "", True)

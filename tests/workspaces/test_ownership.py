@@ -254,7 +254,7 @@ def counted_orphans(host: Host) -> float:
 def test_a_creation_that_is_retried_on_another_host_is_another_assignment(api: Caller, vmhost: FakeHost) -> None:
     row = fault_cases.machine(vmhost, api.account, Status.FAILED)
     Workspace.objects.filter(pk=row.pk).update(host=make_host("elsewhere"), provisioning_state="failed")
-    Host.objects.filter(name="elsewhere").update(accepts_new=False)
+    Host.objects.filter(name="elsewhere").update(state="draining")
     vmhost.hold_tasks()
     answer = api.post(f"/workspace/{row.pk}/provisioning/retry")
     assert answer.status_code in (200, 202), answer.json()

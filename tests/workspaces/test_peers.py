@@ -15,7 +15,7 @@ from tests.threads import wait_until
 from tests.workspaces.rows import make_host
 from vmbackend.errors import BackendUnavailable
 from vmbackend.fake.driver import FakeDriver
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.models import Host
 from vmbackend.peers import Peer
 from vmbackend.services import host_delete
 from workspaces.host import peers
@@ -51,7 +51,7 @@ def test_every_other_host_with_an_address_is_a_peer(keeper: PeerKeeper, driver: 
     keeper.run_once()
     assert driver.peers == {SECOND}
     row = add_host("three", THIRD)
-    Host.objects.filter(name="two").update(last_seen_at=row.last_seen_at - 9 * ALIVE_FOR, problem="silent")
+    Host.objects.filter(name="two").update(lease_until=None, problem="silent")
     keeper.run_once()
     assert driver.peers == {SECOND, THIRD}
     moved = replace(SECOND, address=IPv4Address("192.0.2.9"))

@@ -16,7 +16,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_host, make_workspace
 from tests.workspaces.workspace_states import no_free_waiting_place
 from vmbackend.models import Host
-from vmbackend.services import host_delete, host_update
+from vmbackend.services import host_delete
 from workspaces import placement
 from workspaces.models import Workspace
 from workspaces.quota import Amount
@@ -107,7 +107,11 @@ def test_only_the_disks_of_hosts_with_enough_memory_count() -> None:
     assert refused.value.details == {"resource": "disk_size_mb", "current": 100, "requested": 1024}
 
 
-@pytest.mark.parametrize("change", [{"accepts_new": False}, {"problem": "No hypervisor."}, {"last_seen_at": None}])
+@pytest.mark.parametrize(
+    "change",
+    [{"state": "draining"}, {"state": "maintenance"}, {"state": "gone"}, {"problem": "No hypervisor."},
+     {"lease_until": None}],
+)  # fmt: skip
 def test_a_host_that_takes_no_new_machines_is_not_chosen(change: dict[str, Any]) -> None:
     make_host("closed")
     Host.objects.update(**change)
@@ -139,13 +143,13 @@ def _after_the_choice(monkeypatch: pytest.MonkeyPatch, change: Callable[[], obje
 def test_a_host_that_is_drained_while_it_is_chosen_takes_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host("first")
     make_host("second")
-    _after_the_choice(monkeypatch, lambda: host_update(host_id=Host.objects.get(name="first").pk, accepts_new=False))
+    _after_the_choice(monkeypatch, lambda: Host.objects.filter(name="first").update(state="draining"))
     assert place().name == "second"
 
 
 def test_the_last_host_that_is_drained_while_it_is_chosen_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host("only")
-    _after_the_choice(monkeypatch, lambda: host_update(host_id=Host.objects.get(name="only").pk, accepts_new=False))
+    _after_the_choice(monkeypatch, lambda: Host.objects.update(state="draining"))
     with pytest.raises(VMUnavailable, match="No host is available"):
         place()
 

@@ -13,6 +13,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_power import made
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
+from vmbackend.host_states import LEASE_FOR
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.power import workspace_start, workspace_stop
@@ -78,8 +79,8 @@ def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHo
         api.post("/workspace/the-box/stop")
     before = Workspace.objects.get().status
     for trouble in (
-        {"last_seen_at": timezone.now() - timedelta(seconds=60)},
-        {"last_seen_at": timezone.now(), "problem": "The hypervisor does not answer."},
+        {"lease_until": timezone.now() - timedelta(seconds=1)},
+        {"lease_until": timezone.now() + LEASE_FOR, "problem": "The hypervisor does not answer."},
     ):
         Host.objects.update(**trouble)
         answer = api.post(f"/workspace/the-box/{action}")

@@ -72,7 +72,7 @@ def _warm_place(amount: Amount, shape: PoolShape) -> Place | None:
         machine = warm_machines.claim_machine(shape)
         if machine is None:
             return None
-        if require_host_memory(machine.host, amount).accepts_new:
+        if require_host_memory(machine.host, amount).takes_new:
             return Place(machine.host, machine.ip, machine)
         raise VMUnavailable  # it was drained before it was locked
     return None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 3.0
+HEARTBEAT_SECONDS = 5.0  # a sixth of a lease
 PROBE_ID = "no-machine"  # an id that no machine has
 
 

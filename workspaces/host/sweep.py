@@ -16,7 +16,8 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from common.errors import DomainError
-from vmbackend.models import ALIVE_FOR, Host
+from vmbackend.host_states import host_answers
+from vmbackend.models import Host
 from workspaces import last_used
 from workspaces.audit import record_activity
 from workspaces.crud.services import workspace_delete
@@ -45,7 +46,7 @@ def due_workspaces(now: datetime) -> QuerySet[Workspace]:
     wanted = Q()
     for column in DUE_COLUMNS:
         wanted |= Q(**{f"{column}__lte": now})
-    silent = Host.objects.exclude(problem="", last_seen_at__gt=now - ALIVE_FOR)
+    silent = Host.objects.exclude(host_answers())
     return Workspace.objects.filter(wanted).exclude(status__in=TRANSITIONAL).exclude(host__in=silent).order_by()
 
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 RUN_TASK = "workspaces.tasks.run_operation"
 # The host's heartbeat thread notifies again of an operation that was not claimed for that long.
 NOTIFY_AGAIN_AFTER = timedelta(seconds=5)
-# Ten renewals. No other host takes over an operation: a host's operations are its own (`reconcile.operations`).
+# Six renewals. No other host takes over an operation: a host's operations are its own (`reconcile.operations`).
 LEASE = Lease(timedelta(seconds=30))
 _RUNNING = Q(state=OperationState.RUNNING)
 

@@ -34,7 +34,8 @@ def overview_panels(request: HttpRequest, row: Host) -> Iterator[Panel]:
     facts = [
         ("Heartbeat", time_text(row.last_seen_at)),
         ("Problem", row.problem or "-"),
-        ("Takes new machines", "yes" if row.accepts_new else "no"),
+        ("State", f"{row.shown_state} since {row.shown_since:%Y-%m-%d %H:%M:%S}"),
+        ("Takes new machines", "yes" if row.takes_new else "no"),
         ("Version", row.version or "-"),
         ("Addresses", row.subnet),
         ("Reached by other hosts at", row.address or "-"),

@@ -58,7 +58,7 @@ def make_sample(accounts: int) -> list[Account]:
     Host.objects.filter(name="host-a").update(load=3.4, version="0.1.0")
     Host.objects.filter(name="host-b").update(load=9.1, version="0.1.0", memory_free_mb=9000, disk_free_mb=90_000)
     seen = timezone.now() - timedelta(minutes=9)
-    Host.objects.filter(name="host-c").update(version="0.0.9", last_seen_at=seen, accepts_new=False)
+    Host.objects.filter(name="host-c").update(version="0.0.9", last_seen_at=seen, lease_until=seen, state="draining")
     return [make_account(number, hosts[number % 2]) for number in range(accounts)]
 
 

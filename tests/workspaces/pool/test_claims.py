@@ -15,6 +15,7 @@ from tests.callers import Caller
 from tests.threads import run_at_once
 from tests.workspaces.charging.measuring import dying_at
 from tests.workspaces.pool.conftest import IMAGE, SIZES, Pool
+from tests.workspaces.rows import renew_leases
 from vmbackend.driver import MachineState
 from vmbackend.models import Host
 from workspaces import warm_machines
@@ -142,8 +143,8 @@ def test_machines_of_the_pool_are_in_no_quota_and_claimed_ones_are(actor: Actor,
 def test_no_machine_is_taken_from_a_host_that_is_drained_or_silent(actor: Actor, pool: Pool) -> None:
     [ready] = pool.fill()
     Host.objects.create(name="other", subnet="10.201.0.0/20", memory_mb=65536, disk_mb=1 << 20, disk_free_mb=1 << 20)
-    Host.objects.filter(name="other").update(last_seen_at=timezone.now())
-    for columns in ({"accepts_new": False}, {"accepts_new": True, "problem": "It does not answer."}):
+    renew_leases(name="other")
+    for columns in ({"state": "draining"}, {"state": "active", "problem": "It does not answer."}):
         Host.objects.filter(name="local").update(**columns)
         assert create(actor).host.name == "other"
     assert pool.ids() == [ready]

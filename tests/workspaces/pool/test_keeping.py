@@ -109,7 +109,7 @@ def tag_moved(pool: Pool) -> None:
 
 
 def is_drained(pool: Pool) -> None:
-    Host.objects.update(accepts_new=False)
+    Host.objects.update(state="draining")
 
 
 def is_killed(pool: Pool) -> None:

@@ -12,9 +12,8 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import make_host, make_workspace, port_link
+from tests.workspaces.rows import make_host, make_workspace, port_link, renew_leases
 from tests.workspaces.sweep.sweeping import HOUR, ago, status_of, sweep_and_settle
-from vmbackend.models import Host
 from workspaces.host.sweep import BATCH, sweep_due
 from workspaces.models import Activity, PortLink, Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
@@ -44,7 +43,7 @@ def test_rows_of_a_silent_host_stay_due_and_delay_no_other_row(
     assert status_of(row) == "stopped"
     waiting = Workspace.objects.filter(host__name="silent", status=Status.RUNNING, ttl_expires_at__lt=timezone.now())
     assert waiting.count() == 2 * BATCH
-    Host.objects.filter(name="silent").update(last_seen_at=timezone.now())
+    renew_leases(name="silent")
     vmhost.hold_tasks()
     assert sweep_due() == BATCH
     assert vmhost.held_tasks is not None
@@ -56,7 +55,7 @@ def test_rows_that_cannot_be_handled_delay_no_other_row(
 ) -> None:
     """Restarts that the namespace refuses, more of them than a sweep takes at once."""
     stuck(api, BATCH + 50, status=Status.STOPPED, restart_policy="always", restart_due_at=ago(HOUR))
-    Host.objects.update(last_seen_at=timezone.now())
+    renew_leases()
     closed = api.account.namespaces.create(slug="closed", status="suspended", suspended_by_hand=True)
     Workspace.objects.update(namespace=closed)
     row = machine(ttl_expires_at=ago())

@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from vmbackend.host_states import takes_new
 from workspaces.models import WarmRequest
 from workspaces.warm_machines import PoolShape
 
@@ -47,7 +48,7 @@ def recent_demand(host_id: str) -> dict[PoolShape, Demand]:
     machines. One query.
     """
     since = timezone.now() - WINDOW
-    recent = WarmRequest.objects.filter(host_id=host_id, host__accepts_new=True, at__gt=since)
+    recent = WarmRequest.objects.filter(takes_new("host__"), host_id=host_id, at__gt=since)
     counted = recent.values(*PoolShape._fields).annotate(total=Count("pk"), claimed=Count("pk", filter=Q(served=True)))
     found = {}
     for row in counted.order_by("-total", *PoolShape._fields):

@@ -14,6 +14,7 @@ from vmbackend.backend import open_session
 from vmbackend.driver import Boot, Driver, MachineIdentity, MachineSpec
 from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest.session import GuestAddress
+from vmbackend.host_states import takes_new
 from vmbackend.models import Host
 from vmbackend.policy import NetworkPolicy
 from workspaces import warm_machines
@@ -34,7 +35,7 @@ def reserve_machine(host_id: str, shape: PoolShape, *, digest: str, kit: str, cl
 
     Creates lock the host's row, too, before they choose an address.
     """
-    host = Host.objects.select_for_update(no_key=True).filter(pk=host_id, accepts_new=True, problem="").first()
+    host = Host.objects.select_for_update(no_key=True).filter(takes_new(), pk=host_id).first()
     if host is None or free_memory(host) - warm_memory(host) < shape.memory_mb:
         return None
     return warm_machines.insert_machine(host, free_address(host), shape, digest=digest, kit=kit, claim=claim)
