@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 	--no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
-.PHONY: help host-token join setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel test-campaigns \
+.PHONY: help host-token join leave setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel test-campaigns \
 	test-fast test-all test-upgrade images fuzz fuzz-money fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench bench-quick backup restore setup-backup \
 	clean-instance
 
@@ -70,6 +70,9 @@ host-token: setup ## open this instance to other machines, and print the line wi
 join: ## make this machine a host of another one: the line that `make host-token` prints there
 	@python3 platform/supervise/join_request.py "$(CONTROL)" "$(TOKEN)" "$(STATE)" $(ADDRESS)
 	@$(MAKE) --no-print-directory up
+
+leave: ## end being a host of another machine; it must have no workspaces. Removes the state folder
+	@$(SUPERVISE) leave
 
 down: ## stop every process of this instance
 	@$(SUPERVISE) down

@@ -31,6 +31,15 @@ class HostNameHeld(BackendError):
     code = "host_name_held"
 
 
+class HostRemoved(BackendError):
+    """This machine joined, and is no host of the platform any more."""
+
+    code = "host_removed"
+
+    def __init__(self) -> None:
+        super().__init__("This machine is no host of the platform any more: run `make leave`, then let it join again.")
+
+
 class HostIsAlive(BackendError):
     """A host is not given up while its lease stands."""
 

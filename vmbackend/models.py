@@ -55,6 +55,8 @@ class Host(models.Model):
     # The number in the state folder of the machine that joined as this host; empty: it did not join.
     machine_id = models.CharField(max_length=64, blank=True, default="", editable=False)
     joined_at = models.DateTimeField(null=True, editable=False)
+    # Written by a machine that is to be no host any more; the control plane removes it, or sets this back to null.
+    leaving_at = models.DateTimeField(null=True, editable=False)
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.

@@ -14,13 +14,19 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
-from vmbackend.errors import HostIsAlive, HostNameHeld, HostStateRefused
+from vmbackend.errors import HostIsAlive, HostNameHeld, HostRemoved, HostStateRefused
 from vmbackend.host_states import ALLOWED, HostState, lease_end, lease_stands
 from vmbackend.models import Host, new_host_id
 
 
 def find_host_id(*, name: str, claim: str) -> str:
-    """Return the id of the host of this name, or a fresh one, which the first report stores. Raise HostNameHeld."""
+    """Return the id of the host that this machine has joined as; else of the host of this name, or a fresh id, which
+    the first report stores. Raise HostNameHeld, HostRemoved.
+    """
+    joined: str = settings.ENV.host_id
+    if joined:
+        _require_joined(joined, claim)
+        return joined
     require_host_name(name=name, claim=claim)
     return Host.objects.filter(name=name).values_list("pk", flat=True).first() or new_host_id()
 
@@ -32,6 +38,16 @@ def host_create(*, name: str, machine_id: str, subnet: str, address: str, arch: 
     )
 
 
+def _require_joined(host_id: str, claim: str) -> None:
+    """Raise HostRemoved if there is no such host any more, or if it is another machine's; HostNameHeld while a copy of
+    this machine has its lease.
+    """
+    host = Host.objects.filter(pk=host_id).first()
+    if host is None or host.machine_id != claim.partition(" ")[0]:
+        raise HostRemoved
+    require_host_name(name=host.name, claim=claim)
+
+
 def record_host_seen(
     *, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity, address: str = ""
 ) -> None:
@@ -39,12 +55,13 @@ def record_host_seen(
 
     `address`: at which other hosts reach it; empty: it is alone.
 
-    Raise HostNameHeld while another machine has the lease of the name; nothing is stored then.
+    The control plane has given subnet and address to a machine that joined, which does not write them.
+
+    Raise HostNameHeld while another machine has the lease of the name, HostRemoved if this machine joined and is no
+    host any more; nothing is stored then.
     """
     seen: dict[str, Any] = {
         "claim": claim,
-        "subnet": subnet,
-        "address": address,
         "arch": capacity.arch,
         "accelerated": capacity.accelerated,
         "cpus": capacity.cpus,
@@ -59,6 +76,11 @@ def record_host_seen(
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
         "problem": "",
     }
+    if settings.ENV.host_id:
+        if not _store(host_id, claim, seen):
+            _require_joined(host_id, claim)
+        return
+    seen |= {"subnet": subnet, "address": address}
     first = {**seen, "id": host_id, "last_seen_at": Now(), "lease_since": Now(), "lease_until": lease_end()}
     if _store(host_id, claim, seen) or Host.objects.get_or_create(name=name, defaults=first)[1]:
         return
@@ -141,6 +163,16 @@ def host_state_set(*, host_id: str, to: HostState) -> None:
     if host is not None and to == HostState.GONE and host.state in ALLOWED[to]:
         raise HostIsAlive(f"The host {host.name} reports: its lease stands. End its vmhost, or drain it.")
     raise HostStateRefused(f"A host that is {host.state if host else 'deleted'} cannot become {to}.")
+
+
+def request_leave(*, host_id: str) -> None:
+    """Ask the control plane to remove this machine's host. Called on its machine."""
+    Host.objects.filter(pk=host_id).update(leaving_at=Now())
+
+
+def refuse_leave(*, host_id: str) -> None:
+    """Say to a machine that asked to leave that its host stays."""
+    Host.objects.filter(pk=host_id).update(leaving_at=None)
 
 
 @transaction.atomic

@@ -19,6 +19,7 @@ STATE = ENV.state
 if not ENV.secret_key and ENV.role:
     raise ImproperlyConfigured("PLATFORM_SECRET_KEY is not set: no process serves with a key that everybody knows.")
 SECRET_KEY = ENV.secret_key or "insecure-key-for-checks-and-builds-only"
+DATA_KEY = ""
 SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
 DEBUG = ENV.debug
 ALLOWED_HOSTS = list(ENV.allowed_hosts)

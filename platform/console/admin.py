@@ -13,6 +13,7 @@ from django.contrib import admin
 
 from common.errors import InvalidState
 from console.terminals import TERMINAL
+from hosts.services import host_remove
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.forms import ActionForm
@@ -45,8 +46,8 @@ def _may_become(to: HostState) -> Callable[[Host], bool]:
     return lambda row: row.state in ALLOWED[to]
 
 
-def _delete(act: Act) -> None:
-    services.host_delete(host_id=act.row.pk)
+def _remove(act: Act) -> None:
+    host_remove(host_id=act.row.pk)
 
 
 @admin.register(Host)
@@ -71,8 +72,9 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
             "given up stay lost.",
         ),
         StaffAction(
-            name="remove", label="Delete", call=_delete, icon="delete", harms=True, permission="delete",
-            will="The row of a host that is gone is deleted; it is refused while the host has workspaces. A host "
-            "whose vmhost runs makes its row again.",
+            name="remove", label="Remove", call=_remove, icon="delete", harms=True, permission="delete",
+            will="The host is no part of the platform any more, and its credentials end in seconds. It is "
+            "refused while the host has workspaces. A machine that did not join, and whose vmhost runs, makes its "
+            "row again.",
         ),
     )  # fmt: skip

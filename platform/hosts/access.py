@@ -15,3 +15,7 @@ def create_redis_user(host_id: str) -> str:
 
 def drop_redis_user(host_id: str) -> None:
     raise NotImplementedError
+
+
+def hosts_with_credentials() -> set[str]:
+    raise NotImplementedError

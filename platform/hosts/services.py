@@ -1,22 +1,27 @@
-"""What staff change about hosts: the only writers of tokens and of the rows of hosts that join or are removed."""
+"""How hosts end: removed by staff, or by their machine that leaves."""
 
 from __future__ import annotations
+
+import logging
 
 from django.db import transaction
 from django.db.models import ProtectedError
 
 from common.errors import NotFound
+from hosts.access import hosts_with_credentials
 from hosts.credentials import drop_credentials
 from hosts.errors import HostInUse
 from vmbackend.models import Host
-from vmbackend.services import host_delete
+from vmbackend.services import host_delete, refuse_leave
 from workspaces.models import Workspace
+
+logger = logging.getLogger(__name__)
 
 
 def host_remove(*, host_id: str) -> None:
     """Delete a host that has no workspaces, and end its credentials: within seconds its machine can do nothing here.
 
-    Raise HostInUse, NotFound. Dies after the row is gone: `remove_leftover_credentials` ends them.
+    Raise HostInUse, NotFound. Dies after the row is gone: `remove_former_credentials` ends them.
     """
     try:
         with transaction.atomic():
@@ -26,4 +31,28 @@ def host_remove(*, host_id: str) -> None:
     except ProtectedError as error:
         number = Workspace.objects.filter(host_id=host_id).count()
         raise HostInUse(details={"workspaces": number}) from error
-    drop_credentials(host_id)
+    transaction.on_commit(lambda: drop_credentials(host_id), robust=True)
+
+
+def remove_leaving_hosts() -> int:
+    """Remove the hosts whose machines ask to leave; one that has a workspace stays. Return how many are removed."""
+    removed = 0
+    for host in Host.objects.filter(leaving_at__isnull=False, joined_at__isnull=False):
+        try:
+            host_remove(host_id=host.pk)
+        except HostInUse:
+            refuse_leave(host_id=host.pk)
+        except NotFound:
+            continue  # staff were first
+        else:
+            logger.info("the host %s (%s) has left", host.name, host.pk)
+            removed += 1
+    return removed
+
+
+def remove_former_credentials() -> int:
+    """End credentials of hosts that are gone, as after a process that died between both. Return how many."""
+    former = hosts_with_credentials() - set(Host.objects.values_list("pk", flat=True))
+    for host_id in former:
+        drop_credentials(host_id)
+    return len(former)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, Callable[[Instance], int]] = {
     "logs": commands.follow_logs,
     "env": commands.print_environment,
     "clean": commands.clean,
+    "leave": commands.leave,
 }
 WITH_ARGUMENTS: dict[str, Callable[..., int]] = {
     "backup": commands.back_up,

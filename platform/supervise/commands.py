@@ -34,6 +34,7 @@ from supervise.prepare import prepare_instance
 from supervise.processes import processes
 from supervise.removal import remove_instance
 from supervise.shown_lines import ShownLines
+from supervise.state_folder import JOINED
 
 READY_SECONDS = 120.0
 
@@ -103,6 +104,18 @@ def restore_backup(source: str = "", state: str = "", port: str = "") -> int:
     instance = restore.restore_backup(source, state, port, output.print_message)
     output.print_message(f"restored as instance {instance.id}; make up STATE={instance.state} starts it")
     return 0
+
+
+def leave(instance: Instance) -> int:
+    """End being a host of another machine, which must have no workspaces here; remove all of it from this one.
+
+    Idempotent: a call that died is repeated. Raise InstanceError.
+    """
+    if not (instance.state / JOINED).exists():
+        raise InstanceError("This machine has joined no other one.")
+    if manage(instance, "host_leave") != 0:
+        return 1
+    return clean(instance)
 
 
 def host_token(instance: Instance, *arguments: str) -> int:

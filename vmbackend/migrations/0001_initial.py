@@ -37,6 +37,7 @@ class Migration(migrations.Migration):
                 ('capabilities', models.JSONField(blank=True, default=dict)),
                 ('machine_id', models.CharField(blank=True, default='', editable=False, max_length=64)),
                 ('joined_at', models.DateTimeField(editable=False, null=True)),
+                ('leaving_at', models.DateTimeField(editable=False, null=True)),
                 ('claim', models.CharField(blank=True, db_default='', default='', editable=False, max_length=80)),
                 ('pool', models.JSONField(blank=True, default=list)),
                 ('orphans', models.JSONField(blank=True, default=list)),

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from vmbackend import services as hosts
 from vmbackend.driver import Driver, Event
-from vmbackend.errors import BackendError, HostNameHeld
+from vmbackend.errors import BackendError, HostNameHeld, HostRemoved
 from vmbackend.host_claim import host_claim
 from vmbackend.models import queue_of_host
 from workspaces.host.console_publisher import ConsolePublisher
@@ -44,7 +44,7 @@ class HostRuntime:
     """Runtime of one vmhost process. `start` returns when the host is ready to carry out operations."""
 
     def __init__(self, *, name: str, subnet: str, driver: Driver, images: ImageStore) -> None:
-        """Raise HostNameHeld."""
+        """Raise HostNameHeld, HostRemoved."""
         self.name = name
         self.claim = host_claim(settings.STATE)
         self.host_id = host_id = hosts.find_host_id(name=name, claim=self.claim)
@@ -134,7 +134,10 @@ class HostRuntime:
             try:
                 close_old_connections()
                 self.send_heartbeat()
-            except HostNameHeld as exc:  # as after this machine stood still: another one has its operations by now
+            except (
+                HostNameHeld,
+                HostRemoved,
+            ) as exc:  # as after this machine stood still: another one has its operations by now
                 logger.critical("vmhost ends: %s", exc.message)
                 os.kill(os.getpid(), signal.SIGTERM)
                 break

@@ -109,6 +109,9 @@ class Observed(RuleBasedStateMachine):
         used = account_usage(self.account)
         nothing, kept = Amount(0, 0, 0, 0), Amount(0, 0, self.kept_mb(), 0)
         rows = self.expected.values()
-        assert used.records == len(rows)
+        assert used.records == len(rows), (
+            sorted(self.expected),
+            list(Workspace.objects.values("pk", "status", "account")),
+        )
         assert used.owned == sum((e.wanted for e in rows if e.status != Status.DESTROYED), kept)
         assert used.running == sum((e.applied for e in rows if e.status in USES_RUNNING_POOL), nothing)

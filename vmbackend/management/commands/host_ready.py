@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from vmbackend.host_states import HostState
 from vmbackend.models import Host
 
 POLL_SECONDS = 0.5
@@ -31,6 +32,8 @@ class Command(BaseCommand):
     def _reason(self) -> str:
         """Return why it takes none; empty if it does."""
         found = Host.objects.filter(name=settings.ENV.host_name).first()
-        if found is None or not found.is_alive:
+        if found is None or not found.answers:
             return (found.problem if found else "") or "vmhost has not reported yet; see its log."
-        return "" if found.accepts_new else "New machines are placed elsewhere: the host is drained."
+        return (
+            "" if found.state == HostState.ACTIVE else f"New machines are placed elsewhere: the host is {found.state}."
+        )

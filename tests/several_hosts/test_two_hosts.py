@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hosts.host_instances import HostInstance, open_port
+from tests.several_hosts.host_instances import HostInstance, open_port
 from tests.vm.client import Api, until
 from tests.vm.probes import CONTROL_PORT, reached
 from tests.vmbackend.policy.guests import Guest

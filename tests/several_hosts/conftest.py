@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hosts.host_instances import HostInstance, open_port, two_hosts
-from tests.hosts.places import places
+from tests.several_hosts.host_instances import HostInstance, open_port, two_hosts
+from tests.several_hosts.places import places
 from tests.vm.client import Api
 
 
