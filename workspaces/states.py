@@ -56,6 +56,8 @@ class Status(models.TextChoices):
     RESTORING = "restoring"
 
 
+# The error of a workspace that was lost with a host that staff gave up.
+HOST_LOST = "host_lost"
 # Why a machine ended that the platform shut down with its host (`restart_info.last_exit_reason`).
 HOST_DOWN = "host_down"
 
