@@ -21,7 +21,7 @@ from workspaces.crud.serializers import new_workspace
 from workspaces.crud.services import NewWorkspace
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
-from workspaces.serializers import Failure
+from workspaces.serializers import HOST_STATES, Failure
 from workspaces.snapshots.serializers import EntryError
 from workspaces.states import Status
 
@@ -103,6 +103,11 @@ class SandboxObject(ResponseSerializer):
     workspace_status = s.ChoiceField(
         Status.choices, source="status", help_text="The status of its machine, in more detail."
     )
+    host = s.CharField(allow_null=True, source="host_name", help_text="The name of its host.")
+    host_state = s.ChoiceField(
+        HOST_STATES, allow_null=True, help_text="While it is `unreachable`, `status` is what was last known."
+    )
+    host_since = Timestamp(allow_null=True, help_text="Since when the host is in that state.")
     error = Failure(allow_null=True, source="failure", help_text="Why the last operation failed, if it did.")
     created_at = Timestamp()
 

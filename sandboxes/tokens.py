@@ -26,6 +26,7 @@ from workspaces.data_plane.holders import (
     bearer_token,
     wrong_tokens_counted,
 )
+from workspaces.host_away import JOINED, take_joined, with_host
 from workspaces.models import Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
@@ -108,7 +109,8 @@ def require_socket_holder(address_id: str, token: str) -> SocketHolder:
     if not token.startswith(STAFF_PREFIX):
         holder = require_holder(address_id, token)
         return SocketHolder(holder.workspace, holder.sandbox.token_hash)
-    rows = live_staff_tokens().select_related("workspace__namespace", "workspace__account").only("token_hash", *_LOADED)
+    related = ("workspace__namespace", "workspace__account", "workspace__host")
+    rows = live_staff_tokens().select_related(*related).only("token_hash", *_LOADED)
     live = rows.filter(token_hash__in=_hashes(token))
     found = live.exclude(workspace__status=Status.DELETING).first()
     if found is None:
@@ -159,10 +161,11 @@ def _rows(hashes: Sequence[str]) -> QuerySet[Sandbox, tuple[Any, ...]]:
     """Return the rows of sandboxes of active accounts that are not being deleted."""
     live = Sandbox.objects.filter(token_hash__in=hashes, workspace__account__is_active=True)
     live = live.exclude(workspace__status=Status.DELETING).order_by()
-    return live.values_list(
+    return with_host(live, "workspace__").values_list(
         *_SANDBOX,
         *(f"workspace__{name}" for name in _WORKSPACE),
         *(f"workspace__namespace__{name}" for name in _NAMESPACE),
+        *JOINED,
     )
 
 
@@ -171,10 +174,11 @@ def _by_hash(hashes: list[str]) -> Sandbox | None:
     row = _QUERY.first_row(hashes)
     if row is None:
         return None
-    ends = len(_SANDBOX), len(_SANDBOX) + len(_WORKSPACE)
+    ends = len(_SANDBOX), len(_SANDBOX) + len(_WORKSPACE), -len(JOINED)
     found = loaded_row(Sandbox, _SANDBOX, row[: ends[0]])
     found.workspace = loaded_row(Workspace, _WORKSPACE, row[ends[0] : ends[1]])
-    found.workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[ends[1] :])
+    found.workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[ends[1] : ends[2]])
+    take_joined(found.workspace, row[ends[2] :])
     return found
 
 
@@ -185,6 +189,9 @@ _QUERY = CompiledQuery(_rows)
 _LOADED = (
     "workspace__kind",
     "workspace__account__is_active",
+    *(f"workspace__host__{name}" for name in ("name", "state", "state_since", "lease_until", "lease_since")),
+    "workspace__host__last_seen_at",
+    "workspace__host__created_at",
     *(f"workspace__{name}" for name in COLUMNS),
     *(f"workspace__namespace__{name}" for name in NAMESPACE_COLUMNS),
 )

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Greatest, Now
 
@@ -79,6 +79,16 @@ def host_answers(prefix: str = "") -> Q:
 def takes_new(prefix: str = "") -> Q:
     """Return hosts on which new machines may be placed."""
     return host_answers(prefix) & Q(**{f"{prefix}state": HostState.ACTIVE})
+
+
+def is_control_plane_fault(hosts: QuerySet[Any]) -> bool:
+    """Return whether so many of the hosts, at least two and a third, fell silent within a lease of each other, that not
+    they are at fault but what they report to. One query.
+    """
+    times = list(hosts.exclude(lease_since=None).values_list("last_seen_at", "lease_until"))
+    silent = sorted(seen for seen, until in times if until is None)
+    together = [seen for seen in silent if silent[-1] - seen <= LEASE_FOR]
+    return len(together) >= 2 and 3 * len(together) >= len(times) - len(silent) + len(together)
 
 
 def shown_state(prefix: str = "") -> Case:

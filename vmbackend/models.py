@@ -42,6 +42,8 @@ class Host(models.Model):
     # Written by the database's clock. `lease_since`: since when it has been renewed without a gap.
     lease_until = LeaseEnd(null=True, help_text="Empty: its vmhost does not report.")
     lease_since = models.DateTimeField(null=True)
+    # Whether the sweep has told the owners of its workspaces that it cannot be reached.
+    is_silent = models.BooleanField(default=False, db_default=False, editable=False)
     subnet = models.CharField(max_length=20)
     address = models.CharField(max_length=15, blank=True, default="", help_text="For other hosts; empty: it is alone.")
     arch = models.CharField(max_length=16, default="amd64")

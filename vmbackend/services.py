@@ -157,7 +157,8 @@ def host_state_set(*, host_id: str, to: HostState) -> None:
     hosts = Host.objects.filter(pk=host_id, state__in=ALLOWED[to])
     if to == HostState.GONE:
         hosts = hosts.exclude(lease_stands())
-    if hosts.update(state=to, state_since=Now()):
+    told = {"is_silent": False} if to == HostState.GONE else {}
+    if hosts.update(state=to, state_since=Now(), **told):
         return
     host = Host.objects.filter(pk=host_id).first()
     if host is not None and to == HostState.GONE and host.state in ALLOWED[to]:
@@ -173,6 +174,20 @@ def request_leave(*, host_id: str) -> None:
 def refuse_leave(*, host_id: str) -> None:
     """Say to a machine that asked to leave that its host stays."""
     Host.objects.filter(pk=host_id).update(leaving_at=None)
+
+
+def is_host_gone(host_id: str) -> bool:
+    """Return whether the host was given up: one that comes back takes nothing until staff activate it."""
+    return Host.objects.filter(pk=host_id, state=HostState.GONE).exists()
+
+
+def announce_host(*, host_id: str, silent: bool) -> bool:
+    """Note that a host was said to be silent, or back, in the caller's transaction. Return False if that was said
+    already, or is not so any more.
+    """
+    hosts = Host.objects.filter(pk=host_id, is_silent=not silent).exclude(state=HostState.GONE)
+    hosts = hosts.exclude(lease_stands()) if silent else hosts.filter(lease_stands())
+    return bool(hosts.update(is_silent=silent))
 
 
 @transaction.atomic

@@ -26,6 +26,11 @@ def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin
         record_activity_of(subject.account_id, subject.workspace_id, "staff_action", text, actor=actor)
 
 
+def record_members(members: Sequence[tuple[str, str]], action: str, detail: str) -> None:
+    """Write an entry for each workspace that something happened to together: its account's id and its own."""
+    record_entries([audit_entry(Activity, account_id, key, action, detail) for account_id, key in members])
+
+
 def record_moves(account_id: str, workspace_ids: Sequence[str], detail: str, *, actor: str) -> None:
     """Write an entry for each workspace that is moved to another namespace, in the caller's transaction."""
     record_entries([audit_entry(Activity, account_id, key, "moved", detail, actor=actor) for key in workspace_ids])

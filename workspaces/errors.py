@@ -56,6 +56,20 @@ class SandboxLimitReached(DomainError):
     message = "The account has as many workspaces as its plan allows."
 
 
+class HostAlive(Conflict):
+    """A host whose lease stands is not given up."""
+
+    code = "host_is_alive"
+    message = "The host reports. End its vmhost, or drain it."
+
+
+class InvalidHostState(Conflict):
+    """The host may not go from its state to that one."""
+
+    code = "invalid_state"
+    message = "The host is not in a state in which this is possible."
+
+
 class SnapshotLimitReached(DomainError):
     code = "SNAPSHOT_LIMIT_REACHED"
     status = 402

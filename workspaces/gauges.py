@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from common.gauges import seconds_since
 from common.times import EPOCH
+from vmbackend.host_states import UNREACHABLE, HostState, is_control_plane_fault
 from vmbackend.models import Host
 from workspaces.models import MeterRecord, Operation, Snapshot, WarmMachine, Workspace
 from workspaces.models.charging import ChargePosition
@@ -29,6 +30,7 @@ def gauges() -> Iterator[Metric]:
     yield from _operations()
     hosts = promised_memory(Host.objects.order_by("name"))
     yield from _hosts(hosts)
+    yield _fault([host for host, _ in hosts])
     yield from _templates([host for host, _ in hosts])
     yield from _warm_pools([host for host, _ in hosts])
     yield _charge_lag()
@@ -91,8 +93,8 @@ def _operations() -> Iterator[Metric]:
 def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
     """Yield the metrics of hosts. `hosts`: each with the memory that it has promised, in MiB."""
     up = GaugeMetricFamily("mvm_host_up", "Whether its vmhost reports and its hypervisor answers.", labels=["host"])
-    accepts = GaugeMetricFamily("mvm_host_accepts_new", "Whether new machines may be placed there.", labels=["host"])
-    heartbeat = GaugeMetricFamily("mvm_host_heartbeat_seconds", "Seconds since its last report.", labels=["host"])
+    state = GaugeMetricFamily("mvm_host_state", "Its state: 1 for that one.", labels=["host", "state"])
+    lease = GaugeMetricFamily("mvm_host_lease_age_seconds", "Seconds since its lease was renewed.", labels=["host"])
     memory = GaugeMetricFamily("mvm_host_memory_bytes", "Its memory.", labels=["host"])
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
@@ -100,13 +102,25 @@ def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
     for host, promised in hosts:
         name = [host.name]
         up.add_metric(name, host.answers)
-        accepts.add_metric(name, host.takes_new)
-        heartbeat.add_metric(name, seconds_since(host.last_seen_at or EPOCH))
+        for each in (*HostState.values, UNREACHABLE):
+            state.add_metric([host.name, each], host.shown_state == each)
+        lease.add_metric(name, seconds_since(host.last_seen_at or EPOCH))
         memory.add_metric(name, host.memory_mb << 20)
         room.add_metric(name, uncommitted_memory(host, promised) * (1 << 20))
         disk.add_metric(name, host.disk_free_mb << 20)
         orphans.add_metric(name, len(host.orphans))
-    yield from (up, accepts, heartbeat, memory, room, disk, orphans)
+    yield from (up, state, lease, memory, room, disk, orphans)
+
+
+def _fault(hosts: list[Host]) -> Metric:
+    """Return which silent hosts are taken for a fault of the control plane. One query."""
+    found = GaugeMetricFamily(
+        "mvm_control_plane_fault", "Whether it fell silent at once with a third of the hosts.", labels=["host"]
+    )
+    is_fault = is_control_plane_fault(Host.objects.exclude(state=HostState.GONE))
+    for host in hosts:
+        found.add_metric([host.name], is_fault and host.shown_state == UNREACHABLE)
+    return found
 
 
 def _templates(hosts: list[Host]) -> Iterator[Metric]:

@@ -29,6 +29,7 @@ from vmbackend.driver import Workload
 from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.guest.workloads import list_workloads, put_workload, remove_workload
 from workspaces import errors, last_used
+from workspaces.host_away import require_reachable
 from workspaces.models import Workspace
 from workspaces.states import ANY, Status
 
@@ -52,7 +53,7 @@ ENDED = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED, Status.DELET
 
 def address_of(workspace: Workspace) -> GuestAddress:
     """Return the address of the guest's control port; this counts as a use. Raise VmNotRunning unless the workspace is
-    running.
+    running, VMUnavailable if its host cannot be reached.
     """
     address = running_address(workspace)
     last_used.record_use(workspace.pk)
@@ -61,8 +62,9 @@ def address_of(workspace: Workspace) -> GuestAddress:
 
 def running_address(workspace: Workspace) -> GuestAddress:
     """Return what `address_of` returns, without a use, for callers that record their own. Asks neither the database nor
-    Redis.
+    Redis for a row with its host (`host_away.with_host`).
     """
+    require_reachable(workspace)
     if workspace.status != Status.RUNNING:
         raise _not_running(workspace.status)
     return _address(workspace)

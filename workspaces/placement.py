@@ -14,6 +14,7 @@ from common.hooks import Hook
 from vmbackend.host_states import HostState, takes_new
 from vmbackend.models import Host
 from workspaces import warm_machines
+from workspaces.host_away import require_live_host
 from workspaces.models import WarmMachine, Workspace
 from workspaces.quota import Amount
 from workspaces.states import USES_RUNNING_POOL
@@ -114,8 +115,7 @@ def require_host_memory(host: Host, wanted: Amount) -> Host:
 
 def require_open_host(host: Host) -> None:
     """Raise VMUnavailable unless machines may be started on the host."""
-    if not host.answers:
-        raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
+    require_live_host(host)
     if host.state == HostState.MAINTENANCE:
         raise VMUnavailable("The host of this workspace is in maintenance: nothing is started there now.")
 

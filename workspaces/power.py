@@ -14,15 +14,17 @@ from django.db import transaction
 from django.db.models import Q
 
 from accounts.services import account_lock
-from common.errors import VMUnavailable
+from common.errors import InvalidState, VMUnavailable
 from credits.enforcement import require_credits
 from credits.models import Service
 from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
+from vmbackend.host_states import HostState
 from workspaces import last_used, quota
 from workspaces.crud.services import provisioning_retry
 from workspaces.errors import OperationInProgress, VmMissing
+from workspaces.host_away import is_lost_with_host, require_live_host, require_reachable
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import KEEPS_STATUS, OperationKind
 from workspaces.operations import queue, waiting
@@ -49,6 +51,7 @@ def workspace_start(
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    require_reachable(workspace)
     if workspace.status == Status.RUNNING and not force:
         return None
     require_open_namespace(workspace)
@@ -57,6 +60,8 @@ def workspace_start(
         raise VmMissing
     if workspace.status == Status.FAILED and force:
         return provisioning_retry(workspace=workspace, actor=actor)
+    if is_lost_with_host(workspace):
+        raise InvalidState(workspace.error_message, details={"status": workspace.status})
     require_status(workspace, STARTABLE | RUNS if force else STARTABLE, "be started")
     if workspace.status == Status.PAUSED:
         return _resume(workspace, actor)
@@ -112,14 +117,14 @@ def use_namespace(workspace: Workspace) -> None:
 @transaction.atomic
 def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, because: str = "") -> Operation | None:
     """Queue a stop. Return None if the workspace is stopped already. A sleeping one loses its memory. Ends a pending
-    restart.
+    restart. If its host cannot be reached, the operation waits for it.
     """
     workspace.refresh_from_db()
     if cancel_restart(workspace) or workspace.status == Status.STOPPED:
         return None
     require_no_operation(workspace)
     require_status(workspace, STOPPABLE, "be stopped")
-    require_host(workspace)
+    require_placed(workspace)
     params = {"by_user": by_user, "because": because}
     fields: dict[str, Any] = {"started_at": None} if workspace.status == Status.SLEEPING else {}
     fields["user_requested_stop"] = by_user
@@ -141,6 +146,7 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    require_reachable(workspace)
     require_open_namespace(workspace)
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be restarted")
@@ -173,6 +179,7 @@ def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
 def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_ttl: bool = False) -> Operation:
     """Queue a pause: the machine keeps its memory and uses no CPU. `by_ttl`: it consumes the TTL."""
     workspace.refresh_from_db()
+    require_reachable(workspace)
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be paused")
     require_host(workspace)
@@ -190,6 +197,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    require_reachable(workspace)
     require_open_namespace(workspace)
     if workspace.status == Status.RUNNING:
         return None
@@ -209,12 +217,12 @@ def _resume(workspace: Workspace, actor: str) -> Operation:
 @transaction.atomic
 def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> Operation:
     """Queue a sleep: memory to the host's disk. With `idle` the host looks once more whether the workspace is
-    in use.
+    in use. If its host cannot be reached, the operation waits for it.
     """
     workspace.refresh_from_db()
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be put to sleep")
-    require_host(workspace)
+    require_placed(workspace)
     return begin_operation(workspace, Status.SUSPENDING, OperationKind.SLEEP, actor, {"idle": idle})
 
 
@@ -227,6 +235,7 @@ def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    require_reachable(workspace)
     if workspace.status == Status.RUNNING:
         return None
     if workspace.status == Status.WAKING:
@@ -255,9 +264,19 @@ def require_no_operation(workspace: Workspace) -> None:
 
 def require_host(workspace: Workspace) -> Any:
     """Return the living host of the workspace. Raise VMUnavailable."""
-    if workspace.host is None or not workspace.host.answers:
-        raise VMUnavailable("The host of this workspace cannot be reached; try again later.")
+    if workspace.host is None:
+        raise VMUnavailable("This workspace has no host.")
+    require_live_host(workspace.host)
     return workspace.host
+
+
+def require_placed(workspace: Workspace) -> None:
+    """Check that the host carries an operation out, now or when it is back. Raise VMUnavailable if it was given up, or
+    its hypervisor does not answer.
+    """
+    host = workspace.host
+    if host is None or host.state == HostState.GONE or host.has_lease:
+        require_host(workspace)
 
 
 def begin_operation(
@@ -291,6 +310,7 @@ def ensure_running(workspace: Workspace, timeout: float) -> bool:
     paused, ...), NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another
     operation is in flight).
     """
+    require_reachable(workspace)
     last_used.record_use(workspace.pk)
     if workspace.status == Status.RUNNING and workspace.ready:
         return True

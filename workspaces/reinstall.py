@@ -15,6 +15,7 @@ from common.responses import respond
 from namespaces import selectors as namespaces
 from workspaces import quota, selectors
 from workspaces.errors import VmMissing
+from workspaces.host_away import require_reachable
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.power import (
@@ -48,6 +49,7 @@ def workspace_reinstall(*, workspace: Workspace, actor: str) -> Operation:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    require_reachable(workspace)
     if workspace.status in (Status.DESTROYED, Status.FAILED):
         raise VmMissing
     require_no_operation(workspace)

@@ -15,6 +15,7 @@ from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
 from common.compiled_query import CompiledQuery
 from common.errors import Forbidden, NotFound
+from workspaces.host_away import JOINED, take_joined, with_host
 from workspaces.models import Snapshot, WarmMachine, Workspace
 from workspaces.models.workspace import Kind
 from workspaces.states import Status
@@ -40,6 +41,7 @@ SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name n
 def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
     """Return the workspaces that the actor may see, with the columns of a workspace object."""
     found = Workspace.objects.filter(account=actor.account).only(*SHOWN).annotate(joined_namespace=F("namespace__slug"))
+    found = with_host(found)
     if actor.scope is Scope.NAMESPACE:
         return found.filter(namespace_id=actor.namespace_id)
     if actor.scope is Scope.WORKSPACE:
@@ -55,8 +57,10 @@ def get_workspace(actor: Actor, identifier: str, *, whole: bool = False) -> Work
     row = query.first_row([actor.account.pk, identifier, *map(str, within)])
     if row is None:
         raise NotFound(NOT_FOUND_MESSAGE)
-    found = Workspace.from_db(DEFAULT_DB_ALIAS, columns, row[:-1])
-    found.joined_namespace = row[-1]  # type: ignore[attr-defined] # as the annotation of `visible_workspaces`
+    found = Workspace.from_db(DEFAULT_DB_ALIAS, columns, row[: len(columns)])
+    # As the annotations of `visible_workspaces`.
+    found.joined_namespace, *host = row[len(columns) :]  # type: ignore[attr-defined]
+    take_joined(found, host)
     # The account is the actor's; this saves a query.
     found.account = actor.account
     return found
@@ -76,7 +80,7 @@ def _compiled(scope: Scope, by: str, whole: bool) -> tuple[list[str], CompiledQu
         account, identifier, within = (*values, "")[:3]
         named = Actor(Account(pk=account), scope, credential_id="", label="", namespace_id=within, workspace_id=within)
         rows = visible_workspaces(named).filter(**{by: identifier}).order_by()
-        return rows.values_list(*(field.attname for field in fields), "joined_namespace")
+        return rows.values_list(*(field.attname for field in fields), "joined_namespace", *JOINED)
 
     return [field.attname for field in fields], CompiledQuery(make_rows)
 

@@ -13,10 +13,13 @@ from rest_framework import serializers as s
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from edge.addresses import label, public_address
+from vmbackend.host_states import UNREACHABLE, HostState
 from workspaces.images.catalog_snapshots import logo_url
 from workspaces.models import PublicPort, Workspace
 from workspaces.models.public_port import Access
 from workspaces.states import Provisioning, ProvisioningPhase, Status
+
+HOST_STATES = [*HostState.values, UNREACHABLE]
 
 
 class ImageDesktop(ResponseSerializer):
@@ -118,7 +121,12 @@ class WorkspaceObject(ResponseSerializer):
         allow_null=True, help_text="The snapshot that its disk was made from, also once that is deleted."
     )
     status = s.ChoiceField(Status.choices)
-    ready = s.BooleanField()
+    ready = s.BooleanField(source="is_ready", help_text="False while its host cannot be reached.")
+    host = s.CharField(allow_null=True, source="host_name", help_text="The name of its host.")
+    host_state = s.ChoiceField(
+        HOST_STATES, allow_null=True, help_text="While it is `unreachable`, `status` is what was last known."
+    )
+    host_since = Timestamp(allow_null=True, help_text="Since when the host is in that state.")
     info = InfoObject(source="*")
     access = AccessObject(source="*")
     network = NetworkObject(source="*")

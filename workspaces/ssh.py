@@ -19,6 +19,7 @@ from vmbackend.guest import records
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guest_changes import GUEST_REACHABLE, apply_until_current, current_copy
 from workspaces.guests import configure_ssh
+from workspaces.host_away import LATER, is_away
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, update_row, update_unless_changed, write_columns
 from workspaces.states import Status
@@ -155,6 +156,9 @@ def apply_in_guest(workspace: Workspace) -> str | None:
     """
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies at the next start."
+    if is_away(workspace):
+        update_row(workspace, ssh_stale=True)
+        return LATER
     try:
         if _apply(workspace, clears=not workspace.ssh_was_stale):
             return None

@@ -20,6 +20,7 @@ from workspaces import ssh
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.ssh import KeyRefused, SshAccess, fingerprint, public_key
+from workspaces.wait_response import stored_response
 
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
@@ -88,11 +89,13 @@ class SshChangedObject(SshObject):
 
 class SshChangedResponse(SshEnvelope):
     ssh = SshChangedObject()
+    accepted = serializers.BooleanField(required=False, help_text="With 202: it waits for the host.")
 
 
-CHANGED = {200: SshChangedResponse, **refused({409: "`vm_missing`"})}
+CHANGED = {200: SshChangedResponse, 202: SshChangedResponse, **refused({409: "`vm_missing`"})}
 KEY_CHANGED = {
     200: SshChangedResponse,
+    202: SshChangedResponse,
     **refused(
         {
             400: "`validation_error`: not an OpenSSH public key",
@@ -107,7 +110,7 @@ class SshViewSet(ViewSet):
     """SSH access by public key; there are no passwords.
 
     A change is saved and applied in a running guest immediately; if that is not possible, `applied` is false and it is
-    applied within minutes, or at the next start.
+    applied within minutes, or at the next start. While the host is away, the response is 202.
     """
 
     @extend_schema(responses=SshResponse)
@@ -146,4 +149,5 @@ class SshViewSet(ViewSet):
 
 def _changed_response(workspace: Workspace) -> Response:
     """Apply the row in the guest and report it."""
-    return respond(SshChangedResponse, ssh=SshAccess(workspace, ssh.apply_in_guest(workspace)))
+    response = respond(SshChangedResponse, ssh=SshAccess(workspace, ssh.apply_in_guest(workspace)))
+    return stored_response(workspace, response)

@@ -13,6 +13,7 @@
     any with a machine -> reinstalling -> running     reinstall; stopped if it did not start again
     any at rest -> stopping -> destroyed              destroy; the record stays
     running, paused -> stopped | lost                 the VM ended, or disappeared from its host
+    any with a machine -> lost                        its host was given up
     any -> deleting -> (row removed)                  delete
 
 A failed operation leads to the state that the machine is in (`host.outcomes`).
@@ -56,6 +57,8 @@ class Status(models.TextChoices):
     RESTORING = "restoring"
 
 
+# The error of a workspace that was lost with a host that staff gave up.
+HOST_LOST = "host_lost"
 # Why a machine ended that the platform shut down with its host (`restart_info.last_exit_reason`).
 HOST_DOWN = "host_down"
 
@@ -153,7 +156,7 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.STOPPED: _POWER | {Status.CREATING, Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},
     Status.PAUSED: _POWER,
     Status.SLEEPING: _POWER | {Status.RUNNING, Status.PAUSED, Status.LOST},
-    Status.LOST: _POWER | {Status.RUNNING, Status.PAUSED, Status.SLEEPING},
+    Status.LOST: _POWER | {Status.RUNNING, Status.PAUSED, Status.SLEEPING, Status.STOPPED},
     Status.DESTROYED: frozenset({Status.STOPPING}),
     Status.DELETING: ANY,
 }

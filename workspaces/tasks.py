@@ -8,7 +8,7 @@ from vmbackend.models import Host
 from workspaces import namespace_members
 from workspaces.charging import billing, check, snapshots, wakeups
 from workspaces.charging import services as charging
-from workspaces.host import console_log, due_times, engine, machine_info, stored_snapshots, sweep
+from workspaces.host import console_log, due_times, engine, host_sweep, machine_info, stored_snapshots, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
 from workspaces.host.process import host_runtime, reconcile_rows_and_machines
@@ -51,6 +51,12 @@ def reconcile_hosts() -> None:
 def expire_operations() -> int:
     """Fail operations past their deadline. Called by Celery beat."""
     return operations.expire_operations()
+
+
+@shared_task
+def sweep_hosts() -> int:
+    """Tell of hosts that fell silent or are back, and write what was lost with others. Called by Celery beat."""
+    return host_sweep.sweep_hosts()
 
 
 @shared_task

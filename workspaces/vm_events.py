@@ -9,7 +9,7 @@ from namespaces.selectors import slugs_of
 from webhooks.events import NewEvent, publish_events
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind
-from workspaces.states import HOST_DOWN, Status
+from workspaces.states import HOST_DOWN, HOST_LOST, Status
 
 ENDED_BY_ITSELF = frozenset({Status.RUNNING, Status.PAUSED})
 HAD_MACHINE = ENDED_BY_ITSELF | {Status.SLEEPING}
@@ -28,13 +28,21 @@ def publish_vm_event(workspace: Workspace, before: Status) -> None:
     """
     to = Status(workspace.status)
     if to is Status.LOST:
-        _publish(workspace, "vm.lost", {"restart_at": iso(workspace.restart_due_at)})
+        _publish(workspace, "vm.lost", _loss_data(workspace))
     elif to is Status.STOPPED and before in ENDED_BY_ITSELF:
         _publish(workspace, "vm.exited", _exit_data(workspace))
     elif to is Status.STOPPED:
         operation = Operation.objects.filter(workspace=workspace, state__in=LIVE).order_by("created_at").first()
         if _had_machine(before, operation):
             _publish(workspace, "vm.stopped", {"reason": _stop_reason(workspace, before, operation)})
+
+
+def _loss_data(workspace: Workspace) -> dict[str, Any]:
+    """Return the data of a loss: with its host, or of the machine alone, which may be started again."""
+    host = workspace.host
+    if workspace.error_code != HOST_LOST or host is None:
+        return {"restart_at": iso(workspace.restart_due_at)}
+    return {"host": host.name, "reason": HOST_LOST, "since": iso(host.state_since)}
 
 
 def _exit_data(workspace: Workspace) -> dict[str, Any]:

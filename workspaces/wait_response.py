@@ -10,6 +10,7 @@ from common.errors import DomainError, NotFound, VMUnavailable
 from common.responses import respond
 from vmbackend.errors import CapacityExceeded, CopyUnproven, SnapshotNotFound
 from workspaces import errors, selectors
+from workspaces.host_away import is_away
 from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
@@ -30,11 +31,13 @@ BY_CODE: dict[str, type[DomainError]] = {
 
 
 def wait_until_finished(operation: Operation) -> bool:
-    """Wait for a power operation. Return False if it continues after the wait.
+    """Wait for a power operation. Return False if it continues after the wait, or waits for its host itself.
 
     Raise the error that `BY_CODE` names, else VMUnavailable with the reason's code in its details (it failed), NotFound
     (the snapshot that it makes or needs is gone), or OperationInProgress (a delete cancelled it).
     """
+    if is_away(operation.workspace):
+        return False
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     if ended is not None:
         require_success(ended)
@@ -85,6 +88,15 @@ def wait_for_removal(operation: Operation, workspace: Workspace) -> bool:
         return False
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     return ended is not None and ended.state != OperationState.FAILED
+
+
+def stored_response(workspace: Workspace, response: Response) -> Response:
+    """Return the response to a change of the row; 202 with `accepted` while the host cannot be reached, as the machine
+    gets the change when the host is back.
+    """
+    if is_away(workspace):
+        response.status_code, response.data = 202, {**response.data, "accepted": True}
+    return response
 
 
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:

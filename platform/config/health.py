@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -11,7 +12,7 @@ from django.http import HttpRequest, JsonResponse
 
 from common.cached_value import CachedValue
 from common.redis import redis_is_available
-from vmbackend.host_states import HostState, host_answers
+from vmbackend.host_states import UNREACHABLE, HostState, is_control_plane_fault
 from vmbackend.models import Host
 
 READY_SECONDS = 1.0
@@ -35,9 +36,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
     Made at most once in READY_SECONDS in each process.
     """
-    problems = PROBLEMS.get()
-    checks = {name: {"ok": not problem, "message": problem or "ok"} for name, problem in problems.items()}
-    ready = not any(problems.values())
+    found = PROBLEMS.get()
+    checks = {name: {"ok": not one.problem, "message": one.problem or one.note} for name, one in found.items()}
+    ready = not any(one.problem for one in found.values())
     return JsonResponse({"success": ready, "ready": ready, "checks": checks}, status=200 if ready else 503)
 
 
@@ -50,35 +51,49 @@ def _database_answers() -> bool:
     return True
 
 
-def _database() -> str:
-    return "" if _database_answers() else "The database does not answer."
+class Finding(NamedTuple):
+    """What a check found: a problem, empty if all is right, and otherwise a word on what is not."""
+
+    problem: str
+    note: str = "ok"
 
 
-def _redis() -> str:
-    return "" if redis_is_available() else "Redis does not answer: operations continue with delays."
+def _database() -> Finding:
+    return Finding("" if _database_answers() else "The database does not answer.")
 
 
-def _host() -> str:
+def _redis() -> Finding:
+    return Finding("" if redis_is_available() else "Redis does not answer: operations continue with delays.")
+
+
+def _hosts() -> Finding:
     try:
-        states = set(Host.objects.filter(host_answers()).values_list("state", flat=True))
+        hosts = list(Host.objects.exclude(state=HostState.GONE).order_by("name"))
+        is_fault = is_control_plane_fault(Host.objects.exclude(state=HostState.GONE))
     except DatabaseError:
-        return "Unknown without the database."
-    if not states:
-        return "No host has reported lately: machines cannot be started."
-    return "" if HostState.ACTIVE in states else "Every host is drained: no workspace can be created."
+        return Finding("Unknown without the database.")
+    silent = ", ".join(host.name for host in hosts if host.shown_state == UNREACHABLE)
+    note = f"Unreachable: {silent}." if silent else "ok"
+    if is_fault:
+        note += " They fell silent at once: look at the database and the network first."
+    if any(host.takes_new for host in hosts):
+        return Finding("", note)
+    if any(host.answers for host in hosts):
+        return Finding(" ".join(["No host is active: no workspace can be created.", *([note] if silent else [])]))
+    return Finding(" ".join(["No host has reported lately: machines cannot be started.", *([note] if silent else [])]))
 
 
-def _disk() -> str:
+def _disk() -> Finding:
     free = shutil.disk_usage(settings.STATE).free
-    return "" if free >= LEAST_FREE_BYTES else f"The disk of the state folder is full: {free >> 20} MiB are free."
+    full = f"The disk of the state folder is full: {free >> 20} MiB are free."
+    return Finding("" if free >= LEAST_FREE_BYTES else full)
 
 
-CHECKS: dict[str, Callable[[], str]] = {"database": _database, "redis": _redis, "host": _host, "disk": _disk}
+CHECKS: dict[str, Callable[[], Finding]] = {"database": _database, "redis": _redis, "hosts": _hosts, "disk": _disk}
 
 
-def _problems() -> dict[str, str]:
-    """For each check what is wrong; empty if it is right."""
+def _findings() -> dict[str, Finding]:
     return {name: check() for name, check in CHECKS.items()}
 
 
-PROBLEMS = CachedValue(_problems, READY_SECONDS)
+PROBLEMS = CachedValue(_findings, READY_SECONDS)

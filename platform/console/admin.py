@@ -9,20 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 
-from common.errors import InvalidState
 from console.terminals import TERMINAL
 from hosts.services import host_remove
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.forms import ActionForm
 from staff.parts.bases import ReadOnlyAdmin
-from vmbackend import services
-from vmbackend.errors import HostStateRefused
 from vmbackend.host_states import ALLOWED, HostState
 from vmbackend.models import Host
 from workspaces.admin import WorkspaceAdmin
+from workspaces.host_changes import host_give_up, host_state_change
 from workspaces.host_columns import HostColumns
 
 WorkspaceAdmin.add_staff_action(TERMINAL)
@@ -35,11 +34,18 @@ class ReasonForm(ActionForm):
         super().__init__(*args, harms=True, **kwargs)
 
 
+class GiveUpForm(ActionForm):
+    """The confirmation that a host is lost: its name, typed."""
+
+    confirm = forms.CharField(max_length=40, label="Name of the host", help_text="As a confirmation.")
+
+
 def _state_set(act: Act, to: HostState) -> None:
-    try:
-        services.host_state_set(host_id=act.row.pk, to=to)
-    except HostStateRefused as exc:
-        raise InvalidState(exc.message) from exc
+    host_state_change(host_id=act.row.pk, to=to)
+
+
+def _give_up(act: Act) -> None:
+    host_give_up(host_id=act.row.pk, confirm=act.data["confirm"])
 
 
 def _may_become(to: HostState) -> Callable[[Host], bool]:
@@ -70,6 +76,13 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
             allowed=_may_become(HostState.ACTIVE), form=ReasonForm,
             will="Machines are placed and started on the host again. Workspaces that were lost with a host that was "
             "given up stay lost.",
+        ),
+        StaffAction(
+            name="give-up", label="Give up", call=_give_up, icon="heart_broken", form=GiveUpForm, harms=True, most=1,
+            allowed=lambda row: not row.has_lease and row.state != HostState.GONE,
+            will="The host does not come back: its workspaces are lost, their owners are told, and nothing of them is "
+            "charged from now on. It is refused while the host reports. Should it come back all the same, its machines "
+            "are ended, and their disks are kept for seven days.",
         ),
         StaffAction(
             name="remove", label="Remove", call=_remove, icon="delete", harms=True, permission="delete",

@@ -40,6 +40,10 @@ FIRED: dict[str, tuple[str, str, str, int, dict[str, str]]] = {
     "PlatformUnreachable": ('up{job="mvm", instance="a"}', "0", "1", 3, {"job": "mvm", "instance": "a"}),
     "RedisDown": ("mvm_redis_up", "0", "1", 3, {}),
     "HostDown": ('mvm_host_up{host="one"}', "0", "1", 3, {"host": "one"}),
+    "HostUnreachable": (
+        'mvm_host_state{host="one", state="unreachable"}', "1", "0", 2, {"host": "one", "state": "unreachable"},
+    ),
+    "ControlPlaneFault": ('mvm_control_plane_fault{host="one"}', "1", "0", 2, {}),
     "OperationsWait": (
         'mvm_operation_oldest_seconds{queue="host.one", state="queued"}', "301", "200", 6, {"queue": "host.one"},
     ),
@@ -69,7 +73,7 @@ def filled(text: str, labels: dict[str, str], value: str) -> str:
 def unit_test(name: str, series: str, values: str, minutes: int, expected: list[Any]) -> dict[str, Any]:
     sign = "" if "+" in values else "+0"
     # Where an alert needs another series beside its own.
-    others = [{"series": 'mvm_host_accepts_new{host="one"}', "values": "1+0x100"}]
+    others = [{"series": 'mvm_host_state{host="one", state="active"}', "values": "1+0x100"}]
     return {
         "interval": "1m",
         "input_series": [{"series": series, "values": f"{values}{sign}x100"}, *others],

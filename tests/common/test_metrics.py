@@ -106,7 +106,10 @@ def test_workspaces_and_hosts_are_shown_as_the_rows_have_them(api: Caller) -> No
     assert value(found, "mvm_owned_resources", kind="memory_bytes") == sum(row.memory_mb << 20 for row in owned)
     assert value(found, "mvm_owned_resources", kind="disk_bytes") == sum(row.disk_size_mb << 20 for row in owned)
     assert (value(found, "mvm_host_up", host="one"), value(found, "mvm_host_up", host="two")) == (1, 0)
-    assert value(found, "mvm_host_heartbeat_seconds", host="two") >= 3600
+    assert value(found, "mvm_host_lease_age_seconds", host="two") >= 3600
+    shown = {state: value(found, "mvm_host_state", host="two", state=state) for state in ("active", "unreachable")}
+    assert shown == {"active": 0, "unreachable": 1}
+    assert value(found, "mvm_control_plane_fault", host="two") == 0
     assert value(found, "mvm_host_disk_free_bytes", host="one") == 100 << 20
     assert value(found, "mvm_redis_up") == 1
 
@@ -256,28 +259,28 @@ def ready() -> tuple[int, dict[str, bool]]:
 
 def test_it_is_ready_with_database_redis_a_host_and_room() -> None:
     make_host()
-    assert ready() == (200, {"database": True, "redis": True, "host": True, "disk": True})
+    assert ready() == (200, {"database": True, "redis": True, "hosts": True, "disk": True})
 
 
 def test_it_is_not_ready_without_a_host_that_reports() -> None:
     make_host(seen=timezone.now() - timedelta(minutes=5))
-    assert ready() == (503, {"database": True, "redis": True, "host": False, "disk": True})
+    assert ready() == (503, {"database": True, "redis": True, "hosts": False, "disk": True})
     Host.objects.update(problem="libvirt does not answer")
     renew_leases()
-    assert ready()[1]["host"] is False
+    assert ready()[1]["hosts"] is False
 
 
 @pytest.mark.usefixtures("no_redis")
 def test_it_is_not_ready_without_redis() -> None:
     make_host()
-    assert ready() == (503, {"database": True, "redis": False, "host": True, "disk": True})
+    assert ready() == (503, {"database": True, "redis": False, "hosts": True, "disk": True})
 
 
 def test_it_is_not_ready_with_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host()
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, health.LEAST_FREE_BYTES - 1))
-    assert ready() == (503, {"database": True, "redis": True, "host": True, "disk": False})
+    assert ready() == (503, {"database": True, "redis": True, "hosts": True, "disk": False})
 
 
 def test_it_is_not_ready_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +289,7 @@ def test_it_is_not_ready_without_the_database(monkeypatch: pytest.MonkeyPatch) -
 
     make_host()
     monkeypatch.setattr(BaseDatabaseWrapper, "cursor", gone)
-    assert ready() == (503, {"database": False, "redis": True, "host": False, "disk": True})
+    assert ready() == (503, {"database": False, "redis": True, "hosts": False, "disk": True})
 
 
 def test_asked_often_it_looks_once(monkeypatch: pytest.MonkeyPatch) -> None:

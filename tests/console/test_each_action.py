@@ -188,12 +188,12 @@ def test_a_host_that_is_drained_takes_no_new_machine_and_says_so(staff: Client, 
     confirm(staff, "vmbackend/host", "drain", one, reason=WHY)
     assert {placement.place_on_host(wanted).name for _ in range(5)} == {"two"}
     health.PROBLEMS.invalidate()
-    assert client.get("/readyz").json()["checks"]["host"]["ok"]
+    assert client.get("/readyz").json()["checks"]["hosts"]["ok"]
     confirm(staff, "vmbackend/host", "drain", two, reason=WHY)
     with pytest.raises(VMUnavailable):
         placement.place_on_host(wanted)
     health.PROBLEMS.invalidate()
-    assert "drained" in client.get("/readyz").json()["checks"]["host"]["message"]
+    assert "No host is active" in client.get("/readyz").json()["checks"]["hosts"]["message"]
     confirm(staff, "vmbackend/host", "activate", one, reason=WHY)
     assert placement.place_on_host(wanted).name == "one"
     health.PROBLEMS.invalidate()

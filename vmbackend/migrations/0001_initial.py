@@ -23,6 +23,7 @@ class Migration(migrations.Migration):
                 ('state_since', models.DateTimeField(default=django.utils.timezone.now)),
                 ('lease_until', vmbackend.host_states.LeaseEnd(help_text='Empty: its vmhost does not report.', null=True)),
                 ('lease_since', models.DateTimeField(null=True)),
+                ('is_silent', models.BooleanField(db_default=False, default=False, editable=False)),
                 ('subnet', models.CharField(max_length=20)),
                 ('address', models.CharField(blank=True, default='', help_text='For other hosts; empty: it is alone.', max_length=15)),
                 ('arch', models.CharField(default='amd64', max_length=16)),

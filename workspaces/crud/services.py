@@ -22,6 +22,7 @@ from credits.refusals import refusals_announced
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
+from vmbackend.host_states import HostState
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
@@ -288,19 +289,21 @@ def workspace_delete(
     """Queue the removal of the machine and its row, and of its snapshots unless they are kept. Return the operation and
     whether a creation was in flight.
 
-    A second delete joins the first. The operation is None if there was no host to ask: the row is gone already.
+    A second delete joins the first. The operation is None if there was no host to ask, or one that was given up:
+    the row is gone already.
     """
     found = rows.find_and_lock(workspace.pk, "host")
     if found is None:
         raise Workspace.DoesNotExist
     workspace = found
     creating = workspace.status in CREATING
+    no_host = workspace.host is None or workspace.host.state == HostState.GONE
     pending = queue.live_operation(workspace, OperationKind.DELETE)
-    if pending is not None:
+    if pending is not None and not no_host:
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
     queue.cancel_operations(workspace)
     release_snapshots(workspace, keep=keep_snapshots)
-    if workspace.host is None:
+    if no_host:
         remove_workspace_row(workspace)
         return None, False
     fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}

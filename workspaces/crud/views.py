@@ -28,8 +28,8 @@ from workspaces.crud.estimate import EstimateQuery, EstimateResponse, estimated_
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
-from workspaces.serializers import WorkspaceResponse, load_ports
-from workspaces.wait_response import wait_for_create, wait_for_removal
+from workspaces.serializers import GoingOnResponse, WorkspaceResponse, load_ports
+from workspaces.wait_response import stored_response, wait_for_create, wait_for_removal
 
 
 class WorkspacePagination(PagePagination):
@@ -154,14 +154,16 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(
         request=serializers.UpdateRequest,
-        responses={200: WorkspaceResponse, **refused(UPDATE_REFUSALS)},
+        responses={200: WorkspaceResponse, 202: GoingOnResponse, **refused(UPDATE_REFUSALS)},
     )
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Change name, slug, logo and settings; settings of the machine apply at its next start."""
+        """Change name, slug, logo and settings; settings of the machine apply at its next start. 202 while its
+        host is away.
+        """
         workspace = requested_workspace(request.user, workspace_id)
         changes = serializers.workspace_changes(body_of(request))
         changed = services.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
-        return respond(WorkspaceResponse, workspace=changed)
+        return stored_response(workspace, respond(WorkspaceResponse, workspace=changed))
 
     @extend_schema(
         parameters=[serializers.DeleteRequest],

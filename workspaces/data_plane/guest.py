@@ -17,6 +17,7 @@ from workspaces.data_plane.streams import stream_guest
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.errors import OperationInProgress, VmNotRunning
 from workspaces.guests import call_guest, open_file, running_address
+from workspaces.host_away import require_reachable
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -91,6 +92,7 @@ async def open_guest(workspace: Workspace, grant: BodyGrant) -> OpenGuest:
     ...), VMUnavailable (it did not wake), and what refuses a wake: NamespaceSuspended, QuotaExceeded,
     RunningPoolReached.
     """
+    require_reachable(workspace)
     if workspace.status in ASLEEP:
         await wake_machine(workspace.pk)
         await in_request_thread(workspace.refresh_from_db, fields=["status", "ip", "control_port", "ssh_host_key"])

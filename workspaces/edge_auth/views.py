@@ -8,19 +8,19 @@ its secret. It does not route requests from outside to these paths.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from datetime import datetime
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
+from common.compiled_query import CompiledQuery
 from common.edge_header import HEADER, EdgeFacts, edge_facts
 from common.errors import DomainError, NotFound
 from common.request_origin import client_address
@@ -29,9 +29,11 @@ from common.sse.runtime import in_thread
 from domains.selectors import port_of_name
 from edge.addresses import public_address
 from edge.pages import page
+from vmbackend.host_states import UNREACHABLE
 from workspaces import last_used
 from workspaces.edge_auth.private_ports import Opening, Visit, admit_visitor, wrong_links_counted
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
+from workspaces.host_away import host_unavailable, with_host
 from workspaces.models import PublicPort
 from workspaces.models.public_port import Access
 from workspaces.states import Status
@@ -90,11 +92,18 @@ class Target:
     status: str
     ready: bool
     ip: str | None
+    host_state: str | None
+    host_since: datetime | None
     opening: Opening | None = None
 
     @property
     def runs(self) -> bool:
-        return self.status == Status.RUNNING and bool(self.ready)
+        return self.status == Status.RUNNING and bool(self.ready) and not self.is_away
+
+    @property
+    def is_away(self) -> bool:
+        """Return whether its host cannot be reached."""
+        return self.host_state == UNREACHABLE
 
     @property
     def is_private(self) -> bool:
@@ -119,7 +128,7 @@ class Target:
 _COLUMNS = [
     "id", "workspace_id", "port", "slug", "access", "workspace__public_access", "workspace__ingress",
     "workspace__ingress_ports", "workspace__account__is_active", "workspace__status", "workspace__ready",
-    "workspace__ip",
+    "workspace__ip", "joined_host_state", "joined_host_since",
 ]  # fmt: skip
 
 
@@ -133,6 +142,7 @@ def authorize_port(request: HttpRequest) -> HttpResponse:
         if target.runs:
             last_used.record_request(target.workspace_id)
             return _upstream(target)
+        require_host(target)
         if target.status in ASLEEP or target.status == Status.RUNNING:
             return HttpResponse(status=202)
         raise _not_running(target)
@@ -147,6 +157,7 @@ async def wake_port(request: HttpRequest) -> HttpResponse:
         target = await in_thread(_target, request)
         if target.opening:
             return target.opening.response()
+        require_host(target)
         is_waking = await _wake(target.workspace_id)
         # Read again: address or access may have changed during the wait.
         target = await in_thread(_target, request)
@@ -208,20 +219,16 @@ def _of_custom_domain(host: str) -> Target | None:
 
 
 def _published(hash_: str) -> Target | None:
-    with connection.cursor() as cursor:
-        cursor.execute(_compiled(), [hash_])
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    port_id, workspace_id, port_, slug, access, is_public, ingress, ingress_ports, *rest = row
-    networks, ports = json.loads(ingress), json.loads(ingress_ports)
-    return Target(port_id, workspace_id, port_, slug, access, is_public, networks, ports, *rest)
+    row = _PUBLISHED.first_row([hash_])
+    return None if row is None else Target(*row)
 
 
-@cache
-def _compiled() -> str:
-    """Return the SQL of the most frequent query; compiling it takes as long as the rest of the request."""
-    return PublicPort.objects.filter(hash="").order_by().values_list(*_COLUMNS).query.sql_with_params()[0]
+def _rows(hashes: Sequence[str]) -> QuerySet[PublicPort, tuple[Any, ...]]:
+    return with_host(PublicPort.objects.filter(hash__in=hashes), "workspace__").order_by().values_list(*_COLUMNS)
+
+
+# The most frequent query; compiling it takes as long as the rest of the request.
+_PUBLISHED = CompiledQuery(_rows)
 
 
 def _is_open(target: Target) -> bool:
@@ -237,6 +244,12 @@ def is_inside(address: str, networks: Sequence[str]) -> bool:
         return False
     mapped = getattr(parsed, "ipv4_mapped", None) or parsed
     return any(mapped in ip_network(network) for network in networks)
+
+
+def require_host(target: Target) -> None:
+    """Raise VMUnavailable if the host of the workspace cannot be reached."""
+    if target.is_away:
+        raise host_unavailable(target.host_state, target.host_since)
 
 
 def _upstream(target: Target) -> HttpResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -81,6 +82,34 @@ def set_strays_aside(runtime: HostRuntime, machine_ids: set[str]) -> int:
     Return how many. One with an operation in flight is left to that.
     """
     return sum(_set_stray_aside(runtime, key) for key in sorted(machine_ids))
+
+
+def set_gone_aside(runtime: HostRuntime, machine_ids: Collection[str]) -> int:
+    """End the machines of a host that was given up and is back, and set their files aside: their workspaces are lost.
+
+    Return how many. One whose row the worker has not written yet is left to the next time.
+    """
+    done = sum(_set_gone_aside(runtime, key) for key in sorted(machine_ids))
+    expire_orphans(runtime)
+    return done
+
+
+@transaction.atomic
+def _set_gone_aside(runtime: HostRuntime, machine_id: str) -> bool:
+    workspace = find_and_lock(machine_id)
+    try:
+        epoch = runtime.driver.epoch_of(machine_id)
+        if workspace is not None and workspace.host_id == runtime.host_id and epoch == workspace.epoch:
+            return False
+        if epoch:
+            runtime.driver.set_aside(machine_id)
+        else:  # nobody's: of the pool
+            runtime.driver.delete(machine_id)
+    except BackendError as exc:
+        logger.warning("the machine %s could not be set aside: %s", machine_id, exc.message)
+        return False
+    logger.warning("machine %s is set aside: its host was given up", machine_id)
+    return True
 
 
 @transaction.atomic

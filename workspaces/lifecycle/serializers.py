@@ -84,6 +84,7 @@ class PingRequest(serializers.Serializer[Any]):
 class LifecycleResponse(Success, LifecycleObject):
     snapshot_supported = serializers.BooleanField(help_text="Whether its memory can be saved to disk.")
     snapshot_unavailable_reason = serializers.CharField(allow_null=True)
+    accepted = serializers.BooleanField(required=False, help_text="With 202: the host is away.")
 
     def read_snapshot_supported(self, row: Workspace) -> bool:
         return services.snapshot_problem(row) is None
@@ -98,6 +99,8 @@ class IdleEnvelope(Success):
 
 class IdleResponse(IdleEnvelope, IdlePolicy):
     """Idle policy in `idle`, and once more beside it."""
+
+    accepted = serializers.BooleanField(required=False, help_text="With 202: the host is away.")
 
 
 class PingResponse(Success):

@@ -18,8 +18,8 @@ from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Mode, RestartPolicy
 from workspaces.power import (
     begin_operation,
-    require_host,
     require_no_operation,
+    require_placed,
     workspace_sleep,
 )
 from workspaces.rows import lock_current, update_columns, write_columns
@@ -167,6 +167,6 @@ def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
     if workspace.status == Status.DESTROYED:
         return None
     require_no_operation(workspace)
-    require_host(workspace)
+    require_placed(workspace)
     fields = {} if workspace.is_running else {"started_at": None}
     return begin_operation(workspace, Status.STOPPING, OperationKind.DESTROY, actor, **fields)

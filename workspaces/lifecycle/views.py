@@ -14,13 +14,17 @@ from workspaces.lifecycle import serializers, services
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.serializers import GoingOnResponse, WorkspaceResponse
-from workspaces.wait_response import UNAVAILABLE, WRONG_STATE, power_response, wait_until_finished
+from workspaces.wait_response import UNAVAILABLE, WRONG_STATE, power_response, stored_response, wait_until_finished
 
 INVALID = {400: "`validation_error`"}
+CHANGED = {200: serializers.LifecycleResponse, 202: serializers.LifecycleResponse}
+IDLE_CHANGED = {200: serializers.IdleResponse, 202: serializers.IdleResponse}
 
 
 class LifecycleViewSet(ViewSet):
-    """Lifetime and idle policy of a workspace. Changes take effect immediately."""
+    """Lifetime and idle policy of a workspace. Changes take effect immediately; while its host is away, the response is
+    202.
+    """
 
     @extend_schema(responses=serializers.LifecycleResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -31,7 +35,7 @@ class LifecycleViewSet(ViewSet):
 
     @extend_schema(
         request=serializers.IdleRequest,
-        responses={200: serializers.IdleResponse, **refused({**INVALID, 409: "`idle_not_supported`"})},
+        responses={**IDLE_CHANGED, **refused({**INVALID, 409: "`idle_not_supported`"})},
     )
     def idle(self, request: ApiRequest, workspace_id: str) -> Response:
         """Sleep after `suspend_after` without use; drop the memory after `stop_after` of sleep. 0 disables either.
@@ -41,30 +45,28 @@ class LifecycleViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.IdleRequest, request)
         changed = services.set_idle(workspace=workspace, actor=request.user.label, **data)
-        return Response(serializers.IdleResponse(changed).data)
+        return stored_response(workspace, Response(serializers.IdleResponse(changed).data))
 
-    @extend_schema(
-        request=serializers.PermanentRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
-    )
+    @extend_schema(request=serializers.PermanentRequest, responses={**CHANGED, **refused({**INVALID})})
     def permanent(self, request: ApiRequest, workspace_id: str) -> Response:
         """Make it permanent: the TTL is cleared and the restart policy applies. Return the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PermanentRequest, request)
-        return lifecycle_response(services.make_permanent(workspace=workspace, actor=request.user.label, **data))
+        changed = services.make_permanent(workspace=workspace, actor=request.user.label, **data)
+        return stored_response(workspace, lifecycle_response(changed))
 
-    @extend_schema(
-        request=serializers.TemporaryRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
-    )
+    @extend_schema(request=serializers.TemporaryRequest, responses={**CHANGED, **refused({**INVALID})})
     def temporary(self, request: ApiRequest, workspace_id: str) -> Response:
         """Make it temporary: the TTL starts now; no restarts, no idle policy. Return the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TemporaryRequest, request)
-        return lifecycle_response(services.make_temporary(workspace=workspace, actor=request.user.label, **data))
+        changed = services.make_temporary(workspace=workspace, actor=request.user.label, **data)
+        return stored_response(workspace, lifecycle_response(changed))
 
     @extend_schema(
         request=serializers.TtlRequest,
         responses={
-            200: serializers.LifecycleResponse,
+            **CHANGED,
             **refused({**INVALID, 409: "`invalid_state`: the workspace is permanent"}),
         },
     )
@@ -72,7 +74,8 @@ class LifecycleViewSet(ViewSet):
         """Change the TTL or its action of a temporary workspace; a new TTL starts now. Return the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TtlRequest, request)
-        return lifecycle_response(services.change_ttl(workspace=workspace, actor=request.user.label, **data))
+        changed = services.change_ttl(workspace=workspace, actor=request.user.label, **data)
+        return stored_response(workspace, lifecycle_response(changed))
 
     @extend_schema(
         request=serializers.PingRequest,

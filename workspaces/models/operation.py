@@ -58,6 +58,8 @@ class OperationState(models.TextChoices):
 
 # They leave the status of the workspace as it is, unless its owner asked for another one.
 KEEPS_STATUS = frozenset({OperationKind.SNAPSHOT, OperationKind.FORK})
+# They wait for a host that cannot be reached, past their deadline: accepted is accepted.
+WAITS_FOR_HOST = frozenset({OperationKind.STOP, OperationKind.SLEEP, OperationKind.DESTROY, OperationKind.DELETE})
 LIVE = (OperationState.QUEUED, OperationState.RUNNING)
 
 

@@ -15,6 +15,7 @@ from common.ids import new_id
 from common.prefix_keys import PrefixKey
 from common.secrets_at_rest import EncryptedJSONField
 from namespaces.models import Namespace
+from vmbackend.host_states import UNREACHABLE
 from vmbackend.models import Host
 from workspaces.states import HOLDS_PROCESS, Provisioning, ProvisioningPhase, Status
 
@@ -266,6 +267,35 @@ class Workspace(models.Model):
         """Return the namespace's slug, without a query if `selectors` joined it in."""
         joined: str | None = self.__dict__.get("joined_namespace")
         return joined if joined is not None else self.namespace.slug
+
+    @property
+    def host_name(self) -> str | None:
+        """Return the name of its host; without a query if `host_away.with_host` joined it in. None without a host."""
+        if "joined_host" in self.__dict__:
+            joined: str | None = self.__dict__["joined_host"]
+            return joined
+        return self.host.name if self.host else None
+
+    @property
+    def host_state(self) -> str | None:
+        """Return the state of its host as users see it, read as `host_name` is."""
+        if "joined_host_state" in self.__dict__:
+            joined: str | None = self.__dict__["joined_host_state"]
+            return joined
+        return self.host.shown_state if self.host else None
+
+    @property
+    def host_since(self) -> datetime | None:
+        """Return since when the host is in that state, read as `host_name` is."""
+        if "joined_host_since" in self.__dict__:
+            joined: datetime | None = self.__dict__["joined_host_since"]
+            return joined
+        return self.host.shown_since if self.host else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it can be used: ready, and its host is there."""
+        return self.ready and self.host_state != UNREACHABLE
 
     @property
     def cpus(self) -> int | float:

@@ -120,6 +120,7 @@ class NetworkChangedResponse(NetworkResponse):
         help_text="Whether it is in effect on the host; if not, the host applies it as soon as it can."
     )
     problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
+    accepted = serializers.BooleanField(required=False, help_text="With 202: it waits for the host.")
 
 
 class PublicPorts(ResponseSerializer):

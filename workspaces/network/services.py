@@ -17,6 +17,7 @@ from common.commits import call_after_commit
 from common.errors import DomainError
 from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
+from workspaces.host_away import LATER, is_away
 from workspaces.host_rpc import call, send_unanswered
 from workspaces.models import PublicPort, Workspace
 from workspaces.models.public_port import Access
@@ -164,6 +165,8 @@ def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
     """
     if workspace.host is None:
         return "There is no machine yet; it applies when one is created."
+    if is_away(workspace):
+        return LATER
     try:
         return call(workspace, TASK, list(close)).decode() or None
     except DomainError as exc:

@@ -14,7 +14,9 @@ from workspaces.models import Workspace
 from workspaces.network import links, serializers, services
 from workspaces.requested import requested_workspace
 from workspaces.serializers import NetworkObject
+from workspaces.wait_response import stored_response
 
+NETWORK_CHANGED = {200: serializers.NetworkChangedResponse, 202: serializers.NetworkChangedResponse}
 MISSING = refused({409: "`vm_missing`"})
 NO_PORT = "`public_port_not_found`"
 
@@ -30,20 +32,20 @@ class NetworkViewSet(ViewSet):
         """Return the network settings."""
         return _network_response(serializers.NetworkResponse, requested_workspace(request.user, workspace_id))
 
-    @extend_schema(request=serializers.NetworkRequest, responses={200: serializers.NetworkChangedResponse, **MISSING})
+    @extend_schema(request=serializers.NetworkRequest, responses={**NETWORK_CHANGED, **MISSING})
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change the given fields; PUT and PATCH are equivalent. A running machine is changed immediately.
 
         Open connections that the new settings do not allow are closed. An address that an allowed name resolves to is
         allowed for the TTL of its DNS record (one or two minutes); connections opened within it stay open. Private
-        addresses are never allowed. `applied` is false if the host could not be reached yet.
+        addresses are never allowed. `applied` is false if the host could not be reached yet; 202 while it is away.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes = validated(serializers.NetworkRequest, request)
         close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
         problem = services.apply_on_host(workspace, close)
         body = serializers.NetworkChangedResponse
-        return _network_response(body, workspace, applied=problem is None, problem=problem)
+        return stored_response(workspace, _network_response(body, workspace, applied=problem is None, problem=problem))
 
 
 def _network_response(

@@ -14,17 +14,19 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from common import counters
 from common.log_context import operation_logged
 from common.work.leases import ClaimLost, Lease, new_claim, owned_rows, release_row
 from common.work.wakeups import task_send
+from vmbackend.host_states import lease_stands
 from workspaces import counted
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Snapshot, Workspace
-from workspaces.models.operation import LIVE, OperationKind, OperationState
+from workspaces.models.operation import LIVE, WAITS_FOR_HOST, OperationKind, OperationState
 from workspaces.models.snapshot import SnapshotStatus
 from workspaces.operations import waiting
 
@@ -46,8 +48,6 @@ def enqueue_operation(
     Raise OperationInProgress if one is live. The deadline runs from now.
     """
     now = timezone.now()
-    env = settings.ENV
-    seconds = env.create_seconds if kind == OperationKind.CREATE else env.power_seconds
     try:
         with transaction.atomic():
             operation = Operation.objects.create(
@@ -59,7 +59,7 @@ def enqueue_operation(
                 actor=actor[:160],
                 created_at=now,
                 notified_at=now,
-                deadline_at=now + timedelta(seconds=seconds),
+                deadline_at=now + _time_for(kind),
             )
     except IntegrityError:
         raise OperationInProgress from None
@@ -67,6 +67,22 @@ def enqueue_operation(
         logger.info("%s of %s requested by %s", kind, workspace.pk, actor)
     transaction.on_commit(lambda: notify_host(operation))
     return operation
+
+
+def _time_for(kind: str) -> timedelta:
+    env = settings.ENV
+    return timedelta(seconds=env.create_seconds if kind == OperationKind.CREATE else env.power_seconds)
+
+
+def overdue_operations() -> QuerySet[Operation]:
+    """Return the live operations past their deadline. The time of one that waited for its host counts from the host's
+    return.
+    """
+    since = "workspace__host__lease_since"
+    had_time = Q(created_at__gte=F(since)) | Q(**{f"{since}__lt": Now() - _time_for(OperationKind.STOP)})
+    overdue = Operation.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now())
+    waited = lease_stands("workspace__host__") & had_time
+    return overdue.filter(~Q(kind__in=WAITS_FOR_HOST) | waited).order_by("deadline_at")
 
 
 def notify_host(operation: Operation) -> None:
@@ -106,8 +122,13 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
         return None
     if operation.kind == OperationKind.CREATE and _awaits_snapshot(operation):
         return None
-    queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=timezone.now())
+    queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED)
     columns: dict[str, Any] = {"state": OperationState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
+    now = timezone.now()
+    if operation.kind in WAITS_FOR_HOST and operation.deadline_at <= now:  # it waited for the host, which is back
+        columns["deadline_at"] = now + _time_for(operation.kind)
+    else:
+        queued = queued.filter(deadline_at__gt=now)
     if not LEASE.take_rows(queued, token, **columns):
         return None
     return Operation.objects.filter(pk=operation_id, claim=token).first()

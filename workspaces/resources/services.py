@@ -11,6 +11,7 @@ from accounts.services import account_lock
 from workspaces import quota, rows
 from workspaces.audit import record_activity
 from workspaces.errors import InvalidResources, OperationInProgress, VmMissing
+from workspaces.host_away import require_reachable
 from workspaces.images import choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
@@ -42,6 +43,8 @@ def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int
     before = quota.amount_of(workspace)
     wanted = replace(before, **changes)
     require_sizes_allowed(workspace, before, wanted)
+    if apply and workspace.status != Status.STOPPED:
+        require_reachable(workspace)
     if apply and workspace.status in TRANSITIONAL:
         raise OperationInProgress(details={"status": workspace.status})
     if apply and workspace.status == Status.RUNNING:
@@ -93,6 +96,7 @@ def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operati
     workspace.refresh_from_db()
     if workspace.status == Status.DESTROYED:
         raise VmMissing
+    require_reachable(workspace)
     require_no_operation(workspace)
     require_status(workspace, frozenset({Status.RUNNING, Status.STOPPED}), "be resized")
     before = quota.amount_of(workspace)

@@ -18,6 +18,7 @@ from common.compiled_query import CompiledQuery, in_table_order, loaded_row
 from common.errors import Forbidden, Unauthorized
 from namespaces.models import Namespace
 from workspaces.data_plane.holders import COLUMNS, NAMESPACE_COLUMNS, TokenUnknown
+from workspaces.host_away import JOINED, take_joined, with_host
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -79,7 +80,8 @@ def holder_in_epoch(workspace_id: str, epoch: int, named_id: str = "") -> Runtim
     if row is None:
         raise Unauthorized(UNKNOWN)
     workspace = loaded_row(Workspace, _WORKSPACE, row[: len(_WORKSPACE)])
-    workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[len(_WORKSPACE) :])
+    workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[len(_WORKSPACE) : -len(JOINED)])
+    take_joined(workspace, row[-len(JOINED) :])
     if not workspace.runtime_enabled:
         raise Forbidden(DISABLED)
     if workspace.runtime_epoch != epoch:
@@ -112,7 +114,7 @@ def _signer(kind: str) -> TimestampSigner:
 
 def _rows(ids: Sequence[str]) -> QuerySet[Workspace, tuple[Any, ...]]:
     live = Workspace.objects.filter(pk__in=ids, account__is_active=True).exclude(status=Status.DELETING).order_by()
-    return live.values_list(*_WORKSPACE, *(f"namespace__{name}" for name in _NAMESPACE))
+    return with_host(live).values_list(*_WORKSPACE, *(f"namespace__{name}" for name in _NAMESPACE), *JOINED)
 
 
 _WORKSPACE = in_table_order(Workspace, "id", *COLUMNS, "runtime_enabled", "runtime_epoch")

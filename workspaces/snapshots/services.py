@@ -20,6 +20,7 @@ from vmbackend.copies import AfterSnapshot
 from workspaces import quota
 from workspaces.audit import record_activity, record_activity_of
 from workspaces.crud.source import Source, use_snapshot
+from workspaces.host_away import require_reachable
 from workspaces.models import Operation, Snapshot, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.snapshot import COUNTED, SHOWN
@@ -103,6 +104,7 @@ def require_state_kept(workspace: Workspace, memory: bool | None, doing: str) ->
     snapshot, or be seen. Raise NotFound (deleted), and what `snapshot_create` raises about namespace and state.
     """
     lock_current(workspace)
+    require_reachable(workspace)
     require_open_namespace(workspace)
     require_no_operation(workspace)
     require_status(workspace, HAS_STATE, doing)
@@ -208,6 +210,7 @@ def workspace_restore(
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
+    require_reachable(workspace)
     require_open_namespace(workspace)
     snapshot = newest_ready(workspace) if identifier is None else find_snapshot(actor, identifier)
     if snapshot.workspace_id != workspace.pk:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from common.errors import VMUnavailable
 from common.sse.batch import Batch, seconds_to_next
 from common.sse.frames import MESSAGE, one_line
 from common.sse.leaders import Source
@@ -18,6 +19,7 @@ from vmbackend.guest.workloads import WorkloadUsage, measure_workloads
 from workspaces.errors import VmNotRunning
 from workspaces.grants import batches
 from workspaces.guests import address_of
+from workspaces.host_away import with_host
 from workspaces.logs import guest_logs
 from workspaces.logs.channels import log_channel
 from workspaces.logs.console_readers import WATCH_SECONDS, announce_reader
@@ -172,10 +174,10 @@ async def _follow(publisher: LogPublisher) -> None:
 
 def _address(workspace_id: str) -> GuestAddress | None:
     columns = ("status", "ip", "control_port", "ssh_host_key")
-    workspace = Workspace.objects.only(*columns).filter(pk=workspace_id).first()
+    workspace = with_host(Workspace.objects.only(*columns)).filter(pk=workspace_id).first()
     try:
         return address_of(workspace) if workspace is not None else None
-    except VmNotRunning:
+    except (VmNotRunning, VMUnavailable):
         return None
 
 

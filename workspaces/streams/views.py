@@ -27,6 +27,7 @@ from workspaces.logs.serializers import StreamQuery
 from workspaces.logs.sources import LogSource, find_source, workload_sources
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
+from workspaces.streams.host_notices import host_notices
 from workspaces.streams.sources import (
     boot_source,
     guest_source,
@@ -51,8 +52,9 @@ LAST_ID = OpenApiParameter(
 )
 FRAMES = (
     "Server-sent events: `retry: 2000`, then `event: message` with an `id` and one JSON object on one line of `data`. "
-    "A comment `: heartbeat` every 15 seconds. `event: gap` if events are missing. Ends when the credential or "
-    "token that opened it is revoked or expires, and when the workspace is deleted."
+    "A comment `: heartbeat` every 15 seconds. `event: gap` if events are missing. `event: host` with "
+    "`host_state` and `host_since` when the state of its host changes: the stream stays open. Ends when the credential "
+    "or token that opened it is revoked or expires, and when the workspace is deleted."
 )
 
 
@@ -129,6 +131,7 @@ def _workloads_reader(request: ApiRequest, workspace_id: str) -> Reader:
         channel=workloads_channel(workspace.pk),
         source=workloads_source(workspace.pk),
         after=last_event_id(request),
+        notices=host_notices(workspace.pk),
         **_authorized_by(request.user, workspace),
     )
 
@@ -139,6 +142,7 @@ def _stats_reader(request: ApiRequest, workspace_id: str) -> Reader:
         channel=stats_channel(workspace.pk),
         source=stats_source(workspace.pk),
         after=last_event_id(request),
+        notices=host_notices(workspace.pk),
         **_authorized_by(request.user, workspace),
         tail=1,
     )
@@ -173,6 +177,7 @@ def _reader_of_log(request: ApiRequest, workspace: Workspace, source: LogSource,
         channel=log_channel(workspace.pk, source.name),
         source=boot_source(workspace.pk) if source.is_console else guest_source(workspace.pk, source),
         after=last_event_id(request),
+        notices=host_notices(workspace.pk),
         **_authorized_by(request.user, workspace),
         tail=min(lines, SEED_LINES),
     )

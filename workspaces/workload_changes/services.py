@@ -28,6 +28,7 @@ from workspaces.guests import (
     guest_errors,
     guest_workload_names,
 )
+from workspaces.host_away import LATER, is_away
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, update_row, write_columns
 from workspaces.states import Status
@@ -97,6 +98,8 @@ def end_removed(workspace: Workspace) -> str | None:
     """End the removed workloads in a running guest, outside any transaction. Return None, or why some end later."""
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies when it runs."
+    if is_away(workspace):
+        return LATER
     return renew_workloads(workspace, time.monotonic() + WORKLOAD_SECONDS) or None
 
 
@@ -113,6 +116,9 @@ def apply_in_guest(workspace: Workspace, name: str) -> str | None:
     """
     if workspace.status != Status.RUNNING:
         return f"The workspace is {workspace.status}; it applies when it runs."
+    if is_away(workspace):
+        _mark_stale(workspace, name)
+        return LATER
     try:
         if _apply(workspace, name, clears=not workspace.workload_was_stale):
             return None

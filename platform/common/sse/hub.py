@@ -49,6 +49,7 @@ class Subscription(Listener):  # type: ignore[misc]  # its package has no types
         self.channel = channel
         self.channels = {channel.name}
         self.end_reason = ""
+        self._notices: list[bytes] = []
         self.assign_loop()
 
     def take_events(self) -> tuple[list[FramedEvent], bool]:
@@ -57,6 +58,16 @@ class Subscription(Listener):  # type: ignore[misc]  # its package has no types
         items, self.channel_items = self.channel_items.get(self.channel.name, []), {}
         overflow, self.overflow = self.overflow, False
         return items, overflow
+
+    def add_notice(self, text: bytes) -> None:
+        """Send the client a frame that is no event of the channel: it has no id, and is not sent again."""
+        self._notices.append(text)
+        self.aevent.set()
+
+    def take_notices(self) -> bytes:
+        """Return the frames since the last call."""
+        notices, self._notices = self._notices, []
+        return b"".join(notices)
 
     def request_resync(self) -> None:
         """Make the stream read its replay buffer: an event may have been missed."""

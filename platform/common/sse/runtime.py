@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,9 +49,15 @@ async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.get_running_loop().run_in_executor(_threads, run)
 
 
+# Called with what sends a frame to one client; what it raises ends the notices of that client.
+Notices = Callable[[Callable[[bytes], None]], Coroutine[None, None, None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One client's request for a channel. `revoked` checks `grant` while the stream is open. `shape`: of `Stream`."""
+    """One client's request for a channel. `revoked` checks `grant` while the stream is open. `shape`: of `Stream`.
+    `notices` runs while the stream is open, and may send frames beside the channel's events.
+    """
 
     channel: Channel
     source: Source
@@ -60,6 +66,7 @@ class Reader:
     after: EventId | None = None
     tail: int = 0
     shape: Callable[[str], str] | None = None
+    notices: Notices | None = None
     owner: str = ""  # limits apply to all streams of one owner
 
 
@@ -88,12 +95,15 @@ class Runtime:
         opened = OpenGrant(reader.grant, reader.revoked, subscription.end_stream)
         self.grants.add(opened)
         self.leaders.add_reader(reader.channel, reader.source)
+        noticing = asyncio.ensure_future(reader.notices(subscription.add_notice)) if reader.notices else None
         try:
             stream = Stream(subscription, self.replay, after=reader.after, tail=reader.tail, shape=reader.shape)
             with client_open(EVENTS):
                 async for text in stream.frames():
                     yield text
         finally:
+            if noticing is not None:
+                noticing.cancel()
             self.leaders.remove_reader(reader.channel)
             self.grants.remove(opened)
             del self.readers[subscription]

@@ -49,6 +49,7 @@ class Stream:
         yield RETRY
         while not self._subscription.end_reason:
             text = await self._replayed() if self._must_replay else self._queued()
+            text += self._subscription.take_notices()
             if self._subscription.end_reason:
                 break
             if text:

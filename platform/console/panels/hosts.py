@@ -32,7 +32,8 @@ page(HOST, "Overview", "Machines", "Operations", badges=_badges)
 @panel(HOST, "Overview")
 def overview_panels(request: HttpRequest, row: Host) -> Iterator[Panel]:
     facts = [
-        ("Heartbeat", time_text(row.last_seen_at)),
+        ("Lease until", time_text(row.lease_until)),
+        ("Last report", time_text(row.last_seen_at)),
         ("Problem", row.problem or "-"),
         ("State", f"{row.shown_state} since {row.shown_since:%Y-%m-%d %H:%M:%S}"),
         ("Takes new machines", "yes" if row.takes_new else "no"),

@@ -14,7 +14,7 @@ from common.edge_header import edge_secret
 from common.request_origin import client_address
 from tests.callers import Caller
 from tests.workspaces.network.edge_requests import PORT, WAKE, ask, heads, through_fast_path
-from vmbackend.models import Host
+from tests.workspaces.rows import make_host
 from workspaces import host_rpc, last_used
 from workspaces.models import Operation, PublicPort
 from workspaces.network import services
@@ -131,7 +131,7 @@ def test_ports_of_an_account_that_is_not_active_are_as_what_never_was(
     """And wake nothing. Connections that are open are closed."""
     closed: list[tuple[object, ...]] = []
     monkeypatch.setattr(services, "send_unanswered", lambda *sent: closed.append(sent))
-    host = Host.objects.get_or_create(name="local")[0]
+    host = make_host("local")
     found = public(status=status, host=host)
     account_switch(api.account, is_active=False)
     expected = (host.queue, services.TASK, found.workspace_id, [8080])
@@ -153,7 +153,7 @@ def test_a_deactivation_waits_for_no_host(
     sent: list[str] = []
     monkeypatch.setattr(host_rpc, "blocking_client", lambda *_: pytest.fail("the request waits for a reply"))
     monkeypatch.setattr(host_rpc.current_app, "send_task", lambda name, args, **_: sent.append(args[0]))
-    host = Host.objects.get_or_create(name="local")[0]
+    host = make_host("local")
     found = [public(host=host, ip=f"10.200.0.{number}").workspace_id for number in range(3)]
     account_switch(api.account, is_active=False)
     assert sorted(sent) == sorted(found)

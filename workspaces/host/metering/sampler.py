@@ -89,7 +89,7 @@ class Sampler:
         self._failures = {what: FailureLog(f"sampler, {what}") for what in ("database", "hypervisor", "redis")}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
-        self.writer = UsageWriter()
+        self.writer = UsageWriter(host_id)
         self.disks = DiskMeter(driver)
         self._busy = BusyMachines(driver, monotonic)
 

@@ -26,6 +26,7 @@ from django.db import (
     transaction,
 )
 
+from vmbackend.services import is_host_gone
 from workspaces.charging.wakeups import ChargeNotifier
 from workspaces.host.metering.meter import MeterTarget, UsageDelta
 from workspaces.host.metering.roster import row_sample
@@ -208,10 +209,12 @@ def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
 class UsageWriter:
     """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas.
 
-    After each commit the worker is notified, which charges the metered usage.
+    After each commit the worker is notified, which charges the metered usage. Of a host that was given up nothing is
+    written: its workspaces are lost, and nothing of them is charged afterwards.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host_id: str = "") -> None:
+        self._host_id = host_id
         self.finished: deque[tuple[int, Deltas]] = deque()
         self._waiting: queue.Queue[tuple[int, Deltas] | None] = queue.Queue()
         self._ended = threading.Event()
@@ -272,6 +275,9 @@ class UsageWriter:
             tries += 1
             try:
                 close_old_connections()
+                if is_host_gone(self._host_id):
+                    logger.warning("a tick of %d machines is not counted: this host was given up", len(deltas))
+                    return True
                 write_deltas(deltas, tick)
                 self._notifier.notify()
                 return True

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from common import counters
 from common.batches import batched
+from vmbackend import services as hosts
 from vmbackend.driver import Inventory, MachineEnd, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
@@ -20,7 +21,7 @@ from workspaces.counted import CORRECTIONS
 from workspaces.crud.services import workspace_delete
 from workspaces.host.machine_events import handle_machine_end, memory_expiry
 from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
-from workspaces.host.ownership import expire_orphans, set_strays_aside
+from workspaces.host.ownership import expire_orphans, set_gone_aside, set_strays_aside
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, WarmMachine, Workspace
@@ -50,6 +51,8 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     in flight are skipped.
     """
     inventory = runtime.driver.inventory()
+    if hosts.is_host_gone(runtime.host_id):
+        return set_gone_aside(runtime, inventory.ids())
     # Before the workspaces: the machine that a create takes in between is in one of both.
     warm = set(WarmMachine.objects.filter(host_id=runtime.host_id).values_list("pk", flat=True))
     busy = set(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from django.db import transaction
-from django.utils import timezone
 
 from workspaces.audit import record_activity
 from workspaces.host import restarts
@@ -15,7 +14,7 @@ from workspaces.host.outcomes import assumed_status, rest_fields, rest_status, r
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
-from workspaces.models.operation import KEEPS_STATUS, LIVE, OperationKind, OperationState
+from workspaces.models.operation import KEEPS_STATUS, OperationKind, OperationState
 from workspaces.operations import queue
 from workspaces.rows import find_and_lock
 from workspaces.snapshot_rows import fail_snapshot_of
@@ -54,10 +53,9 @@ def _settle(operation: Operation, because: str) -> bool:
 
 def expire_operations() -> int:
     """Fail operations past their deadline; the workspace takes a status that its owner can act on."""
-    overdue = Operation.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now())
     return sum(
         fail_abandoned(operation, "deadline_exceeded", "The operation did not finish in time.")
-        for operation in list(overdue.order_by("deadline_at")[:BATCH])
+        for operation in list(queue.overdue_operations()[:BATCH])
     )
 
 
