@@ -1,4 +1,4 @@
-"""Who calls the routes of staff: a token of staff, and nothing else that a request carries."""
+"""Authentication of staff's programs: by a token of staff, and by nothing else that a request carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine that joins is given: its own way into the database and Redis, and what it is to know."""
+"""Credentials of a machine that joins: its own way into the database and Redis, and what it is to know."""
 
 from __future__ import annotations
 

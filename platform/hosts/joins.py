@@ -1,4 +1,4 @@
-"""How a machine becomes a host (wire contract, section 11, "Join")."""
+"""Joins: a machine becomes a host (wire contract, section 11, "Join")."""
 
 from __future__ import annotations
 

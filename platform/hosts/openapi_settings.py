@@ -8,5 +8,7 @@ from common.api_groups import ApiGroup
 
 ENUM_NAME_OVERRIDES: dict[str, Any] = {}
 GROUPS = [
-    ApiGroup("Hosts", "Machines of the platform, for staff, and how machines join.", r"/(staff/hosts(/.*)?|join/hosts)")
+    ApiGroup(
+        "Hosts", "Machines of the platform, for staff, and how machines join.", r"/(staff/hosts(/.*)?|join/(hosts|ca))"
+    )
 ]

@@ -1,4 +1,4 @@
-"""How hosts end: removed by staff, or by their machine that leaves."""
+"""Removal of hosts: by staff, or because their machine leaves."""
 
 from __future__ import annotations
 

@@ -7,13 +7,15 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from common.attempts import AttemptLimits, FailureLimit
+from common.errors import NotFound
 from common.openapi import MessageResponse, refused
 from common.private_network import AUTHORITY, network_folder
 from common.requests import validated
@@ -29,6 +31,8 @@ from staff.audit import Target, record_entry
 
 # Of all callers together: a token lives for minutes, and who has one needs one attempt.
 WRONG_TOKENS = AttemptLimits("join", 10, 10, 60)
+PEM = "application/x-pem-file"
+NOT_OPENED = "`not_found`: the instance was not opened to other machines"
 TAKEN = (
     "`machine_joined`; `name_taken`; `subnet_overlaps`: a route or the address of this machine is another host's, as "
     "`details` say"
@@ -125,12 +129,13 @@ class JoinViewSet(ViewSet):
             peers=made.peers,
         )
 
-
-def show_authority(request: HttpRequest) -> HttpResponse:
-    """Return the certificate of the instance's authority: a machine compares its fingerprint with that in its token."""
-    path = network_folder(settings.STATE) / AUTHORITY
-    text = path.read_text() if path.exists() else ""
-    return HttpResponse(text, content_type="application/x-pem-file", status=200 if text else 404)
+    @extend_schema(responses={(200, PEM): OpenApiTypes.STR, **refused({404: NOT_OPENED})}, auth=[])
+    def authority(self, request: Request) -> HttpResponse:
+        """Return the certificate of the instance's own authority, whose fingerprint is in each token."""
+        path = network_folder(settings.STATE) / AUTHORITY
+        if not path.exists():
+            raise NotFound("The instance was not opened to other machines.")
+        return HttpResponse(path.read_text(), content_type=PEM)
 
 
 @lru_cache(maxsize=1)
