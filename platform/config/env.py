@@ -91,6 +91,8 @@ class Env(
     instance: str = Field(default="000000", pattern=r"^[0-9a-f]{6}$")
     secret_key: str = ""
     secret_key_fallbacks: CommaSeparated = ()
+    data_key: str = ""
+    data_key_fallbacks: CommaSeparated = ()
     debug: bool = False
     demo: bool = True
     bind: str = _LOOPBACK
