@@ -15,12 +15,18 @@ from django.utils import timezone
 
 from vmbackend.driver import Capacity
 from vmbackend.errors import HostNameHeld
+from vmbackend.host_confinement import confined_host_id, is_confined
 from vmbackend.models import ALIVE_FOR, Host, new_host_id
+
+# Columns that a host with credentials of its own does not write.
+GIVEN_AT_JOIN = ("subnet", "address")
 
 
 def find_host_id(*, name: str, claim: str) -> str:
     """Return the id of the host of this name, or a fresh one, which the first report stores. Raise HostNameHeld."""
     require_host_name(name=name, claim=claim)
+    if confined := confined_host_id():
+        return confined
     return Host.objects.filter(name=name).values_list("pk", flat=True).first() or new_host_id()
 
 
@@ -52,6 +58,9 @@ def record_host_seen(
         "last_seen_at": Now(),
         "problem": "",
     }
+    if is_confined():
+        # Other hosts route by them: they are as the join gave them.
+        seen = {name: value for name, value in seen.items() if name not in GIVEN_AT_JOIN}
     if _store(host_id, claim, seen) or Host.objects.get_or_create(name=name, defaults={"id": host_id, **seen})[1]:
         return
     require_host_name(name=name, claim=claim)

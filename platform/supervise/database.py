@@ -24,6 +24,7 @@ from django.core.management import call_command
 
 from config.loading import collector_paused
 from supervise.files import read_env_file, write_private
+from supervise.host_roles import install_role_functions
 from supervise.instance import Instance, load_instance
 from supervise.migration_lock import LockNotHad, take_migration_lock
 
@@ -40,18 +41,26 @@ POLL_SECONDS = 1.0
 
 
 def main() -> None:
-    """Migrate, collect the static files, and make the credentials file agree with the database."""
+    """Migrate, set what hosts may do, collect the static files, and make the credentials file agree with the
+    database.
+    """
+    from django.conf import settings
+
     try:
         with collector_paused():
             django.setup()
     except ImproperlyConfigured as error:
         _refuse_settings([str(error)])
     require_fitting_settings()
+    from common.host_access.policies import apply_grants
+
     instance = load_instance()
     _wait_for_other_hosts(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
     with collector_paused():  # the checks load all routes
         call_command("check", stdout=io.StringIO())
+    install_role_functions(settings.ENV)
     call_command("migrate", interactive=False, verbosity=0)
+    apply_grants()
     _require_host_name()
     _collect_static()
     _write_credentials(instance)

@@ -108,6 +108,7 @@ class Migration(migrations.Migration):
                 ('account_id', models.CharField(max_length=24)),
                 ('workspace_name', models.CharField(blank=True, default='', max_length=255)),
                 ('namespace_slug', models.CharField(blank=True, default='', max_length=128)),
+                ('host_id', models.CharField(blank=True, db_default='', default='', max_length=24)),
             ],
             options={
                 'verbose_name_plural': 'metered',
@@ -712,6 +713,7 @@ class Migration(migrations.Migration):
                 ('last_used_at', models.DateTimeField(null=True)),
                 ('expires_at', models.DateTimeField(null=True)),
                 ('deleted_at', models.DateTimeField(null=True)),
+                ('removed_at', models.DateTimeField(null=True)),
                 ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='snapshots', to='accounts.account')),
                 ('host', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='kept_snapshots', to='vmbackend.host')),
                 ('namespace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='snapshots', to='namespaces.namespace')),

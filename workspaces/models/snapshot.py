@@ -89,6 +89,8 @@ class Snapshot(models.Model):
     last_used_at = models.DateTimeField(null=True)
     expires_at = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)
+    # When a host that may not charge for it removed its files: the row is the control plane's to remove.
+    removed_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["-created_at", "-id"]
