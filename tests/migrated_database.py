@@ -11,11 +11,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+
+import psycopg
 
 from supervise.instance import ROOT
 from tests.cache import CACHE, remove_unused
-from tests.postgres import DATABASE, USER, execute_as_superuser, give_to_owner, initialize_data, running_server, url_of
+from tests.postgres import (
+    DATABASE,
+    SUPERUSER,
+    USER,
+    execute_as_superuser,
+    give_to_owner,
+    initialize_data,
+    running_server,
+    url_of,
+)
 
 DATABASES = CACHE / "databases"
 KEEP_DAYS = 7  # of those of earlier states, 10 MiB each
@@ -52,6 +64,7 @@ def _make(kept: Path) -> None:
         initialize_data(data)
         with running_server(data, sockets):
             execute_as_superuser(sockets, f"CREATE ROLE {USER} LOGIN", f"CREATE DATABASE {DATABASE} OWNER {USER}")
+            _install_host_roles(sockets)
             _migrate(url_of(sockets), sockets / "state")
             # Of all copies: the power does not fail, and processes that are killed lose nothing that they have written.
             execute_as_superuser(sockets, *(f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes")))
@@ -59,6 +72,11 @@ def _make(kept: Path) -> None:
         command = ["tar", "--create", *PACKED, "--file", str(beside), "--directory", str(data), "."]
         subprocess.run(command, check=True)
         beside.rename(kept)
+
+
+def _install_host_roles(sockets: Path) -> None:
+    with closing(psycopg.connect(url_of(sockets, DATABASE, SUPERUSER), autocommit=True)) as server:
+        server.execute((ROOT / "platform/common/host_access/roles.sql").read_text().encode())
 
 
 def _migrate(url: str, state: Path) -> None:
@@ -79,3 +97,4 @@ def _code() -> Iterator[Path]:
     for settings in ROOT.glob("*/apps.py"):
         yield from settings.parent.rglob("*.py")
     yield from (ROOT / "platform").rglob("*.py")
+    yield from (ROOT / "platform").rglob("*.sql")

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from vmbackend.driver import Capacity
 from vmbackend.errors import HostIsAlive, HostNameHeld, HostRemoved, HostStateRefused
+from vmbackend.host_confinement import confined_host_id, is_confined
 from vmbackend.host_states import ALLOWED, HostState, lease_end, lease_stands
 from vmbackend.models import Host, new_host_id
 
@@ -23,8 +24,7 @@ def find_host_id(*, name: str, claim: str) -> str:
     """Return the id of the host that this machine has joined as; else of the host of this name, or a fresh id, which
     the first report stores. Raise HostNameHeld, HostRemoved.
     """
-    joined: str = settings.ENV.host_id
-    if joined:
+    if joined := confined_host_id():
         _require_joined(joined, claim)
         return joined
     require_host_name(name=name, claim=claim)
@@ -43,7 +43,7 @@ def _require_joined(host_id: str, claim: str) -> None:
     this machine has its lease.
     """
     host = Host.objects.filter(pk=host_id).first()
-    if host is None or host.machine_id != claim.partition(" ")[0]:
+    if host is None or host.machine_id not in ("", claim.partition(" ")[0]):
         raise HostRemoved
     require_host_name(name=host.name, claim=claim)
 
@@ -76,7 +76,7 @@ def record_host_seen(
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
         "problem": "",
     }
-    if settings.ENV.host_id:
+    if is_confined():
         if not _store(host_id, claim, seen):
             _require_joined(host_id, claim)
         return

@@ -20,6 +20,7 @@ def schedule(env: Any) -> Schedule:
         "stop-suspended": run_every(5, "workspaces.tasks.stop_suspended"),
         # A tick is charged at most half a tick after it was written, also if the writer's notification was lost.
         "charge-metered": run_every(env.metering_seconds / 2, "workspaces.tasks.charge_metered", lives=1),
+        "disconnect-domains": run_every(10, "workspaces.tasks.disconnect_domains"),
         "charge-snapshots": run_every(60, "workspaces.tasks.charge_snapshots"),
         "close-billing-cycles": run_every(10, "workspaces.tasks.close_billing_cycles"),
         # Once a night; the row of the check says whether it was made.

@@ -15,6 +15,7 @@ from django.utils import timezone
 from common.errors import NotFound
 from domains.models import TargetKind
 from domains.services import target_removed
+from vmbackend.host_confinement import is_confined
 from workspaces.audit import record_activity
 from workspaces.models import Metered, Workspace
 from workspaces.states import Status
@@ -30,7 +31,8 @@ def delete_row(workspace: Workspace) -> None:
 
     The metering records keep its name.
     """
-    target_removed(TargetKind.WORKSPACE, workspace.pk)
+    if not is_confined():  # a sweep of the control plane does it (workspaces/targets.py)
+        target_removed(TargetKind.WORKSPACE, workspace.pk)
     Metered.objects.filter(workspace_id=workspace.pk).update(workspace_name=workspace.name)
     workspace.delete()
 

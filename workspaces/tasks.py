@@ -8,6 +8,7 @@ from vmbackend.models import Host
 from workspaces import namespace_members
 from workspaces.charging import billing, check, snapshots, wakeups
 from workspaces.charging import services as charging
+from workspaces.custom_domains.targets import disconnect_gone_workspaces
 from workspaces.host import console_log, due_times, engine, host_sweep, machine_info, stored_snapshots, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
@@ -36,8 +37,10 @@ def remove_snapshots() -> int:
 
 @shared_task
 def charge_snapshots() -> int:
-    """Charge credits for snapshots by the GB-hour. Called by Celery beat."""
-    return snapshots.charge_due_snapshots()
+    """Charge credits for snapshots by the GB-hour, and remove the rows of those that are gone. Called by Celery
+    beat.
+    """
+    return snapshots.remove_gone_snapshots() + snapshots.charge_due_snapshots()
 
 
 @shared_task
@@ -57,6 +60,12 @@ def expire_operations() -> int:
 def sweep_hosts() -> int:
     """Tell of hosts that fell silent or are back, and write what was lost with others. Called by Celery beat."""
     return host_sweep.sweep_hosts()
+
+
+@shared_task
+def disconnect_domains() -> int:
+    """Disconnect the domains of workspaces that are gone. Called by Celery beat."""
+    return disconnect_gone_workspaces()
 
 
 @shared_task

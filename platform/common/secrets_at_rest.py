@@ -1,4 +1,8 @@
-"""Secrets at rest: keyed hashes for what is only compared, Fernet for what must be read again."""
+"""Secrets at rest: keyed hashes for what is only compared, Fernet for what must be read again.
+
+What hosts read (environments, workloads) is encrypted under the data key, which a host has; everything else under the
+secret key, which a machine that joined has not.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +43,16 @@ def matches_hash(secret: str, stored_hash: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _fernet() -> MultiFernet:
-    keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return _fernet_of([settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS])
+
+
+@lru_cache(maxsize=1)
+def _data_fernet() -> MultiFernet:
+    return _fernet_of([settings.DATA_KEY, *settings.DATA_KEY_FALLBACKS])
+
+
+def _fernet_of(keys: Iterable[str]) -> MultiFernet:
+    """Return what encrypts with the first key, and decrypts with each."""
     return MultiFernet(
         [Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"at-rest:" + key.encode()).digest())) for key in keys]
     )
@@ -64,13 +78,21 @@ else:
 class EncryptedJSONField(_AnyTextField):
     """A JSON value that is encrypted in the database. Cannot be queried."""
 
+    fernet = staticmethod(_fernet)
+
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
-        return None if value is None else json.loads(decrypted_text(value))
+        return None if value is None else json.loads(self.fernet().decrypt(value.encode()))
 
     def get_prep_value(self, value: Any) -> str | None:
         if value is None:
             return None
-        return encrypted_text(json.dumps(value, separators=(",", ":")))
+        return self.fernet().encrypt(json.dumps(value, separators=(",", ":")).encode()).decode()
 
     def to_python(self, value: Any) -> Any:
         return value
+
+
+class DataJSONField(EncryptedJSONField):
+    """A JSON value that hosts read, too: encrypted under the data key."""
+
+    fernet = staticmethod(_data_fernet)

@@ -20,11 +20,7 @@ SOCKET_PATH_MAX = 107
 def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Return messages; each names the environment variable and what to do."""
     env = settings.ENV
-    found: list[CheckMessage] = []
-    if not env.secret_key and not env.debug:
-        found.append(Warning("PLATFORM_SECRET_KEY is not set.", hint="`make run` makes one.", id="platform.W001"))
-    if env.secret_key and len(env.secret_key) < 32:
-        found.append(Error("PLATFORM_SECRET_KEY is shorter than 32 characters.", id="platform.E001"))
+    found = _keys(env)
     if env.api_waiters >= env.api_threads:
         found.append(
             Error(
@@ -54,6 +50,16 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         least = f"PLATFORM_POWER_SECONDS must be more than {GUEST_END_SECONDS} s above PLATFORM_STOP_GRACE_SECONDS."
         hint = "A machine takes that long to end after the grace time of its programs."
         found.append(Error(least, hint=hint, id="platform.E006"))
+    return found
+
+
+def _keys(env: Any) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    if not env.secret_key and not env.data_key and not env.debug:
+        found.append(Warning("PLATFORM_SECRET_KEY is not set.", hint="`make run` makes one.", id="platform.W001"))
+    for name in ("secret_key", "data_key"):
+        if 0 < len(getattr(env, name)) < 32:
+            found.append(Error(f"{variable(name)} is shorter than 32 characters.", id="platform.E001"))
     return found
 
 

@@ -116,6 +116,8 @@ class Env(
     )
     secret_key: str = ""
     secret_key_fallbacks: CommaSeparated = ()
+    data_key: str = ""
+    data_key_fallbacks: CommaSeparated = ()
     debug: bool = False
     demo: bool = True
     bind: str = _LOOPBACK
@@ -191,7 +193,6 @@ class Env(
         gt=0,
         lt=1 << 31,
     )
-    host_id: str = Field(default="", pattern=r"^(host_[a-z2-7]{16})?$")
     control_key: str = ""
     host_address: HostAddress = _derived(
         "the one that `make host-token` opened", lambda data: stored_address(data["state"])

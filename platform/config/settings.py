@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from secrets import token_urlsafe
 
 from django.core.exceptions import ImproperlyConfigured
 from django.templatetags.static import static
@@ -16,11 +17,16 @@ ENV = load_settings()
 ROOT = Path(__file__).resolve().parent.parent.parent
 STATE = ENV.state
 
-if not ENV.secret_key and ENV.role:
+# A host with credentials of its own has the data key alone. Nothing that its vmhost signs or hashes is for another
+# process, so that its secret key is a random one.
+HAS_DATA_KEY_ALONE = ENV.role == "vmhost" and bool(ENV.data_key) and not ENV.secret_key
+if not ENV.secret_key and ENV.role and not HAS_DATA_KEY_ALONE:
     raise ImproperlyConfigured("PLATFORM_SECRET_KEY is not set: no process serves with a key that everybody knows.")
-SECRET_KEY = ENV.secret_key or "insecure-key-for-checks-and-builds-only"
-DATA_KEY = ""
+SECRET_KEY = token_urlsafe(48) if HAS_DATA_KEY_ALONE else ENV.secret_key or "insecure-key-for-checks-and-builds-only"
 SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
+# Encrypts what hosts read. What was encrypted before there was one is read with the secret key.
+DATA_KEY = ENV.data_key or SECRET_KEY
+DATA_KEY_FALLBACKS = [*ENV.data_key_fallbacks, SECRET_KEY, *SECRET_KEY_FALLBACKS]
 DEBUG = ENV.debug
 ALLOWED_HOSTS = list(ENV.allowed_hosts)
 BASE_URL = ENV.base_url.rstrip("/")

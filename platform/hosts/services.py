@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import ProtectedError
 
 from common.errors import NotFound
-from hosts.access import hosts_with_credentials
+from common.host_access.roles import list_host_roles
 from hosts.credentials import drop_credentials
 from hosts.errors import HostInUse
 from vmbackend.models import Host
@@ -52,7 +52,7 @@ def remove_leaving_hosts() -> int:
 
 def remove_former_credentials() -> int:
     """End credentials of hosts that are gone, as after a process that died between both. Return how many."""
-    former = hosts_with_credentials() - set(Host.objects.values_list("pk", flat=True))
+    former = list_host_roles() - set(Host.objects.values_list("pk", flat=True))
     for host_id in former:
         drop_credentials(host_id)
     return len(former)

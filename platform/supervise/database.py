@@ -24,6 +24,7 @@ from django.core.management import call_command
 
 from config.loading import collector_paused
 from supervise.files import read_env_file, write_private
+from supervise.host_roles import install_role_functions
 from supervise.instance import Instance, load_instance
 from supervise.migration_lock import LockNotHad, take_migration_lock
 
@@ -40,22 +41,28 @@ POLL_SECONDS = 1.0
 
 
 def main() -> None:
-    """Migrate, collect the static files, and make the credentials file agree with the database; on a machine that has
-    joined another one, see that the database is that of its version.
+    """Migrate, set what hosts may do, collect the static files, and make the credentials file agree with the database;
+    on a machine that has joined another one, see that the database is that of its version.
     """
+    from django.conf import settings
+
     try:
         with collector_paused():
             django.setup()
     except ImproperlyConfigured as error:
         _refuse_settings([str(error)])
     require_fitting_settings()
+    from common.host_access.policies import apply_grants
+
     instance = load_instance()
     if _has_control():
         _wait_for_other_hosts(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
     with collector_paused():  # the checks load all routes
         call_command("check", stdout=io.StringIO())
     if _has_control():
+        install_role_functions(settings.ENV)
         call_command("migrate", interactive=False, verbosity=0)
+        apply_grants()
     else:
         _require_migrated()
     _require_host_name()

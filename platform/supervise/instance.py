@@ -40,6 +40,8 @@ from supervise.subnets import SUBNETS, choose_subnet
 ROOT = Path(__file__).resolve().parents[2]
 # libvirt and QEMU make sockets about 45 characters below the state folder, and a socket's path may have 107 at most.
 SHORT_PATH_LIMIT = 48
+# The settings that are generated once, and never empty.
+KEYS = ("secret_key", "data_key")
 
 
 class InstanceError(Exception):
@@ -98,9 +100,10 @@ class Instance:
         """
         generated = read_env_file(self.state / "secrets.env") | read_env_file(self.state / JOINED)
         given = _without_empty_key(_read_settings(self.state))
-        key, former = variable("secret_key"), variable("secret_key_fallbacks")
-        if key in given and key in generated:
-            given[former] = f"{given.get(former, '')},{generated[key]}"
+        for name in KEYS:
+            key, former = variable(name), variable(f"{name}_fallbacks")
+            if key in given and key in generated:
+                given[former] = f"{given.get(former, '')},{generated[key]}"
         return generated | given
 
 
@@ -117,10 +120,24 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
     number = port_number(port or _given_port(folder, instance_id) or Env.model_fields["port"].default)
     _make_folders(folder)
     choices = _lasting_choices(folder, instance_id)
-    write_private_once(folder / "secrets.env", f"{variable('secret_key')}={secrets.token_urlsafe(48)}\n")
+    _ensure_secrets(folder / "secrets.env")
     instance = Instance(instance_id, folder, Path(choices["short"]), number, IPv4Network(choices["subnet"]))
     ensure_short_path(instance)
     return instance
+
+
+def _ensure_secrets(path: Path) -> None:
+    """Make the file, or add the keys that one of an earlier version has not."""
+    made = {variable(name): secrets.token_urlsafe(48) for name in KEYS}
+    write_private_once(path, _lines(made))
+    known = read_env_file(path)
+    # A machine that joined has the data key alone, and a file that cannot be read has none.
+    if variable("secret_key") in known and not made.keys() <= known.keys():
+        write_private(path, _lines(made | known))
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
 def _given_port(folder: Path, instance_id: str) -> str | None:
@@ -138,7 +155,7 @@ def _of_the_caller(environment: Mapping[str, str], instance_id: str) -> dict[str
         return dict(environment)
     other = Path(environment.get(variable("state")) or "/nonexistent")
     exported = read_env_file(other / "settings.env")
-    own = {variable(name) for name in ("state", "short_state", "instance", "port", "subnet", "secret_key")}
+    own = {variable(name) for name in ("state", "short_state", "instance", "port", "subnet", *KEYS)}
     return {key: value for key, value in environment.items() if key not in own and exported.get(key) != value}
 
 
@@ -156,7 +173,8 @@ def state_folder(given: str | Path) -> Path:
 
 def _without_empty_key(values: dict[str, str]) -> dict[str, str]:
     """Return the settings without an empty key: the generated one stays, instead of one that everybody knows."""
-    return {name: value for name, value in values.items() if value or name != variable("secret_key")}
+    keys = {variable(name) for name in KEYS}
+    return {name: value for name, value in values.items() if value or name not in keys}
 
 
 def _read_settings(folder: Path) -> dict[str, str]:

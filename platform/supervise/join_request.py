@@ -195,7 +195,6 @@ def _store(folder: Path, answer: dict[str, Any], *, address: str) -> None:
         "MACHINE_ROLES": "host",
         "CONTROL_INSTANCE": answer["instance"],
         "CONTROL_KEY": credentials["host_key"],
-        "HOST_ID": host["id"],
         "HOST_NAME": host["name"],
         "HOST_ADDRESS": address,
         "SUBNET": host["subnet"],

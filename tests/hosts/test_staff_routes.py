@@ -164,7 +164,7 @@ def test_a_machine_that_leaves_is_removed_if_it_has_no_workspaces(
 
 def test_credentials_of_a_host_that_is_gone_are_ended(dropped: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     host = joined_host()
-    monkeypatch.setattr(services, "hosts_with_credentials", lambda: {host.pk, "host_gone"})
+    monkeypatch.setattr(services, "list_host_roles", lambda: {host.pk, "host_gone"})
     assert services.remove_former_credentials() == 1
     assert dropped == ["host_gone"]
 

@@ -39,6 +39,21 @@ def charge_rest(snapshot_id: str) -> None:
 
 
 @transaction.atomic
+def remove_charged(snapshot_id: str) -> None:
+    """Charge a deleted snapshot up to its deletion, and remove its row; nothing is left of its files."""
+    charge_rest(snapshot_id)
+    Snapshot.objects.filter(pk=snapshot_id).delete()
+
+
+def remove_gone_snapshots() -> int:
+    """Remove the rows of snapshots whose files a host with credentials of its own has removed. Return how many."""
+    gone = Snapshot.objects.filter(removed_at__isnull=False).values_list("pk", flat=True)
+    for key in (found := list(gone[:BATCH])):
+        remove_charged(key)
+    return len(found)
+
+
+@transaction.atomic
 def _charge(snapshot_id: str, now: datetime, rates: Rates) -> bool:
     """Charge one snapshot up to `now`, or to its deletion. Return False if there is nothing to charge."""
     rows = Snapshot.objects.select_for_update(of=("self",)).filter(pk=snapshot_id, charged_until__isnull=False)

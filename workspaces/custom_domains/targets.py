@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from django.db.models import Exists, OuterRef
+
 from domains.hooks import DomainEvent
-from domains.models import TargetKind
+from domains.models import CustomDomain, TargetKind
+from domains.services import target_removed
 from workspaces.audit import record_activity_of
 from workspaces.models import Workspace
 from workspaces.rows import find_and_lock
@@ -24,6 +27,18 @@ def workspace_lock(kind: TargetKind, workspace_id: str) -> bool:
         return False
     found = find_and_lock(workspace_id)
     return found is not None and found.status != Status.DELETING
+
+
+def disconnect_gone_workspaces() -> int:
+    """Disconnect the domains of workspaces that are gone: a host with credentials of its own removes the workspace's
+    row alone. Return how many.
+    """
+    exists = Workspace.objects.filter(pk=OuterRef("target_id"))
+    gone = CustomDomain.objects.filter(~Exists(exists), target_kind=TargetKind.WORKSPACE)
+    found = list(gone.values_list("target_id", flat=True))
+    for workspace_id in found:
+        target_removed(TargetKind.WORKSPACE, workspace_id)
+    return len(found)
 
 
 def domain_event(event: DomainEvent) -> None:

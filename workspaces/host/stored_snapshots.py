@@ -8,10 +8,12 @@ import time
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
+from django.utils import timezone
 
 from common import counters
 from vmbackend.errors import BackendError
-from workspaces.charging.snapshots import charge_rest
+from vmbackend.host_confinement import is_confined
+from workspaces.charging.snapshots import remove_charged
 from workspaces.counted import CORRECTIONS
 from workspaces.host.runtime import HostRuntime
 from workspaces.models import Operation, Snapshot
@@ -40,7 +42,8 @@ def release_snapshot(runtime: HostRuntime, snapshot_id: str) -> None:
 
 def remove_deleted_snapshots(runtime: HostRuntime) -> int:
     """Remove the files and the rows of deleted snapshots. Return how many; one that is in use waits."""
-    rows = Snapshot.objects.filter(host_id=runtime.host_id, deleted_at__isnull=False).order_by("deleted_at")
+    deleted = Snapshot.objects.filter(host_id=runtime.host_id, deleted_at__isnull=False, removed_at=None)
+    rows = deleted.order_by("deleted_at")
     return sum(_remove(runtime, snapshot) for snapshot in rows[:BATCH])
 
 
@@ -54,9 +57,10 @@ def _remove(runtime: HostRuntime, snapshot: Snapshot) -> bool:
     except BackendError as exc:
         logger.warning("the snapshot %s could not be removed: %s", snapshot.pk, exc)
         return False
-    with transaction.atomic():
-        charge_rest(snapshot.pk)
-        Snapshot.objects.filter(pk=snapshot.pk).delete()
+    if is_confined():
+        Snapshot.objects.filter(pk=snapshot.pk).update(removed_at=timezone.now())
+    else:
+        remove_charged(snapshot.pk)
     return True
 
 

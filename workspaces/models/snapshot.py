@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from accounts.models import Account
 from common.ids import new_id
-from common.secrets_at_rest import EncryptedJSONField
+from common.secrets_at_rest import DataJSONField
 from namespaces.models import Namespace
 from vmbackend.models import Host
 from workspaces.models.workspace import FailureReason, Workspace, whole_or_fraction
@@ -75,9 +75,9 @@ class Snapshot(models.Model):
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     disk_size_mb = models.PositiveIntegerField()
-    env: models.Field[Any, Any] = EncryptedJSONField(default=dict, blank=True)
+    env: models.Field[Any, Any] = DataJSONField(default=dict, blank=True)
     cmd = models.JSONField(null=True, blank=True)
-    workloads: models.Field[Any, Any] = EncryptedJSONField(default=list, blank=True)
+    workloads: models.Field[Any, Any] = DataJSONField(default=list, blank=True)
     network = models.JSONField(default=dict, blank=True)
 
     # What it occupies on the host, once it is ready; and MiB of the owned disk pool, also before.
@@ -89,6 +89,8 @@ class Snapshot(models.Model):
     last_used_at = models.DateTimeField(null=True)
     expires_at = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)
+    # When a host that may not charge for it removed its files: the row is the control plane's to remove.
+    removed_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["-created_at", "-id"]

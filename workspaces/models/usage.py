@@ -102,6 +102,8 @@ class Metered(models.Model):
     account_id = models.CharField(max_length=24)
     workspace_name = models.CharField(max_length=255, blank=True, default="")
     namespace_slug = models.CharField(max_length=128, blank=True, default="")
+    # The host that writes its records with credentials of its own; empty: one that has the instance's.
+    host_id = models.CharField(max_length=24, blank=True, default="", db_default="")
 
     class Meta:
         verbose_name_plural = "metered"

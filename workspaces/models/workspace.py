@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.models import Account
 from common.ids import new_id
 from common.prefix_keys import PrefixKey
-from common.secrets_at_rest import EncryptedJSONField
+from common.secrets_at_rest import DataJSONField
 from namespaces.models import Namespace
 from vmbackend.host_states import UNREACHABLE
 from vmbackend.models import Host
@@ -109,9 +109,9 @@ class Workspace(models.Model):
     preset = models.CharField(max_length=120, blank=True, default="")
     # A copy of the catalog entry at its creation (`images.catalog_snapshots`); never changed.
     catalog_snapshot = models.JSONField(null=True, blank=True)
-    env: models.Field[Any, Any] = EncryptedJSONField(default=dict, blank=True)
+    env: models.Field[Any, Any] = DataJSONField(default=dict, blank=True)
     cmd = models.JSONField(null=True, blank=True)
-    workloads: models.Field[Any, Any] = EncryptedJSONField(default=list, blank=True)
+    workloads: models.Field[Any, Any] = DataJSONField(default=list, blank=True)
     wait_for_init = models.BooleanField(default=False)
     desktop_enabled = models.BooleanField(default=False)
     macos = models.JSONField(null=True, blank=True)

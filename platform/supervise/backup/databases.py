@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -14,6 +15,8 @@ from supervise.postgres import data_folder
 from supervise.postgres_launcher import data_version, program_of
 
 _FILE = "database.dump"
+# Entries of a copy that are not restored.
+_OF_HOSTS = (" POLICY ", " ROW SECURITY ")
 _LIBPQ = {
     "host": "PGHOST",
     "port": "PGPORT",
@@ -43,7 +46,9 @@ def save_database(instance: Instance, settings: Env, folder: Path) -> None:
     # Made by us: pg_dump's own file would have the rights of its umask.
     beside.unlink(missing_ok=True)
     os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    options = ["--format=custom", "--no-owner", "--no-privileges", f"--file={beside}"]
+    # The functions that make roles are the superuser's, and each start installs them.
+    kept = ["--format=custom", "--no-owner", "--no-privileges", "--exclude-schema=host_roles"]
+    options = [*kept, f"--file={beside}"]
     run_program([_program(instance, settings, "pg_dump"), *options], env=_libpq(settings.database_url))
     beside.replace(target)
 
@@ -58,7 +63,13 @@ def restore_database(instance: Instance, settings: Env, folder: Path) -> None:
     environment = _libpq(settings.database_url)
     one = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
     program = _program(instance, settings, "pg_restore")
-    run_program([program, *one, f"--dbname={environment['PGDATABASE']}", str(folder / _FILE)], env=environment)
+    with tempfile.NamedTemporaryFile("w") as wanted:
+        run_program([program, "--list", f"--file={wanted.name}", str(folder / _FILE)], env=environment)
+        entries = Path(wanted.name).read_text().splitlines(keepends=True)
+        # The next start makes what hosts may do; the server need not have their role.
+        Path(wanted.name).write_text("".join(line for line in entries if not any(kind in line for kind in _OF_HOSTS)))
+        named = [f"--use-list={wanted.name}", f"--dbname={environment['PGDATABASE']}", str(folder / _FILE)]
+        run_program([program, *one, *named], env=environment)
 
 
 def require_restorable(settings: Env) -> None:

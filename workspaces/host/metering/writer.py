@@ -20,12 +20,14 @@ from django.db import (
     DataError,
     InterfaceError,
     OperationalError,
+    ProgrammingError,
     close_old_connections,
     connection,
     connections,
     transaction,
 )
 
+from vmbackend.host_confinement import confined_host_id
 from vmbackend.services import is_host_gone
 from workspaces.charging.wakeups import ChargeNotifier
 from workspaces.host.metering.meter import MeterTarget, UsageDelta
@@ -178,6 +180,7 @@ def _new_metered(target: MeterTarget) -> Metered:
         account_id=target.account_id,
         workspace_name=target.name,
         namespace_slug=target.namespace_slug,
+        host_id=confined_host_id() or "",
     )
 
 
@@ -185,12 +188,21 @@ def _metered_ids(targets: Collection[MeterTarget]) -> dict[tuple[str, str, str],
     """Return the ids of the rows of Metered; missing ones are created. One query if all exist."""
     wanted = sorted(_owner_key(target) for target in targets)
     known = Metered.objects.filter(workspace_id__in=[key[0] for key in wanted])
+    _take_over(list(known))
     found = {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known}
-    if all(key in found for key in wanted):
+    missing = [target for target in sorted(targets, key=_owner_key) if _owner_key(target) not in found]
+    if not missing:
         return found
-    new = [_new_metered(target) for target in sorted(targets, key=_owner_key)]
+    new = [_new_metered(target) for target in missing]
     Metered.objects.bulk_create(new, ignore_conflicts=True)
     return {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known.all()}
+
+
+def _take_over(known: list[Metered]) -> None:
+    """Note that this host writes the records of workspaces that were on another one."""
+    host = confined_host_id()
+    if host and (others := [row.pk for row in known if row.host_id != host]):
+        Metered.objects.filter(pk__in=others).update(host_id=host)
 
 
 def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
@@ -258,18 +270,18 @@ class UsageWriter:
         """
         try:
             return self._write_together(tick, deltas)
-        except DataError:
+        except (DataError, ProgrammingError):
             if len(deltas) > 1:
                 # Each is tried: `all` would end with the first that is refused.
                 written = [self._write(tick, {key: delta}) for key, delta in deltas.items()]
                 return all(written)
-            logger.exception("the usage of %s is too large for its columns", *deltas)
+            logger.exception("the usage of %s is refused: too large, or no longer of a machine of this host", *deltas)
         except Exception:
             logger.exception("a tick of usage could not be written")
         return False
 
     def _write_together(self, tick: int, deltas: Deltas) -> bool:
-        """Write the deltas in one transaction, with retries. Raise DataError."""
+        """Write the deltas in one transaction, with retries. Raise DataError, ProgrammingError."""
         tries = 0
         while not self._ended.is_set():
             tries += 1
@@ -284,7 +296,7 @@ class UsageWriter:
             except (OperationalError, InterfaceError) as exc:
                 if tries == 1:
                     logger.warning("writing usage waits for the database: %s", exc)
-            except DataError:
+            except (DataError, ProgrammingError):
                 raise
             except DatabaseError:
                 # A workspace was deleted during the transaction; the next attempt does not find its row.

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
+from vmbackend.host_confinement import confined_host_id
 from vmbackend.models import Host
 from vmbackend.services import request_leave
 
@@ -23,7 +24,7 @@ class Command(BaseCommand):
     help = "Ask the control plane to remove this machine's host, and wait until it has."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        host_id = settings.ENV.host_id
+        host_id = confined_host_id()
         if not host_id:
             raise CommandError("This machine has joined no other one.")
         try:

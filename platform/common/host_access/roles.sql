@@ -1,0 +1,86 @@
+-- The roles of hosts: installed by a superuser, called by the owner of the database, who needs no right to make roles.
+-- Each part can be repeated. Names are checked, so that no other role can be touched.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'platform_host') THEN CREATE ROLE platform_host NOLOGIN; END IF;
+END $$;
+CREATE SCHEMA IF NOT EXISTS host_roles;
+DO $$ BEGIN EXECUTE format('ALTER SCHEMA host_roles OWNER TO %I', current_user); END $$;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+-- Nothing of the platform is a large object, and everybody may make some, of any size.
+REVOKE EXECUTE ON FUNCTION lo_create(oid), lo_creat(integer), lo_from_bytea(oid, bytea), lowrite(integer, bytea),
+  lo_put(oid, bigint, bytea), lo_open(oid, integer) FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION host_roles.require_host(host text) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF host IS NULL OR host !~ '^host_[a-z2-7]{16}$' THEN
+    RAISE EXCEPTION 'no name of a host' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles r WHERE r.rolname = host AND (r.rolsuper OR r.rolcreaterole OR r.rolbypassrls
+             OR NOT pg_has_role(r.oid, 'platform_host'::regrole, 'MEMBER'))) THEN
+    RAISE EXCEPTION 'the role is no host''s' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION host_roles.make(host text, verifier text, connections integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM host_roles.require_host(host);
+  IF verifier IS NULL OR verifier !~ '^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$' THEN
+    RAISE EXCEPTION 'no verifier of a password' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  IF connections IS NULL OR connections NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'no number of connections' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = host) THEN
+    EXECUTE format('CREATE ROLE %I NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS INHERIT '
+                   'IN ROLE platform_host', host);
+  END IF;
+  EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L CONNECTION LIMIT %s', host, verifier, connections);
+  -- Nor may a host make temporary tables, or connect to the database of another instance.
+  EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database());
+  EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), host);
+  EXECUTE format('ALTER ROLE %I SET tcp_keepalives_idle = 30', host);
+  EXECUTE format('ALTER ROLE %I SET tcp_keepalives_interval = 10', host);
+  EXECUTE format('ALTER ROLE %I SET tcp_keepalives_count = 3', host);
+  EXECUTE format('ALTER ROLE %I SET tcp_user_timeout = %L', host, '60s');
+  EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = %L', host, '60s');
+  EXECUTE format('ALTER ROLE %I SET statement_timeout = %L', host, '120s');
+  -- A superuser's parameter, which the host cannot change: the disk of the database is not its own.
+  EXECUTE format('ALTER ROLE %I SET temp_file_limit = %L', host, '256MB');
+END $$;
+
+-- Its sessions lose every right with the commit, and none can begin.
+CREATE OR REPLACE FUNCTION host_roles.close(host text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = host) THEN RETURN false; END IF;
+  PERFORM host_roles.require_host(host);
+  EXECUTE format('ALTER ROLE %I NOLOGIN', host);
+  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = host;
+  RETURN true;
+END $$;
+
+-- After `close`: sessions that began while it committed are ended too.
+CREATE OR REPLACE FUNCTION host_roles.drop(host text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = host) THEN RETURN; END IF;
+  PERFORM host_roles.require_host(host);
+  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = host;
+  EXECUTE format('DROP OWNED BY %I', host);
+  EXECUTE format('DROP ROLE %I', host);
+END $$;
+
+CREATE OR REPLACE FUNCTION host_roles.names() RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT r.rolname::text FROM pg_roles r WHERE r.rolname ~ '^host_[a-z2-7]{16}$'
+  AND pg_has_role(r.oid, 'platform_host'::regrole, 'MEMBER')
+$$;
+
+DO $$ DECLARE owner text; BEGIN
+  SELECT pg_get_userbyid(datdba) INTO owner FROM pg_database WHERE datname = current_database();
+  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA host_roles FROM PUBLIC;
+  EXECUTE format('GRANT USAGE ON SCHEMA host_roles TO %I', owner);
+  EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA host_roles TO %I', owner);
+END $$;

@@ -1,0 +1,22 @@
+"""Whether this process has the credentials of one host, and not those of the instance."""
+
+from __future__ import annotations
+
+import re
+
+from django.db import connection
+
+_HOST_ID = re.compile(r"host_[a-z2-7]{16}")
+
+
+def confined_host_id() -> str | None:
+    """Return the id of the host whose role this process has in the database; None: the instance's own role."""
+    user = str(connection.settings_dict["USER"])
+    return user if _HOST_ID.fullmatch(user) else None
+
+
+def is_confined() -> bool:
+    """Return whether this process has one host's credentials: it does its host's work, and leaves the rest of a task
+    to the processes of the control plane.
+    """
+    return confined_host_id() is not None
