@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assist.services import api_key_create
+from tests.hosts.rows import staff_token
 from tests.notifications.rows import send_token
 from tests.routes import VALUES
 from tests.sandboxes.rows import make_sandbox
@@ -11,7 +12,17 @@ from tests.world import World
 from workspaces.states import Status
 
 # Named as the OpenAPI document names them.
-KINDS = ["none", "clientId", "accessToken", "apiKey", "sandboxToken", "runtimeToken", "sendToken", "uploadToken"]
+KINDS = [
+    "none",
+    "clientId",
+    "accessToken",
+    "apiKey",
+    "sandboxToken",
+    "runtimeToken",
+    "sendToken",
+    "uploadToken",
+    "staffToken",
+]
 
 
 def headers_by_kind(world: World) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -26,6 +37,7 @@ def headers_by_kind(world: World) -> tuple[dict[str, dict[str, str]], dict[str, 
         "sandboxToken": sandbox_token,
         "runtimeToken": runtime_token(make_workspace(account, status=Status.STOPPED)),
         "sendToken": send_token(world.workspace)[1],
+        "staffToken": staff_token(),
         "uploadToken": world.owner.post("/cdn/token", {}).json()["token"],
     }
     headers = {kind: {"Authorization": f"Bearer {token}"} for kind, token in bearers.items()}

@@ -18,7 +18,7 @@ _env = load_settings()
 def _celery_url(url: str) -> str:
     """Return the URL as Celery spells it: a Unix socket is `redis+socket://`."""
     parts = urlsplit(url)
-    return f"redis+socket://{parts.path}" if parts.scheme == "unix" else url
+    return f"redis+socket://{parts.netloc}{parts.path}" if parts.scheme == "unix" else url
 
 
 broker_url = _celery_url(_env.redis_url)

@@ -31,7 +31,7 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         )
     if env.subnet.prefixlen > 28 or not env.subnet.is_private:
         found.append(Error("PLATFORM_SUBNET must be a private network of /28 or larger.", id="platform.E003"))
-    if settings.REDIS_URL.startswith("unix://") and len(settings.REDIS_URL) - len("unix://") > SOCKET_PATH_MAX:
+    if settings.REDIS_URL.startswith("unix://") and len(urlsplit(settings.REDIS_URL).path) > SOCKET_PATH_MAX:
         found.append(Error("The Redis socket's path is too long.", hint="Shorten PLATFORM_STATE.", id="platform.E004"))
     base, public = urlsplit(settings.BASE_URL).hostname or "", PublicAddress.of(env.public_url)
     if not settings.BASE_URL.startswith(("http://", "https://")) or not base:

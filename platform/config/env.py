@@ -41,6 +41,7 @@ from config.env_types import (
     Resolvers,
     Roles,
 )
+from config.own_redis import own_redis_url
 from edge.addresses import CdnAddress, PublicAddress, RuntimeAddress, SandboxAddress, page_addresses
 from vmbackend.uids import default_first_uid
 
@@ -147,7 +148,7 @@ class Env(
     database_url: str = _derived("the instance's own server", lambda data: private_url(data["short_state"]))
     migration_wait_seconds: int = Field(default=7200, ge=1, le=_YEAR)
     redis_url: str = _derived(
-        "`unix://STATE/run/redis.sock`", lambda data: f"unix://{data['short_state']}/run/redis.sock"
+        "the instance's own server", lambda data: own_redis_url(data["short_state"], data["secret_key"])
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["line", "json"] = "line"
@@ -303,6 +304,11 @@ class Env(
     def has_own_server(self) -> bool:
         """Return whether the database is on the instance's own server, and not on one that the operator named."""
         return self.database_url == private_url(self.short_state)
+
+    @property
+    def has_own_redis(self) -> bool:
+        """Return whether Redis is the instance's own, and not one that the operator named."""
+        return self.redis_url == own_redis_url(self.short_state, self.secret_key)
 
     @property
     def cdn_types(self) -> Mapping[str, str]:

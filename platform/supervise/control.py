@@ -119,7 +119,8 @@ def _write_configurations(instance: Instance, settings: Env) -> None:
     """Write those of database, Redis and edge."""
     if settings.has_own_server:
         write_server_configuration(instance, settings)
-    write_redis_configuration(instance, settings)
+    if settings.has_own_redis:
+        write_redis_configuration(instance, settings)
     write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
 
 

@@ -16,6 +16,7 @@ from supervise.instance import Instance
 from supervise.launcher import LISTENER_FD
 from supervise.orphans import DATABASE_ROLE
 from supervise.postgres import data_folder, server_command
+from supervise.redis_configuration import redis_users_file
 from vmbackend.power import GUEST_END_SECONDS
 
 TOOLS = Path(sys.executable).parent
@@ -76,7 +77,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
     if settings.has_own_server:
         listed = [_postgres(instance), *(replace(process, after=data_folder(instance)) for process in listed)]
     listed.append(_edge(instance))
-    if settings.redis_url == f"unix://{instance.run_dir}/redis.sock":
+    if settings.has_own_redis:
         listed.insert(0, _redis(instance))
     return [process for process in listed if process.role in settings.machine_roles]
 
@@ -99,6 +100,8 @@ def _redis(instance: Instance) -> Process:
             *("--save", "", "--appendonly", "no"),
             # Nothing saves; but after a BGSAVE by hand that met a full disk, Redis would refuse every write.
             *("--stop-writes-on-bgsave-error", "no"),
+            # The users of hosts, and the hashes of their passwords.
+            *("--aclfile", str(redis_users_file(instance))),
             *("--dir", str(instance.run_dir), "--daemonize", "no", "--logfile", ""),
             # Its title would overwrite its environment in /proc, from which orphans are recognised.
             *("--set-proc-title", "no"),

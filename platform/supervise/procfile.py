@@ -6,7 +6,7 @@ import sys
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from config.env import Env
+from config.env import Env, variable
 from supervise.instance import Instance
 from supervise.processes import TOOLS, Process, processes
 
@@ -21,8 +21,7 @@ _HEADER = """\
 def procfile() -> str:
     """Return the text of the Procfile."""
     instance = Instance("000000", Path(_STATE), Path(_STATE), 8000, IPv4Network("10.200.0.0/20"))
-    derived = {"redis_url": f"unix://{_STATE}/run/redis.sock"}
-    settings = Env.from_environment({}).model_copy(update=derived)
+    settings = Env.from_environment({variable("short_state"): _STATE})
     return _HEADER + "".join(f"{process.name}: {_command(process)}\n" for process in processes(instance, settings))
 
 

@@ -29,7 +29,7 @@ PARTS = frozenset(
         *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
         "postgres",
         *("lost+found", RESTORING),
-        *("settings.env", "secrets.env", "credentials.env", JOINED, "host.id", CHOICES),
+        *("settings.env", "secrets.env", "redis-users.acl", "credentials.env", JOINED, "host.id", CHOICES),
     }
 )
 _UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.env|joined\.env)\.[0-9a-f]+")

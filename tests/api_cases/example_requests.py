@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from contextlib import ExitStack
 from functools import cache
 from typing import Any
@@ -13,9 +14,11 @@ from urllib.parse import urlencode
 from requests import Request
 
 from config.api_examples_reader import Example, all_examples, with_ids
+from hosts.tokens import token_create
 from namespaces.models import Namespace
 from tests.api_cases.stage import Stage
 from tests.api_cases.wsgi import WsgiAnswer, answer_of
+from tests.hosts.rows import joined_host, open_network
 from tests.openapi import document
 from tests.workspaces.rows import port_link
 from workspaces.commands.input import open_input
@@ -69,6 +72,12 @@ def _prepare(name: str, stage: Stage) -> None:
         asyncio.run(_open_input(stage.ids["workspace_id"], stage.ids["stdin_key"]))
     if name.endswith("/{link_id}"):
         stage.ids["link_id"] = port_link(Workspace.objects.get(pk=stage.ids["workspace_id"])).pk
+    if name.startswith(("POST /staff/hosts", "POST /join", "GET /join")):
+        open_network()
+    if name == "POST /join/hosts":
+        stage.ids["join_token"] = token_create(actor="test").text
+    if name == "DELETE /staff/hosts/{host_id}":
+        stage.ids["host_id"] = joined_host().pk
     if name.endswith("/provisioning/retry"):
         failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
         Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)
@@ -86,6 +95,8 @@ def send_example(name: str, example: Example, stage: Stage) -> WsgiAnswer:
     """The request of an example, with the stage's ids and credentials."""
     method, path = name.split(" ")
     sent = with_ids(example, stage.ids)
+    if name == "POST /join/hosts":
+        sent["body"]["clock"] = time.time()
     headers = {"Content-Type": JSON} if "body" in sent else {"Content-Type": "application/octet-stream"}
     headers |= stage.headers(path, described(name).get("security", []), runs=True) | sent.get("headers", {})
     data = json.dumps(sent["body"]).encode() if "body" in sent else _text(sent)

@@ -19,6 +19,7 @@ from pages.models import Page
 from pages.publication import remove_files
 from pages.services import page_delete
 from tests.callers import Caller
+from tests.hosts.rows import staff_token
 from tests.notifications.rows import send_token
 from tests.sandboxes.rows import make_sandbox, sandbox_of
 from tests.threads import wait_until
@@ -129,6 +130,7 @@ def new_stage(env: dict[str, str]) -> Stage:
         "runtimeToken": runtime_token(Workspace.objects.get(pk=running)),
         "apiKey": api_key_create(account=account, name="stage", namespace=None, actor="test").key,
         "sendToken": send_token(Workspace.objects.get(pk=running))[1],
+        "staffToken": staff_token(),
         "uploadToken": owner.post("/cdn/token", {}).json()["token"],
     }
     ids = world.ids | {"workspace_id": running, "sandbox_id": sandbox.pk, "token": _upload(account)}

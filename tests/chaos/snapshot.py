@@ -204,9 +204,7 @@ def _addresses(instance: TestInstance) -> Iterator[str]:
 
 def _lasting_keys(instance: TestInstance) -> Iterator[str]:
     """Keys that name a workspace and do not expire."""
-    client = redis.Redis(
-        unix_socket_path=f"{instance.instance.run_dir}/redis.sock", socket_timeout=5, decode_responses=True
-    )
+    client = redis.Redis.from_url(instance.settings.redis_url, socket_timeout=5, decode_responses=True)
     with suppress(redis.RedisError), client:
         for key in client.scan_iter(count=1000):
             if WORKSPACE_ID.search(key) and client.ttl(key) == -1:

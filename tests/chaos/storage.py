@@ -146,4 +146,4 @@ def _ask(world: World, *command: str) -> str:
 
 
 def _redis(world: World) -> redis.Redis:
-    return redis.Redis(unix_socket_path=f"{world.instance.instance.run_dir}/redis.sock", socket_timeout=5)
+    return redis.Redis.from_url(world.instance.settings.redis_url, socket_timeout=5)

@@ -14,26 +14,22 @@ from django.conf import LazySettings
 from django.db.models.functions import Now
 from django.test import Client
 
-from common.private_network import ADDRESS, network_folder
 from common.redis import redis_client, redis_key
 from hosts import joins, tokens, views
 from hosts.models import JoinToken
-from supervise.network_certificates import make_certificates
+from tests.hosts.rows import open_network
 from tests.threads import run_at_once
 from vmbackend.models import Host
 from vmbackend.services import host_create
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ADDRESS_HERE = "192.0.2.1"
 
 
 @pytest.fixture(autouse=True)
 def opened(settings: LazySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An instance that was opened, and roles and users that are only noted."""
     settings.STATE = tmp_path
-    network_folder(tmp_path).mkdir()
-    make_certificates(network_folder(tmp_path), ADDRESS_HERE)
-    (network_folder(tmp_path) / ADDRESS).write_text(ADDRESS_HERE)
+    open_network()
     redis_client().delete(redis_key("throttle:join:source:everywhere"))
     views._wrong_tokens.cache_clear()
     for name in ("create_host_role", "create_redis_user"):

@@ -14,16 +14,15 @@ from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 from django.test import Client
 
-from common.private_network import ADDRESS, network_folder
 from hosts import services
 from hosts.models import JoinToken
 from staff.api_tokens import token_create
 from staff.models import StaffEntry, StaffToken
-from supervise.network_certificates import make_certificates
 from tests.callers import Caller
+from tests.hosts.rows import joined_host, open_network, staff_user
 from tests.workspaces.rows import make_workspace
 from vmbackend.models import Host
-from vmbackend.services import host_create, request_leave
+from vmbackend.services import request_leave
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def user(db: None) -> User:
-    return User.objects.create_superuser("ada", password="a long password of ada")
+    return staff_user()
 
 
 @pytest.fixture
@@ -45,9 +44,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def opened(settings: LazySettings, tmp_path: Path) -> None:
     settings.STATE = tmp_path
-    network_folder(tmp_path).mkdir()
-    make_certificates(network_folder(tmp_path), "192.0.2.1")
-    (network_folder(tmp_path) / ADDRESS).write_text("192.0.2.1")
+    open_network()
 
 
 def send(token: str, method: str, path: str, body: str = "{}") -> Any:
@@ -57,10 +54,6 @@ def send(token: str, method: str, path: str, body: str = "{}") -> Any:
 
 def token_of(user: User, *can: str) -> str:
     return token_create(user=user, can=can or ("hosts.read", "hosts.act"), ttl_seconds=60).text
-
-
-def joined_host(name: str = "two") -> Host:
-    return host_create(name=name, machine_id="f" * 16, subnet="10.130.0.0/20", address="192.0.2.9", arch="amd64")
 
 
 def test_a_token_of_staff_makes_one_for_a_machine(user: User, opened: None) -> None:
