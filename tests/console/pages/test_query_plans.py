@@ -162,7 +162,11 @@ def test_what_an_account_uses_is_read_from_an_index_alone(api: Caller) -> None:
         account_usage(api.account)
     query = next(each for each in captured if "workspaces_workspace" in each["sql"])
     with connection.cursor() as cursor:
+        # A commit is known as one once it is flushed, which the tests' server does later unless it is asked.
+        cursor.execute("SET synchronous_commit = on")
+        cursor.execute("CREATE TEMPORARY TABLE flushed () ON COMMIT DROP")
         cursor.execute("VACUUM (ANALYZE) workspaces_workspace")  # its pages are known to be visible to all
+        cursor.execute("RESET synchronous_commit")
     plan = explain(query["sql"])
     assert "Index Only Scan using workspace_pools" in plan, plan
 

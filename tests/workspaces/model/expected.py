@@ -115,8 +115,11 @@ class Expected:
             self.due = self.came_down = False
 
     def restart_is_due(self) -> None:
+        """A policy that has become `no` since it was planned wants none."""
         if self.due and self.status in (STOPPED, Status.LOST):
-            self.status, self.due, self.applied = RUNNING, False, self.wanted
+            self.due = False
+            if self.policy != RestartPolicy.NO:
+                self.status, self.applied = RUNNING, self.wanted
 
     def idle_is_over(self) -> None:
         if self.status == RUNNING and self.sleeps:
