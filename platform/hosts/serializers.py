@@ -31,7 +31,7 @@ class NewTokenResponse(Success):
     expires_at = Timestamp()
 
 
-class RemoveHostRequest(s.Serializer[Any]):
+class RemoveHostQuery(s.Serializer[Any]):
     reason = StrictChar(min_length=1, max_length=300)
 
 

@@ -18,7 +18,7 @@ from common.attempts import AttemptLimits, FailureLimit
 from common.errors import NotFound
 from common.openapi import MessageResponse, refused
 from common.private_network import AUTHORITY, network_folder
-from common.requests import validated
+from common.requests import validated, validated_query
 from common.responses import ok, respond
 from hosts import serializers as bodies
 from hosts import services
@@ -74,13 +74,18 @@ class HostViewSet(ViewSet):
     needs: ClassVar[dict[str, str]] = {"list": READ, "retrieve": READ, "destroy": ACT}
 
     @extend_schema(
-        request=bodies.RemoveHostRequest,
+        request=None,
+        parameters=[bodies.RemoveHostQuery],
         responses={200: MessageResponse, **refused({409: "`host_in_use`: it has workspaces, as `details` say"})},
     )
     def destroy(self, request: StaffRequest, host_id: str) -> Response:
-        """Remove a host that has no workspaces. Its credentials end at once."""
+        """Remove a host that has no workspaces. Its credentials end at once.
+
+        `reason` is read from a JSON body, or from the query if there is no body.
+        """
         host = get_host(host_id)
-        reason = validated(bodies.RemoveHostRequest, request)["reason"]
+        reading = validated if request.data else validated_query
+        reason = reading(bodies.RemoveHostQuery, request)["reason"]
         target = Target.of(host)
         services.host_remove(host_id=host.pk)
         record_entry(member_of(request), "host.remove", target, reason=reason)

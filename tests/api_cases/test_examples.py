@@ -23,8 +23,13 @@ from tests.vmbackend.hold_guests import Guests
 JSON = "application/json"
 # `make examples`: what is answered is written to the files, and compared afterwards.
 WRITE = bool(os.environ.get("WRITE_EXAMPLES"))
-SECRETS = {"secret", "token", "client_secret", "key", "uploadUrl", "upload_url"}
-LINK_SECRET = re.compile(r"\bplk_[\w-]{43}")
+SECRETS = {"secret", "token", "client_secret", "key", "data_key", "uploadUrl", "upload_url"}
+# Of links and joins, and passwords in URLs.
+TEXT_SECRETS = [
+    (re.compile(r"\bplk_[\w-]{43}"), "plk_example"),
+    (re.compile(r"\bjoin_[\w-]{43}"), "join_example"),
+    (re.compile(r"(?<=//)(host_\w{16}:)[\w-]+@"), r"\1example@"),
+]
 FILE_LINK = re.compile(r"/linked/[\w.:-]+$")
 FAKE_DISK = re.compile(r"/\S+/machines/directories/\w+/disk/")
 ROW_ID = re.compile(r"[a-z]+_[2-7a-z]{16}")
@@ -104,7 +109,9 @@ def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_masked(each) for each in value[:3]]
     if isinstance(value, str):
-        value = FILE_LINK.sub("/linked/example", LINK_SECRET.sub("plk_example", FAKE_DISK.sub("/", value)))
+        value = FILE_LINK.sub("/linked/example", FAKE_DISK.sub("/", value))
+        for pattern, shown in TEXT_SECRETS:
+            value = pattern.sub(shown, value)
     if name in SECRETS and isinstance(value, str):
         return re.sub(r"([a-z]+_)?[A-Za-z0-9_-]{20,}$", r"\1example", value)
     return value
