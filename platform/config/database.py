@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -33,6 +34,11 @@ LOST_SERVER = {
 }
 # The database of an instance's own server; its role is called the same.
 DATABASE_NAME = "platform"
+
+
+def host_of_role(role: str) -> str | None:
+    """Return the id of the host that has this role; None for every other role."""
+    return role if re.fullmatch(r"host_[a-z2-7]{16}", role) else None
 
 
 def private_url(state: Path) -> str:

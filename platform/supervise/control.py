@@ -21,12 +21,12 @@ from typing import Any, cast
 from config.env import Env, variable
 from edge.caddy import caddyfile
 from supervise.configuration import process_environment, write_configuration
-from supervise.files import UMASK, write_private
+from supervise.files import UMASK, write_private, write_private_once
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.orphans import DATABASE_ROLE, MARKER, end_orphans, environment_of, other_folder
 from supervise.postgres import data_folder, write_server_configuration
 from supervise.postgres_processes import end_server, serves_command
-from supervise.processes import processes
+from supervise.processes import processes, redis_users_file
 from supervise.supervisor_calls import call_supervisor
 
 # More than any process may take.
@@ -97,6 +97,7 @@ def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subpr
     if settings.has_own_server:
         write_server_configuration(instance, settings)
     write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
+    write_private_once(redis_users_file(instance), "")  # Redis does not start without it
     configuration = write_configuration(instance, processes(instance, settings))
     for stale in ("supervisord.pid", "supervisor.sock"):
         (instance.run_dir / stale).unlink(missing_ok=True)

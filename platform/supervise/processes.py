@@ -79,6 +79,10 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
     return listed
 
 
+def redis_users_file(instance: Instance) -> Path:
+    return instance.state / "redis-users.acl"
+
+
 def _tool(name: str) -> str:
     return str(TOOLS / name)
 
@@ -95,6 +99,8 @@ def _redis(instance: Instance) -> Process:
             *("--save", "", "--appendonly", "no"),
             # Nothing saves; but after a BGSAVE by hand that met a full disk, Redis would refuse every write.
             *("--stop-writes-on-bgsave-error", "no"),
+            # The users of hosts, and the hashes of their passwords.
+            *("--aclfile", str(redis_users_file(instance))),
             *("--dir", str(instance.run_dir), "--daemonize", "no", "--logfile", ""),
             # Its title would overwrite its environment in /proc, from which orphans are recognised.
             *("--set-proc-title", "no"),
@@ -180,8 +186,10 @@ def _media(settings: Env) -> Process:
 
 def _vmhost(settings: Env) -> Process:
     pool = ("--pool", "threads", "-c", str(settings.vmhost_threads))
-    # Nothing sends to this queue: vmhost adds the one of its host, whose id it learns from the database.
-    command = _celery_worker("vmhost", "vmhost", *pool)
+    # Nothing sends to `vmhost`: it adds the queue of its host, whose id it learns from the database. One with
+    # credentials of its own has the right to that queue alone.
+    own = settings.confined_host_id
+    command = _celery_worker("vmhost", f"host.{own}" if own else "vmhost", *pool)
     # A save of a large machine's memory or a clean shutdown of all machines, many at a time, must fit in.
     stop_seconds = 60 + settings.stop_grace_seconds + GUEST_END_SECONDS
     return Process("vmhost", command, stop_seconds=stop_seconds, start_seconds=4)

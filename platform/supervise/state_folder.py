@@ -27,7 +27,7 @@ PARTS = frozenset(
         *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "acme", "reserve", "first-workspace"),
         "postgres",
         *("lost+found", RESTORING),
-        *("settings.env", "secrets.env", "credentials.env", "host.id", CHOICES),
+        *("settings.env", "secrets.env", "redis-users.acl", "credentials.env", "host.id", CHOICES),
     }
 )
 _UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.env)\.[0-9a-f]+")
