@@ -66,6 +66,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 def start_redis() -> subprocess.Popen[bytes]:
     """A private Redis on SOCKET, without a TCP port and without a file."""
+    users = STATE / "redis-users.acl"
+    users.touch()
     # It ends with this process, also where that is killed: a process of pytest-xdist may be, before it has cleaned up.
     process = subprocess.Popen(
         [
@@ -82,6 +84,8 @@ def start_redis() -> subprocess.Popen[bytes]:
             "",
             "--dir",
             str(STATE),
+            "--aclfile",
+            str(users),
         ],
         stdout=subprocess.DEVNULL,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 from datetime import datetime
 
@@ -10,6 +11,8 @@ from django.db import models
 from django.utils import timezone
 
 from vmbackend.host_states import LEASE_FOR, UNREACHABLE, HostState, LeaseEnd
+
+HOST_ID = re.compile(r"host_[a-z2-7]{16}")
 
 
 def queue_of_host(host_id: str) -> str:

@@ -8,23 +8,22 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
 from vmbackend.errors import HostIsAlive, HostNameHeld, HostRemoved, HostStateRefused
-from vmbackend.host_confinement import confined_host_id, is_confined
 from vmbackend.host_states import ALLOWED, HostState, lease_end, lease_stands
-from vmbackend.models import Host, new_host_id
+from vmbackend.models import HOST_ID, Host, new_host_id
 
 
 def find_host_id(*, name: str, claim: str) -> str:
     """Return the id of the host that this machine has joined as; else of the host of this name, or a fresh id, which
     the first report stores. Raise HostNameHeld, HostRemoved.
     """
-    if joined := confined_host_id():
+    if joined := _joined_host_id():
         _require_joined(joined, claim)
         return joined
     require_host_name(name=name, claim=claim)
@@ -36,6 +35,12 @@ def host_create(*, name: str, machine_id: str, subnet: str, address: str, arch: 
     return Host.objects.create(
         name=name, machine_id=machine_id, subnet=subnet, address=address, arch=arch, joined_at=Now()
     )
+
+
+def _joined_host_id() -> str:
+    """Return the id of the host whose role this process has in the database; empty: it has the instance's own."""
+    user = str(connection.settings_dict["USER"])
+    return user if HOST_ID.fullmatch(user) else ""
 
 
 def _require_joined(host_id: str, claim: str) -> None:
@@ -76,7 +81,7 @@ def record_host_seen(
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
         "problem": "",
     }
-    if is_confined():
+    if _joined_host_id():
         if not _store(host_id, claim, seen):
             _require_joined(host_id, claim)
         return

@@ -27,7 +27,7 @@ def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
     """Send `task(workspace_id, key, *arguments)` and wait for its reply. Raise VMUnavailable."""
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
-    key = _reply_key()
+    key = _reply_key(workspace.host.queue)
     release_connection()
     try:
         _send(workspace.host.queue, task, workspace.pk, key, *arguments)
@@ -40,7 +40,7 @@ def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
 def send_unanswered(queue: str, task: str, workspace_id: str, *arguments: Any) -> None:
     """Send a task to the host with this queue, without waiting for a reply. Raise VMUnavailable if it was not sent."""
     try:
-        _send(queue, task, workspace_id, _reply_key(), *arguments)
+        _send(queue, task, workspace_id, _reply_key(queue), *arguments)
     except UNREACHABLE as exc:
         raise VMUnavailable(NOT_SENT) from exc
 
@@ -49,7 +49,7 @@ async def acall(queue: str, task: str, workspace_id: str, *arguments: Any) -> by
     """Do what `call` does, with the host of this queue, for an event loop: the wait takes no thread. Raise
     VMUnavailable.
     """
-    key = _reply_key()
+    key = _reply_key(queue)
     try:
         await in_pool_thread(_send, queue, task, workspace_id, key, *arguments)
         # The connection is not from a pool: a caller that is cancelled would leave it in the middle of a reply.
@@ -64,8 +64,9 @@ def _send(queue: str, task: str, *arguments: Any) -> None:
     current_app.send_task(task, args=list(arguments), queue=queue, expires=REPLY_SECONDS)
 
 
-def _reply_key() -> str:
-    return redis_key(f"rpc:{secrets.token_hex(16)}")
+def _reply_key(queue: str) -> str:
+    """Return a key that the host with this queue may write, and no other host."""
+    return redis_key(f"rpc:{queue.removeprefix('host.')}:{secrets.token_hex(16)}")
 
 
 def _content(received: Any) -> bytes:

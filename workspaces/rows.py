@@ -12,10 +12,10 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
+from common.confinement import is_confined
 from common.errors import NotFound
 from domains.models import TargetKind
 from domains.services import target_removed
-from vmbackend.host_confinement import is_confined
 from workspaces.audit import record_activity
 from workspaces.models import Metered, Workspace
 from workspaces.states import Status

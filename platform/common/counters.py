@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redis import RedisError
 
+from common.confinement import confined_host_id
 from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
@@ -80,23 +80,34 @@ def record_additions(additions: Iterable[Addition]) -> None:
         logger.debug("not counted: %s", exc)
 
 
-def read_values() -> dict[str, dict[tuple[str, ...], float]]:
-    """Return for each name the values by their labels. One round trip; raise RedisError."""
+def read_values(hosts: Iterable[str] = ()) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return for each name the values by their labels; `hosts` are the ids of those that may have credentials of their
+    own. One round trip; raise RedisError.
+    """
     found: dict[str, dict[tuple[str, ...], float]] = {}
-    for raw, value in _stored():
+    for raw, value in _stored(hosts):
         name, *labels = raw.split(_SEPARATOR)
-        found.setdefault(name, {})[tuple(labels)] = value
+        values = found.setdefault(name, {})
+        values[tuple(labels)] = values.get(tuple(labels), 0.0) + value
     return found
 
 
-def _stored() -> Iterator[tuple[str, float]]:
-    stored: dict[Any, Any] = redis_client().hgetall(_key())
-    for field, value in stored.items():
-        yield field.decode(), float(value)
+def _stored(hosts: Iterable[str]) -> Iterator[tuple[str, float]]:
+    with redis_client().pipeline(transaction=False) as pipe:
+        for host in ("", *hosts):
+            pipe.hgetall(_key_of(host))
+        for stored in pipe.execute():
+            for field, value in stored.items():
+                yield field.decode(), float(value)
 
 
 def _key() -> str:
-    return redis_key("counters")
+    return _key_of(confined_host_id() or "")
+
+
+def _key_of(host_id: str) -> str:
+    """Return the key of the processes that have this host's credentials; empty: the instance's."""
+    return redis_key(f"counters:{host_id}" if host_id else "counters")
 
 
 def _field(name: str, values: Sequence[str]) -> str:

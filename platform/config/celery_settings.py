@@ -34,6 +34,11 @@ broker_transport_options = {
     # As settings.REDIS_PREFIX: queues, unacknowledged messages and the channels of remote control.
     "global_keyprefix": f"{_env.control_instance}:",
 }
+if _env.confined_host_id:
+    # Redis lets it have no key that another process has, too; and by remote control it would command all workers.
+    for _name in ("unacked", "unacked_index", "unacked_mutex"):
+        broker_transport_options[f"{_name}_key"] = f"{_name}.{_env.confined_host_id}"
+    worker_enable_remote_control = False
 result_backend = None
 task_ignore_result = True
 task_serializer = "json"

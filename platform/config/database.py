@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -35,6 +36,11 @@ LOST_SERVER = {
 DATABASE_NAME = "platform"
 # The role whose members are the roles of hosts: those may connect over a network.
 HOSTS_GROUP = "platform_host"
+
+
+def host_of_role(role: str) -> str | None:
+    """Return the id of the host that has this role; None for every other role."""
+    return role if re.fullmatch(r"host_[a-z2-7]{16}", role) else None
 
 
 def private_url(state: Path) -> str:

@@ -26,6 +26,7 @@ from common.stream_clients import open_clients
 from common.wrong_secrets import count_wrong_secret
 from config.app_list import app_modules
 from config.metrics_token import metrics_token
+from vmbackend.models import Host
 
 CACHE_SECONDS = 5.0
 QUEUES = ("default", "pages", "media")
@@ -89,7 +90,7 @@ def _stream_clients() -> Metric:
 
 def _counters() -> Iterator[Metric]:
     app_modules("counted")  # which declare them
-    values = counters.read_values()
+    values = counters.read_values(Host.objects.values_list("pk", flat=True))
     for one in counters.declared_metrics():
         found = values.get(one.name, {})
         yield _histogram(one, found) if isinstance(one, counters.Histogram) else _counter(one, found)

@@ -7,9 +7,9 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
+from common.host_access.redis_users import create_redis_user, drop_redis_user
 from common.host_access.roles import create_host_role, drop_host_role
 from common.private_network import AUTHORITY, network_folder, stored_address
-from hosts.access import create_redis_user, drop_redis_user
 from vmbackend.backend import control_key
 
 # In URLs: the machine puts the path of the file there in which it stores the authority's certificate.

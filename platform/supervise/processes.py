@@ -187,8 +187,10 @@ def _media(settings: Env) -> Process:
 
 def _vmhost(settings: Env) -> Process:
     pool = ("--pool", "threads", "-c", str(settings.vmhost_threads))
-    # Nothing sends to this queue: vmhost adds the one of its host, whose id it learns from the database.
-    command = _celery_worker("vmhost", "vmhost", *pool)
+    # Nothing sends to `vmhost`: it adds the queue of its host, whose id it learns from the database. One with
+    # credentials of its own has the right to that queue alone.
+    own = settings.confined_host_id
+    command = _celery_worker("vmhost", f"host.{own}" if own else "vmhost", *pool)
     # A save of a large machine's memory or a clean shutdown of all machines, many at a time, must fit in.
     stop_seconds = 60 + settings.stop_grace_seconds + GUEST_END_SECONDS
     return Process("vmhost", command, "host", stop_seconds=stop_seconds, start_seconds=4)

@@ -14,7 +14,7 @@ import redis
 from celery import current_app
 from kombu.exceptions import OperationalError
 
-from common.redis import redis_client, redis_key
+from common.redis import is_closed_queue, redis_client, redis_key
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,8 @@ class ChargeNotifier:
 
 def charge_notify() -> None:
     """Send the task unless one waits already. A failure is logged: nothing depends on it."""
+    if is_closed_queue("default"):
+        return
     try:
         if redis_client().set(_waiting_key(), "1", nx=True, ex=EXPIRES_SECONDS):
             current_app.send_task(TASK, expires=EXPIRES_SECONDS)

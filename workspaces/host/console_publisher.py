@@ -117,4 +117,4 @@ class ConsolePublisher:
             del self._publishers[gone]
         for new in watched - set(self._publishers):
             files = ConsoleFiles(self._path_of(new))
-            self._publishers[new] = LogPublisher(replay, log_channel(new, BOOT), LogSource(BOOT), files)
+            self._publishers[new] = LogPublisher(replay, log_channel(new, BOOT, self._host), LogSource(BOOT), files)

@@ -11,8 +11,8 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from common import counters
+from common.confinement import is_confined
 from vmbackend.errors import BackendError
-from vmbackend.host_confinement import is_confined
 from workspaces.charging.snapshots import remove_charged
 from workspaces.counted import CORRECTIONS
 from workspaces.host.runtime import HostRuntime

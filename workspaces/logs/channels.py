@@ -18,13 +18,14 @@ from common.times import iso
 from workspaces.logs.follow import LogChanges
 from workspaces.logs.lines import log_entry
 from workspaces.logs.position import LogPosition
-from workspaces.logs.sources import LogSource
+from workspaces.logs.sources import BOOT, LogSource
 
 logger = logging.getLogger(__name__)
 
 
-def log_channel(workspace_id: str, source: str) -> Channel:
-    return Channel(f"log:{workspace_id}:{source}")
+def log_channel(workspace_id: str, source: str, host: str = "") -> Channel:
+    """Return the channel of a log; `host`: that which writes it, as it does a console's."""
+    return Channel(f"{host}:log:{workspace_id}:{source}" if host else f"log:{workspace_id}:{source}", host=host)
 
 
 def log_events(changes: LogChanges, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
@@ -46,13 +47,14 @@ def output_of_entry(data: str) -> str:
 
 
 @contextmanager
-def cleared_on_commit(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
+def cleared_on_commit(workspace_id: str, sources: Iterable[str], host: str) -> Iterator[None]:
     """Pause the event streams of logs while they are being emptied; then open streams get `{"cleared": true}`.
 
     If the body fails, streams get a gap instead; within a transaction they get the event with its commit. Without Redis
     no stream gets an event, and the logs are cleared nevertheless: streams start from the beginning when it is back.
+    `host` writes the console's.
     """
-    channels = [log_channel(workspace_id, source) for source in sources]
+    channels = [log_channel(workspace_id, source, host if source == BOOT else "") for source in sources]
     _each(channels, pause_channel)
     try:
         yield

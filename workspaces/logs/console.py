@@ -23,11 +23,12 @@ class Console:
 
     workspace_id: str
     queue: str | None
+    host: str
 
     @classmethod
     def of(cls, workspace: Workspace) -> Console:
         """Return the console of a workspace. This may read the host's row."""
-        return cls(workspace.pk, None if workspace.host is None else workspace.host.queue)
+        return cls(workspace.pk, None if workspace.host is None else workspace.host.queue, workspace.host_id or "")
 
     async def tail(self, lines: int) -> bytes:
         """Return the end of the log with at least that many lines, if it has so many."""

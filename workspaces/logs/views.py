@@ -185,7 +185,7 @@ async def _tail(source: LogSource, place: Console | GuestAddress, lines: int) ->
 
 async def _clear(logs: AllLogs) -> None:
     names = [source.name for source in logs.sources]
-    async with entered_in_thread(cleared_on_commit(logs.console.workspace_id, names)):
+    async with entered_in_thread(cleared_on_commit(logs.console.workspace_id, names, logs.console.host)):
         if logs.guest is not None:
             await call_guest(logs.guest, lambda session: guest_logs.clear_logs(session, logs.sources), CLEAR_SECONDS)
         await logs.console.clear()

@@ -11,7 +11,7 @@ from workspaces import call_counter
 from workspaces.models import Workspace
 from workspaces.usage import latest_samples
 from workspaces.usage.amounts import percent
-from workspaces.usage.latest_samples import LatestSample
+from workspaces.usage.latest_samples import LatestSample, SampledMachine
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def stats_of(workspace: Workspace) -> dict[str, Any]:
     CPU and memory are in percent of the workspace's own; network counts since its last start. One Redis read, no query.
     Without Redis all are zero.
     """
-    sample, count = _latest_sample(workspace.pk)
+    sample, count = _latest_sample(SampledMachine(workspace.host_id, workspace.pk))
     running = workspace.is_running
     # A sample of the previous process, which ended just before this one started, is ignored.
     fresh = sample if sample and workspace.started_at and sample.at >= workspace.started_at.timestamp() else None
@@ -55,12 +55,11 @@ def human_readable(size: float) -> str:
     return f"{size:.1f}".removesuffix(".0") + " TB"
 
 
-def _latest_sample(workspace_id: str) -> tuple[LatestSample | None, int]:
+def _latest_sample(machine: SampledMachine) -> tuple[LatestSample | None, int]:
+    workspace_id = machine.workspace_id
     key = call_counter.calls_key(workspace_id)
     try:
-        return call_counter.add_unflushed(
-            workspace_id, lambda: latest_samples.latest_sample_and_counter(workspace_id, key)
-        )
+        return call_counter.add_unflushed(workspace_id, lambda: latest_samples.latest_sample_and_counter(machine, key))
     except redis.RedisError as exc:
         logger.warning("the statistics of %s cannot be read: %s", workspace_id, exc)
         return None, call_counter.unflushed_calls(workspace_id)

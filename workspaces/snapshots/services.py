@@ -40,7 +40,7 @@ from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snap
 from workspaces.snapshot_selectors import NOT_FOUND_MESSAGE, find_snapshot, get_snapshot, newest_ready
 from workspaces.states import HAS_STATE, Status
 from workspaces.transitions import require_status
-from workspaces.usage.latest_samples import latest_samples
+from workspaces.usage.latest_samples import SampledMachine, latest_samples
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ def _expected_mb(workspace: Workspace, memory: bool) -> int:
     passes every limit.
     """
     try:
-        sample = latest_samples([workspace.pk]).get(workspace.pk)
+        sample = latest_samples([SampledMachine(workspace.host_id, workspace.pk)]).get(workspace.pk)
     except redis.RedisError as exc:
         logger.warning("the disk usage of %s cannot be read: %s", workspace.pk, exc)
         sample = None

@@ -118,9 +118,9 @@ async def _measure(replay: ReplayBuffer, channel: Channel, address: GuestAddress
         before, position = found, following
 
 
-def boot_source(workspace_id: str) -> Source:
+def boot_source(workspace_id: str, wrote: str) -> Source:
     """Return a source that tells the workspace's host that the console has a reader; that host's vmhost writes the
-    channel.
+    channel. `wrote`: the host whose channel is read.
     """
 
     async def run(replay: ReplayBuffer) -> None:
@@ -129,7 +129,7 @@ def boot_source(workspace_id: str) -> Source:
             host = await _HOSTS.get(workspace_id)
             if host is not None:
                 await announce_reader(replay.client, host, workspace_id)
-            await replay.extend_ttl(log_channel(workspace_id, "boot"))
+            await replay.extend_ttl(log_channel(workspace_id, "boot", wrote))
             await asyncio.sleep(seconds_to_next(loop.time()) + (HOST_SECONDS if host else 0))
 
     return run

@@ -173,9 +173,10 @@ def _workload_log_reader(request: ApiRequest, workspace_id: str, name: str) -> R
 def _reader_of_log(request: ApiRequest, workspace: Workspace, source: LogSource, lines: int) -> Reader:
     if not source.is_console:
         guest_log_address(workspace)
+    host = (workspace.host_id or "") if source.is_console else ""
     return Reader(
-        channel=log_channel(workspace.pk, source.name),
-        source=boot_source(workspace.pk) if source.is_console else guest_source(workspace.pk, source),
+        channel=log_channel(workspace.pk, source.name, host),
+        source=boot_source(workspace.pk, host) if source.is_console else guest_source(workspace.pk, source),
         after=last_event_id(request),
         notices=host_notices(workspace.pk),
         **_authorized_by(request.user, workspace),

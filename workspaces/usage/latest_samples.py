@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.redis import redis_client, redis_key
 from workspaces.usage.amounts import Amounts, Point
@@ -43,31 +43,38 @@ class LatestSample:
     unwritten_points: Point
 
 
-def samples_key(workspace_id: str) -> str:
-    return redis_key(f"usage:{workspace_id}")
+class SampledMachine(NamedTuple):
+    """Machine of a workspace on a host, which alone writes its samples."""
+
+    host_id: str | None
+    workspace_id: str
+
+    @property
+    def key(self) -> str:
+        return redis_key(f"samples:{self.host_id or ''}:{self.workspace_id}")
 
 
-def latest_samples(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
-    """Return the latest samples of these machines, as far as there are any. Raise redis.RedisError."""
-    if not workspace_ids:
+def latest_samples(machines: Sequence[SampledMachine]) -> dict[str, LatestSample]:
+    """Return the latest samples of these machines by workspace, as far as there are any. Raise redis.RedisError."""
+    if not machines:
         return {}
-    found = redis_client().mget([f"{samples_key(workspace_id)}:now" for workspace_id in workspace_ids])
-    pairs = zip(workspace_ids, found, strict=True)
-    return {workspace_id: _unpacked(raw) for workspace_id, raw in pairs if raw and len(raw) == PACKED_SAMPLE.size}
+    found = redis_client().mget([f"{machine.key}:now" for machine in machines])
+    pairs = zip(machines, found, strict=True)
+    return {machine.workspace_id: _unpacked(raw) for machine, raw in pairs if raw and len(raw) == PACKED_SAMPLE.size}
 
 
-def recent_points(workspace_id: str, reset_count: int) -> tuple[list[Point], list[Point]]:
+def recent_points(machine: SampledMachine, reset_count: int) -> tuple[list[Point], list[Point]]:
     """Return the points of tiers 0 and 1, as they were written. Raise redis.RedisError."""
     with redis_client().pipeline(transaction=False) as pipe:
         for tier in (0, 1):
-            pipe.lrange(f"{samples_key(workspace_id)}:{tier}", 0, -1)
+            pipe.lrange(f"{machine.key}:{tier}", 0, -1)
         seconds, tens = pipe.execute()
     return _points(seconds, reset_count), _points(tens, reset_count)
 
 
-def delete_samples(workspace_id: str) -> None:
+def delete_samples(machine: SampledMachine) -> None:
     """Remove the samples of a workspace. Raise redis.RedisError."""
-    redis_client().delete(*(f"{samples_key(workspace_id)}:{what}" for what in ("0", "1", "now")))
+    redis_client().delete(*(f"{machine.key}:{what}" for what in ("0", "1", "now")))
 
 
 def _points(found: Iterable[bytes], reset_count: int) -> list[Point]:
@@ -113,7 +120,7 @@ def cache_value(key: str, value: bytes, seconds: int) -> None:
     redis_client().set(key, value, ex=seconds)
 
 
-def latest_sample_and_counter(workspace_id: str, counter: str) -> tuple[LatestSample | None, int]:
+def latest_sample_and_counter(machine: SampledMachine, counter: str) -> tuple[LatestSample | None, int]:
     """Return the latest sample of a machine and a counter, in one round trip. Raise redis.RedisError."""
-    raw, count = redis_client().mget([f"{samples_key(workspace_id)}:now", counter])
+    raw, count = redis_client().mget([f"{machine.key}:now", counter])
     return _unpacked(raw) if raw and len(raw) == PACKED_SAMPLE.size else None, int(count or 0)

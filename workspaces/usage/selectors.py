@@ -25,7 +25,7 @@ from workspaces.states import HOLDS_PROCESS
 from workspaces.usage import latest_samples
 from workspaces.usage.amounts import SUMS, Amounts, Point
 from workspaces.usage.buckets import rolled_until
-from workspaces.usage.latest_samples import LatestSample
+from workspaces.usage.latest_samples import LatestSample, SampledMachine
 from workspaces.usage.tiers import MINUTES, TIERS, tier_reaching
 
 logger = logging.getLogger(__name__)
@@ -52,14 +52,15 @@ class CountedTotals:
 def counted_totals(workspace: Workspace) -> CountedTotals:
     """Return the totals of one workspace."""
     row = Workspace.objects.filter(pk=workspace.pk).values_list(*_COUNTED).first()
-    return _counted(workspace.pk, row or (None,) * len(_COUNTED), latest_of([workspace.pk]).get(workspace.pk))
+    latest = latest_of([SampledMachine(workspace.host_id, workspace.pk)])
+    return _counted(workspace.pk, row or (None,) * len(_COUNTED), latest.get(workspace.pk))
 
 
 def counted_totals_by_workspace(actor: Actor) -> list[CountedTotals]:
     """Return the totals of every workspace that the actor may see. One query."""
-    rows = list(_visible(actor).values_list("pk", "status", *_COUNTED))
-    latest = latest_of([row[0] for row in rows if row[1] in HOLDS_PROCESS])
-    return [_counted(key, row, latest.get(key)) for key, _, *row in rows]
+    rows = list(_visible(actor).values_list("pk", "status", "host_id", *_COUNTED))
+    latest = latest_of([SampledMachine(row[2], row[0]) for row in rows if row[1] in HOLDS_PROCESS])
+    return [_counted(key, row, latest.get(key)) for key, _, _, *row in rows]
 
 
 def _counted(workspace_id: str, row: Sequence[int | None], sample: LatestSample | None) -> CountedTotals:
@@ -84,10 +85,10 @@ def summed_totals(each: Iterable[Totals]) -> Totals:
     return found
 
 
-def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
-    """Return the latest samples of machines; none if Redis does not answer."""
+def latest_of(machines: Sequence[SampledMachine]) -> dict[str, LatestSample]:
+    """Return the latest samples of machines by workspace; none if Redis does not answer."""
     try:
-        return latest_samples.latest_samples(workspace_ids)
+        return latest_samples.latest_samples(machines)
     except redis.RedisError as exc:
         logger.warning("samples cannot be read: %s", exc)
         return {}
@@ -106,6 +107,7 @@ class Series:
     def __init__(self, workspace: Workspace, now: float | None = None) -> None:
         self.now = time.time() if now is None else now
         self._row = Usage.objects.filter(workspace=workspace).first() or Usage(workspace=workspace)
+        self._machine = SampledMachine(workspace.host_id, workspace.pk)
         self._cached: dict[int, dict[int, Point]] = {}
 
     def points(self, number: int, since: float, until: float) -> list[Point]:
@@ -144,7 +146,7 @@ class Series:
 
     def _recent(self) -> tuple[dict[int, Point], dict[int, Point]]:
         try:
-            seconds, tens = latest_samples.recent_points(self._row.workspace_id, self._row.reset_count)
+            seconds, tens = latest_samples.recent_points(self._machine, self._row.reset_count)
         except redis.RedisError as exc:
             logger.warning("samples cannot be read: %s", exc)
             return {}, {}
@@ -167,13 +169,13 @@ def window_by_workspace(actor: Actor, since: float, until: float, now: float) ->
     The resolution is that of the tier that covers `since`. A constant number of queries.
     """
     reached = _visible(actor)
-    rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__reset_count")}
+    rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__reset_count", "host_id")}
     sums: dict[str, tuple[int, ...]] = {key: (0,) * (len(TOTALS) + 1) for key in rows}
     points = UsagePoint.objects.filter(_segments(since, until, now), usage__workspace__in=reached.values("pk"))
     fields = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "observed_ms")
     for key, *found in points.order_by().values_list("usage__workspace_id").annotate(**exact_sums(fields)):
         sums[key] = tuple(found)
-    up = [key for key, row in rows.items() if row[1] in HOLDS_PROCESS]
+    up = [SampledMachine(row[4], key) for key, row in rows.items() if row[1] in HOLDS_PROCESS]
     latest = latest_of(up) if until > now - MINUTES.resolution else {}
     for key, sample in latest.items():
         if (sample.tick, sample.reset_count) == (rows[key][2] or 0, rows[key][3] or 0):

@@ -12,11 +12,13 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 
 from accounts.actors import Actor
+from common.confinement import is_confined
 from workspaces import call_counter
 from workspaces.audit import record_activity
 from workspaces.models import Usage, UsagePoint, Workspace
 from workspaces.rows import lock_column
 from workspaces.usage import latest_samples, selectors
+from workspaces.usage.latest_samples import SampledMachine
 from workspaces.usage.selectors import SHOWN, TOTALS, CountedTotals, Totals
 from workspaces.usage.tiers import DAY, STORED
 
@@ -115,7 +117,7 @@ def clear_usage(*, workspace: Workspace, actor: str) -> None:
     )
     _remove_points(row)
     record_activity(workspace, "usage_deleted", "The usage data were deleted.", actor=actor)
-    transaction.on_commit(lambda: _delete_live_data(workspace.pk))
+    transaction.on_commit(lambda: _delete_live_data(SampledMachine(workspace.host_id, workspace.pk)))
 
 
 def delete_usage(workspace: Workspace) -> None:
@@ -123,8 +125,9 @@ def delete_usage(workspace: Workspace) -> None:
     row = Usage.objects.filter(workspace=workspace).first()
     if row is not None:
         _remove_points(row)
-    workspace_id = workspace.pk  # the deletion clears it
-    transaction.on_commit(lambda: _delete_live_data(workspace_id, with_calls=True))
+    machine = SampledMachine(workspace.host_id, workspace.pk)  # the deletion clears it
+    # Counted by the control plane; a host with credentials of its own leaves the counter to its expiry.
+    transaction.on_commit(lambda: _delete_live_data(machine, with_calls=not is_confined()))
 
 
 def _remove_points(row: Usage) -> None:
@@ -135,10 +138,10 @@ def _remove_points(row: Usage) -> None:
         UsagePoint.objects.filter(tier=tier.number, start__in=list(starts), usage=row).delete()
 
 
-def _delete_live_data(workspace_id: str, *, with_calls: bool = False) -> None:
+def _delete_live_data(machine: SampledMachine, *, with_calls: bool = False) -> None:
     try:
-        latest_samples.delete_samples(workspace_id)
+        latest_samples.delete_samples(machine)
         if with_calls:
-            call_counter.delete_calls(workspace_id)
+            call_counter.delete_calls(machine.workspace_id)
     except redis.RedisError as exc:  # its points have an older reset count than the row, and expire
-        logger.warning("the samples of %s could not be removed: %s", workspace_id, exc)
+        logger.warning("the samples of %s could not be removed: %s", machine.workspace_id, exc)

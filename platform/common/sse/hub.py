@@ -110,6 +110,7 @@ class Hub(ListenerManager):  # type: ignore[misc]  # its package has no types
             try:
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.subscribe(redis_key(PUBSUB_CHANNEL))
+                    await pubsub.psubscribe(redis_key(f"{PUBSUB_CHANNEL}:*"))  # those of hosts
                     for subscription in self.subscriptions:
                         subscription.request_resync()
                     while True:
@@ -123,11 +124,16 @@ class Hub(ListenerManager):  # type: ignore[misc]  # its package has no types
     def _deliver(self, message: dict[str, Any] | None) -> None:
         if message is None:
             return
-        published = json.loads(message["data"])
-        channel, kind, data = published["channel"], published["event_type"], published["data"]
-        if channel not in self.listeners_by_channel:
+        try:
+            published = json.loads(message["data"])
+            channel, kind, data = (str(published[name]) for name in ("channel", "event_type", "data"))
+            event_id = parse_id(str(published["pub_id"]))
+        except (ValueError, KeyError, TypeError) as exc:  # of a host that was taken over
+            logger.warning("a message of event streams cannot be read: %s", exc)
             return
-        event_id = parse_id(published["pub_id"])
+        host = message["channel"].decode().removeprefix(redis_key(PUBSUB_CHANNEL))[1:]
+        if channel not in self.listeners_by_channel or (host and not channel.startswith(f"{host}:")):
+            return
         if kind == RESYNC or event_id is None:
             for subscription in list(self.listeners_by_channel[channel]):
                 subscription.request_resync()

@@ -112,10 +112,17 @@ class Channel:
     max_events: int = 1000
     max_bytes: int = 256 * 1024
     ttl: int = 120
+    # The host that writes it, with whose id the name begins; empty: processes of the control plane do.
+    host: str = ""
 
     @property
     def keys(self) -> list[str]:
         return [redis_key(f"sse:{self.name}"), redis_key(f"sse:{self.name}:events")]
+
+    @property
+    def pubsub(self) -> str:
+        """Return the pub/sub channel of its events: a host may publish on its own alone."""
+        return redis_key(f"{PUBSUB_CHANNEL}:{self.host}" if self.host else PUBSUB_CHANNEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +198,13 @@ def restart_channel(client: Redis, channel: Channel, kind: str, data: str, posit
 
 def drop_channel(client: Redis, channel: Channel) -> None:
     """Drop the buffer; the source begins another one, in a new epoch."""
-    client.eval(_DROP, 2, *channel.keys, channel.name, redis_key(PUBSUB_CHANNEL))
+    client.eval(_DROP, 2, *channel.keys, channel.name, channel.pubsub)
 
 
 def _append_args(channel: Channel, events: Sequence[tuple[str, str]], expected: str, position: str) -> list[Any]:
     flat = [text for event in events for text in event]
     bounds = [channel.max_events, channel.max_bytes, channel.ttl]
-    return [expected, position, *bounds, channel.name, redis_key(PUBSUB_CHANNEL), secrets.token_hex(4), *flat]
+    return [expected, position, *bounds, channel.name, channel.pubsub, secrets.token_hex(4), *flat]
 
 
 def _text(found: bytes | str | None) -> str:

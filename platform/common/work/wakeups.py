@@ -14,7 +14,7 @@ from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from common.redis import redis_client, redis_key
+from common.redis import is_closed_queue, redis_client, redis_key
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ class ProcessWakeup:
         """Send a wake-up. While the process is away tasks stay in Redis, also expired ones, so there are never more
         than some.
         """
+        if is_closed_queue(self.queue):
+            return
         try:
             if int(redis_client().llen(redis_key(self.queue))) >= MOST_WAITING:
                 return
@@ -51,6 +53,8 @@ class ProcessWakeup:
 
 def task_send(task: str, queue: str, args: Sequence[object] = (), *, expires: int = ROW_EXPIRES_SECONDS) -> None:
     """Send a wake-up, with what it is about. Never raises for a Redis that is away."""
+    if is_closed_queue(queue):
+        return
     try:
         current_app.send_task(task, args=list(args), queue=queue, expires=expires)
     except (OperationalError, redis.RedisError, OSError) as exc:

@@ -80,7 +80,7 @@ def test_a_clear_within_a_transaction_is_published_with_its_commit(api: Caller) 
         subscription.subscribe(redis_key(PUBSUB_CHANNEL))
         subscription.get_message(timeout=1)
         with transaction.atomic():
-            with cleared_on_commit("ws_x", ["cmd"]):
+            with cleared_on_commit("ws_x", ["cmd"], ""):
                 pass
             assert subscription.get_message(timeout=0.3) is None
         message = subscription.get_message(timeout=5)
@@ -93,6 +93,6 @@ def test_a_clear_within_a_transaction_is_published_with_its_commit(api: Caller) 
 
 @transaction.atomic
 def clear_and_fail() -> None:
-    with cleared_on_commit("ws_x", ["cmd"]):
+    with cleared_on_commit("ws_x", ["cmd"], ""):
         pass
     raise ZeroDivisionError

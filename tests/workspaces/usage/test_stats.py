@@ -21,6 +21,7 @@ from workspaces.metrics.selectors import human_readable, stats_of
 from workspaces.models import Workspace
 from workspaces.states import Status
 from workspaces.usage import latest_samples
+from workspaces.usage.latest_samples import SampledMachine
 
 STATS = {
     "cpuUsage", "memoryUsage", "memoryUsedMB", "memoryTotalMB", "guestMemoryUsed", "guestMemoryTotal", "guestDiskUsed",
@@ -158,9 +159,9 @@ def test_calls_count_once_while_they_are_flushed(api: Caller, monkeypatch: pytes
     real = latest_samples.latest_sample_and_counter
     flushes = iter((call_counter.flush_calls, lambda: None))
 
-    def with_a_flush_before(workspace_id: str, counter: str) -> Any:
+    def with_a_flush_before(machine: SampledMachine, counter: str) -> Any:
         next(flushes)()
-        return real(workspace_id, counter)
+        return real(machine, counter)
 
     monkeypatch.setattr(latest_samples, "latest_sample_and_counter", with_a_flush_before)
     assert stats(api, row)["apiCalls"] == 1

@@ -15,7 +15,7 @@ from tests.workspaces.usage.test_usage_api import totals
 from workspaces.models import Workspace
 from workspaces.states import Status
 from workspaces.usage import services
-from workspaces.usage.latest_samples import delete_samples, samples_key
+from workspaces.usage.latest_samples import SampledMachine, delete_samples
 
 pytestmark = pytest.mark.django_db
 
@@ -43,12 +43,12 @@ def stop(host: MeasuredHost, row: Workspace) -> None:
 
 
 def lose_redis(host: MeasuredHost, row: Workspace) -> None:
-    delete_samples(row.pk)
+    delete_samples(SampledMachine(row.host_id, row.pk))
 
 
 def kill_vmhost(host: MeasuredHost, row: Workspace) -> None:
     host.begin()
-    delete_samples(row.pk)  # as their expiry does
+    delete_samples(SampledMachine(row.host_id, row.pk))  # as their expiry does
 
 
 def kill_vmhost_and_machine(host: MeasuredHost, row: Workspace) -> None:
@@ -125,7 +125,7 @@ def test_a_machine_that_is_no_longer_metered_is_written_at_once(host: MeasuredHo
     host.seconds(1)
     assert cpu_total(row) == metered_cpu(row) == 90 * CPU
     assert sum(point.cpu_time_ns for point in points(row)) == 89 * CPU
-    assert redis_client().exists(f"{samples_key(row.pk)}:now")
+    assert redis_client().exists(f"{SampledMachine(row.host_id, row.pk).key}:now")
 
 
 def test_a_vmhost_that_dies_often_meters_all_the_same(host: MeasuredHost) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from common.redis import open_client
 from workspaces.host.metering.meter import LiveState
 from workspaces.usage.amounts import Point
-from workspaces.usage.latest_samples import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE, samples_key
+from workspaces.usage.latest_samples import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE, SampledMachine
 
 CHUNK = 250  # machines in one script call: it blocks Redis for everything else
 SAMPLER_SECONDS = 0.5  # a Redis that hangs makes one sample late, not the thread
@@ -47,14 +47,15 @@ class SampleUpdate:
 class SamplePublisher:
     """The sampler's own connection. Raises redis.RedisError."""
 
-    def __init__(self) -> None:
+    def __init__(self, host_id: str) -> None:
+        self._host_id = host_id
         self._redis = open_client(SAMPLER_SECONDS)
         self._script = self._redis.register_script(_WRITE)
 
     def publish(self, updates: Sequence[SampleUpdate]) -> None:
         for first in range(0, len(updates), CHUNK):
             chunk = updates[first : first + CHUNK]
-            keys = [samples_key(item.workspace_id) for item in chunk]
+            keys = [SampledMachine(self._host_id, item.workspace_id).key for item in chunk]
             arguments: list[bytes] = []
             for item in chunk:
                 arguments.append(item.second.pack(item.reset_count) if item.second else b"")

@@ -85,7 +85,7 @@ class Sampler:
         self._begun: set[str] = set()  # machines on which an operation began since they were last submitted
         self._flush_at = monotonic() + settings.ENV.metering_seconds
         self._no_redis_until = 0.0
-        self._publisher = SamplePublisher()
+        self._publisher = SamplePublisher(host_id)
         self._failures = {what: FailureLog(f"sampler, {what}") for what in ("database", "hypervisor", "redis")}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)

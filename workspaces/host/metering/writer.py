@@ -27,7 +27,7 @@ from django.db import (
     transaction,
 )
 
-from vmbackend.host_confinement import confined_host_id
+from common.confinement import confined_host_id
 from vmbackend.services import is_host_gone
 from workspaces.charging.wakeups import ChargeNotifier
 from workspaces.host.metering.meter import MeterTarget, UsageDelta

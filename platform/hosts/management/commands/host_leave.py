@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
-from vmbackend.host_confinement import confined_host_id
+from common.confinement import confined_host_id
 from vmbackend.models import Host
 from vmbackend.services import request_leave
 
