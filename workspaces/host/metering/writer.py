@@ -275,7 +275,7 @@ class UsageWriter:
             tries += 1
             try:
                 close_old_connections()
-                if is_host_gone(self._host_id):
+                if self._host_id and is_host_gone(self._host_id):
                     logger.warning("a tick of %d machines is not counted: this host was given up", len(deltas))
                     return True
                 write_deltas(deltas, tick)
