@@ -209,8 +209,8 @@ def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
 class UsageWriter:
     """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas.
 
-    After each commit the worker is notified, which charges the metered usage. Of a host that was given up nothing is
-    written: its workspaces are lost, and nothing of them is charged afterwards.
+    After each commit the worker is notified, which charges the metered usage. Nothing is written of
+    a host that was given up: its workspaces are lost, and nothing of them is charged afterwards.
     """
 
     def __init__(self, host_id: str = "") -> None:
