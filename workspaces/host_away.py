@@ -20,6 +20,7 @@ M = TypeVar("M", bound=Model)
 RETRY_SECONDS = 30
 # Why a change of the row has not reached the machine yet.
 LATER = "The host of this workspace cannot be reached; it applies when the host is back."
+_WITHOUT_MACHINE = frozenset({Status.FAILED, Status.DESTROYED})
 _TEXTS = {
     UNREACHABLE: "The host of this workspace cannot be reached now; try again later.",
     HostState.GONE: "The host of this workspace was given up.",
@@ -48,10 +49,11 @@ def is_away(workspace: Workspace) -> bool:
 
 
 def require_reachable(workspace: Workspace) -> None:
-    """Raise VMUnavailable if the host cannot be reached, at once. A workspace that is lost with its host says so by its
-    status.
+    """Raise VMUnavailable if the host cannot be reached, at once; not for a workspace that has nothing there, or that is
+    lost with its host, as its status says.
     """
-    if is_away(workspace) and not (workspace.status == Status.LOST and workspace.shown_host.state == HostState.GONE):
+    is_lost = workspace.status == Status.LOST and workspace.shown_host.state == HostState.GONE
+    if is_away(workspace) and not is_lost and workspace.status not in _WITHOUT_MACHINE:
         raise host_unavailable(workspace.shown_host.state, workspace.shown_host.since)
 
 
