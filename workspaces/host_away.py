@@ -49,7 +49,7 @@ def is_away(workspace: Workspace) -> bool:
 
 
 def require_reachable(workspace: Workspace) -> None:
-    """Raise VMUnavailable if the host cannot be reached, at once; not for a workspace that has nothing there, or that is
+    """Raise VMUnavailable if the host cannot be reached, at once; not for a workspace that has nothing there, or is
     lost with its host, as its status says.
     """
     is_lost = workspace.status == Status.LOST and workspace.shown_host.state == HostState.GONE
