@@ -103,11 +103,14 @@ class SandboxObject(ResponseSerializer):
     workspace_status = s.ChoiceField(
         Status.choices, source="status", help_text="The status of its machine, in more detail."
     )
-    host = s.CharField(allow_null=True, source="host_name", help_text="The name of its host.")
+    host = s.CharField(allow_null=True, source="shown_host.name", help_text="The name of its host.")
     host_state = s.ChoiceField(
-        HOST_STATES, allow_null=True, help_text="While it is `unreachable`, `status` is what was last known."
+        HOST_STATES,
+        allow_null=True,
+        source="shown_host.state",
+        help_text="While it is `unreachable`, `status` is what was last known.",
     )
-    host_since = Timestamp(allow_null=True, help_text="Since when the host is in that state.")
+    host_since = Timestamp(allow_null=True, source="shown_host.since", help_text="Since when it is in that state.")
     error = Failure(allow_null=True, source="failure", help_text="Why the last operation failed, if it did.")
     created_at = Timestamp()
 

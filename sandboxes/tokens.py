@@ -26,9 +26,9 @@ from workspaces.data_plane.holders import (
     bearer_token,
     wrong_tokens_counted,
 )
-from workspaces.host_away import JOINED, take_joined, with_host
+from workspaces.host_away import take_joined, with_host
 from workspaces.models import Workspace
-from workspaces.models.workspace import Kind
+from workspaces.models.workspace import JOINED, Kind
 from workspaces.states import Status
 
 _LEVEL = re.compile(r"/s/([^/]+)/")

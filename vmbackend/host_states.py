@@ -30,7 +30,7 @@ UNREACHABLE = "unreachable"
 
 
 class HostState(models.TextChoices):
-    """What staff want of a host. `active` takes new machines; `draining` takes none, its own are started there still;
+    """The intent of staff. `active` takes new machines; `draining` takes none, its own are started there still;
     in `maintenance` nothing is started, and what runs goes on; `gone` was given up, with all that was on it.
     """
 

@@ -6,6 +6,7 @@ import base64
 import re
 import secrets
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import models
 from django.utils import timezone
@@ -23,6 +24,14 @@ def queue_of_host(host_id: str) -> str:
 def new_host_id() -> str:
     """Return a fresh id: `host_` and 16 base32 characters."""
     return f"host_{base64.b32encode(secrets.token_bytes(10)).decode().lower()}"
+
+
+class ShownHost(NamedTuple):
+    """A host as users see it; nothing of it where there is none."""
+
+    name: str | None = None
+    state: str | None = None
+    since: datetime | None = None
 
 
 class Host(models.Model):
@@ -45,7 +54,7 @@ class Host(models.Model):
     # Written by the database's clock. `lease_since`: since when it has been renewed without a gap.
     lease_until = LeaseEnd(null=True, help_text="Empty: its vmhost does not report.")
     lease_since = models.DateTimeField(null=True)
-    # Whether the sweep has told the owners of its workspaces that it cannot be reached.
+    # Set once the sweep has told the owners of its workspaces that it cannot be reached.
     is_silent = models.BooleanField(default=False, db_default=False, editable=False)
     subnet = models.CharField(max_length=20)
     address = models.CharField(max_length=15, blank=True, default="", help_text="For other hosts; empty: it is alone.")
@@ -122,6 +131,11 @@ class Host(models.Model):
     def shown_state(self) -> str:
         """Return the state as users see it (`host_states.shown_state`)."""
         return self.state if self.has_lease or self.state == HostState.GONE else UNREACHABLE
+
+    @property
+    def shown(self) -> ShownHost:
+        """Return it as users see it."""
+        return ShownHost(self.name, self.shown_state, self.shown_since)
 
     @property
     def shown_since(self) -> datetime:

@@ -40,7 +40,7 @@ T = TypeVar("T")
 SSH_SECONDS = 5
 # Of these, a program has 5 seconds to end.
 WORKLOAD_SECONDS = 20
-# A refused request is worth trying again: the machine is about to run.
+# It is about to run: a refused request is worth trying again.
 SOON_RUNNING = frozenset({Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.WAKING})
 RETRY_SECONDS = 2
 # Seconds to wait after all places for commands of a machine were taken for a minute.
@@ -52,17 +52,15 @@ ENDED = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED, Status.DELET
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
-    """Return the address of the guest's control port; this counts as a use. Raise VmNotRunning unless the workspace is
-    running, VMUnavailable if its host cannot be reached.
-    """
+    """Return the address of the guest's control port; this counts as a use. Raise VmNotRunning, VMUnavailable."""
     address = running_address(workspace)
     last_used.record_use(workspace.pk)
     return address
 
 
 def running_address(workspace: Workspace) -> GuestAddress:
-    """Return what `address_of` returns, without a use, for callers that record their own. Asks neither the database nor
-    Redis for a row with its host (`host_away.with_host`).
+    """Return what `address_of` returns, without a use. Asks neither the database (of a row with its host,
+    `host_away.with_host`) nor Redis.
     """
     require_reachable(workspace)
     if workspace.status != Status.RUNNING:

@@ -12,15 +12,15 @@ from common.times import iso
 from vmbackend.host_states import UNREACHABLE, HostState, shown_since, shown_state
 from vmbackend.models import Host
 from workspaces.models import Workspace
+from workspaces.models.workspace import JOINED
 from workspaces.states import HOST_LOST, Status
 
 M = TypeVar("M", bound=Model)
 
 RETRY_SECONDS = 30
-# Annotations that `Workspace.host_state` reads, in this order; so that no query follows for the host.
-JOINED = ("joined_host", "joined_host_state", "joined_host_since")
 # Why a change of the row has not reached the machine yet.
 LATER = "The host of this workspace cannot be reached; it applies when the host is back."
+_WITHOUT_MACHINE = frozenset({Status.FAILED, Status.DESTROYED})
 _TEXTS = {
     UNREACHABLE: "The host of this workspace cannot be reached now; try again later.",
     HostState.GONE: "The host of this workspace was given up.",
@@ -45,15 +45,16 @@ def take_joined(workspace: Workspace, values: list[object]) -> None:
 
 def is_away(workspace: Workspace) -> bool:
     """Return whether the host cannot be reached: what the machine needs to hear waits for it."""
-    return workspace.host_state in _TEXTS
+    return workspace.shown_host.state in _TEXTS
 
 
 def require_reachable(workspace: Workspace) -> None:
-    """Raise VMUnavailable if the host cannot be reached, at once. A workspace that is lost with its host says so by its
-    status.
+    """Raise VMUnavailable if the host cannot be reached, at once; not for a workspace that has nothing there, or is
+    lost with its host, as its status says.
     """
-    if is_away(workspace) and not (workspace.status == Status.LOST and workspace.host_state == HostState.GONE):
-        raise host_unavailable(workspace.host_state, workspace.host_since)
+    is_lost = workspace.status == Status.LOST and workspace.shown_host.state == HostState.GONE
+    if is_away(workspace) and not is_lost and workspace.status not in _WITHOUT_MACHINE:
+        raise host_unavailable(workspace.shown_host.state, workspace.shown_host.since)
 
 
 def require_live_host(host: Host) -> None:

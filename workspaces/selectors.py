@@ -15,9 +15,9 @@ from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
 from common.compiled_query import CompiledQuery
 from common.errors import Forbidden, NotFound
-from workspaces.host_away import JOINED, take_joined, with_host
+from workspaces.host_away import take_joined, with_host
 from workspaces.models import Snapshot, WarmMachine, Workspace
-from workspaces.models.workspace import Kind
+from workspaces.models.workspace import JOINED, Kind
 from workspaces.states import Status
 
 NOT_FOUND_MESSAGE = "There is no such workspace."

@@ -122,11 +122,14 @@ class WorkspaceObject(ResponseSerializer):
     )
     status = s.ChoiceField(Status.choices)
     ready = s.BooleanField(source="is_ready", help_text="False while its host cannot be reached.")
-    host = s.CharField(allow_null=True, source="host_name", help_text="The name of its host.")
+    host = s.CharField(allow_null=True, source="shown_host.name", help_text="The name of its host.")
     host_state = s.ChoiceField(
-        HOST_STATES, allow_null=True, help_text="While it is `unreachable`, `status` is what was last known."
+        HOST_STATES,
+        allow_null=True,
+        source="shown_host.state",
+        help_text="While it is `unreachable`, `status` is what was last known.",
     )
-    host_since = Timestamp(allow_null=True, help_text="Since when the host is in that state.")
+    host_since = Timestamp(allow_null=True, source="shown_host.since", help_text="Since when it is in that state.")
     info = InfoObject(source="*")
     access = AccessObject(source="*")
     network = NetworkObject(source="*")

@@ -52,7 +52,7 @@ def _database_answers() -> bool:
 
 
 class Finding(NamedTuple):
-    """What a check found: a problem, empty if all is right, and otherwise a word on what is not."""
+    """The finding of a check: a problem, empty if all is right, and otherwise a word on what is not."""
 
     problem: str
     note: str = "ok"

@@ -78,7 +78,7 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
             "given up stay lost.",
         ),
         StaffAction(
-            name="give-up", label="Give up", call=_give_up, icon="heart_broken", form=GiveUpForm, harms=True, most=1,
+            name="give_up", label="Give up", call=_give_up, icon="heart_broken", form=GiveUpForm, harms=True, most=1,
             allowed=lambda row: not row.has_lease and row.state != HostState.GONE,
             will="The host does not come back: its workspaces are lost, their owners are told, and nothing of them is "
             "charged from now on. It is refused while the host reports. Should it come back all the same, its machines "

@@ -1,5 +1,5 @@
-"""What was lost with a host that staff gave up: a transaction for each workspace, so whatever dies in between, the next
-sweep goes on with those that are left.
+"""Losses of a host that staff gave up: a transaction for each workspace, so whatever dies in between, the next sweep
+goes on with those that are left.
 """
 
 from __future__ import annotations

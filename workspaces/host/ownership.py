@@ -19,10 +19,12 @@ from vmbackend import services as hosts
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError, MachineSetAside
 from workspaces.audit import record_activity
+from workspaces.host_away import is_lost_with_host
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
 from workspaces.rows import find_and_lock
+from workspaces.states import Status
 
 if TYPE_CHECKING:
     from workspaces.host.context import Context
@@ -97,19 +99,22 @@ def set_gone_aside(runtime: HostRuntime, machine_ids: Collection[str]) -> int:
 @transaction.atomic
 def _set_gone_aside(runtime: HostRuntime, machine_id: str) -> bool:
     workspace = find_and_lock(machine_id)
+    if workspace is not None and workspace.host_id == runtime.host_id and not _is_written_off(workspace):
+        return False
     try:
-        epoch = runtime.driver.epoch_of(machine_id)
-        if workspace is not None and workspace.host_id == runtime.host_id and epoch == workspace.epoch:
-            return False
-        if epoch:
+        if runtime.driver.epoch_of(machine_id) or workspace is not None:
             runtime.driver.set_aside(machine_id)
-        else:  # nobody's: of the pool
+        else:  # one of the pool, or what no record names
             runtime.driver.delete(machine_id)
     except BackendError as exc:
         logger.warning("the machine %s could not be set aside: %s", machine_id, exc.message)
         return False
     logger.warning("machine %s is set aside: its host was given up", machine_id)
     return True
+
+
+def _is_written_off(workspace: Workspace) -> bool:
+    return is_lost_with_host(workspace) or workspace.status in (Status.FAILED, Status.DESTROYED)
 
 
 @transaction.atomic

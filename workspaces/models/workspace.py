@@ -16,13 +16,15 @@ from common.prefix_keys import PrefixKey
 from common.secrets_at_rest import DataJSONField
 from namespaces.models import Namespace
 from vmbackend.host_states import UNREACHABLE
-from vmbackend.models import Host
+from vmbackend.models import Host, ShownHost
 from workspaces.states import HOLDS_PROCESS, Provisioning, ProvisioningPhase, Status
 
 APPLIED = ("applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb")
 SIZES = ("cpu_millis", "memory_mb", "disk_size_mb", *APPLIED)
 # The part of the network policy that the machine's host enforces; the edge enforces the rest.
 POLICY_COLUMNS = ("allow_internet", "egress", "egress_ports", "ingress_ports")
+# Annotations that `host_away.with_host` makes, as the fields of ShownHost.
+JOINED = ("joined_host", "joined_host_state", "joined_host_since")
 # Times at which the sweep has something to do.
 DUE_COLUMNS = ("ttl_expires_at", "idle_due_at", "memory_expires_at", "restart_due_at")
 
@@ -269,33 +271,16 @@ class Workspace(models.Model):
         return joined if joined is not None else self.namespace.slug
 
     @property
-    def host_name(self) -> str | None:
-        """Return the name of its host; without a query if `host_away.with_host` joined it in. None without a host."""
-        if "joined_host" in self.__dict__:
-            joined: str | None = self.__dict__["joined_host"]
-            return joined
-        return self.host.name if self.host else None
-
-    @property
-    def host_state(self) -> str | None:
-        """Return the state of its host as users see it, read as `host_name` is."""
-        if "joined_host_state" in self.__dict__:
-            joined: str | None = self.__dict__["joined_host_state"]
-            return joined
-        return self.host.shown_state if self.host else None
-
-    @property
-    def host_since(self) -> datetime | None:
-        """Return since when the host is in that state, read as `host_name` is."""
-        if "joined_host_since" in self.__dict__:
-            joined: datetime | None = self.__dict__["joined_host_since"]
-            return joined
-        return self.host.shown_since if self.host else None
+    def shown_host(self) -> ShownHost:
+        """Return its host as users see it, without a query if `host_away.with_host` joined it in."""
+        if JOINED[0] in self.__dict__:
+            return ShownHost(*(self.__dict__[name] for name in JOINED))
+        return self.host.shown if self.host else ShownHost()
 
     @property
     def is_ready(self) -> bool:
         """Return whether it can be used: ready, and its host is there."""
-        return self.ready and self.host_state != UNREACHABLE
+        return self.ready and self.shown_host.state != UNREACHABLE
 
     @property
     def cpus(self) -> int | float:

@@ -18,8 +18,9 @@ from common.compiled_query import CompiledQuery, in_table_order, loaded_row
 from common.errors import Forbidden, Unauthorized
 from namespaces.models import Namespace
 from workspaces.data_plane.holders import COLUMNS, NAMESPACE_COLUMNS, TokenUnknown
-from workspaces.host_away import JOINED, take_joined, with_host
+from workspaces.host_away import take_joined, with_host
 from workspaces.models import Workspace
+from workspaces.models.workspace import JOINED
 from workspaces.states import Status
 
 # The prefix of a token is the kind that it was signed as.

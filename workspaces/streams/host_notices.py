@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 HOST = "host"
 
 
-class Seen(NamedTuple):
-    """State of a host as users see it, and since when as they read it."""
+class HostWord(NamedTuple):
+    """The state of a host as users see it, and since when as they read it."""
 
     host_state: str | None
     host_since: str | None
@@ -46,7 +46,7 @@ def host_notices(workspace_id: str) -> Notices:
     return run
 
 
-async def _seen(workspace_id: str) -> Seen | None:
+async def _seen(workspace_id: str) -> HostWord | None:
     try:
         return await _STATES.get(workspace_id)
     except Exception as exc:  # while the database does not answer, streams go on
@@ -54,9 +54,9 @@ async def _seen(workspace_id: str) -> Seen | None:
         return None
 
 
-def _states(ids: Sequence[str]) -> dict[str, Seen]:
+def _states(ids: Sequence[str]) -> dict[str, HostWord]:
     rows = Workspace.objects.order_by().values_list("pk", shown_state("host__"), shown_since("host__"))
-    return {key: Seen(state, iso(since)) for part in batches(ids) for key, state, since in rows.filter(pk__in=part)}
+    return {key: HostWord(state, iso(since)) for part in batches(ids) for key, state, since in rows.filter(pk__in=part)}
 
 
 _STATES = Batch(_states)

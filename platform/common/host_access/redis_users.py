@@ -89,4 +89,4 @@ def _require_host(host_id: str) -> None:
 
 
 def _acl(*arguments: str) -> Any:
-    return redis_client().execute_command("ACL", *arguments)
+    return redis_client().execute_command("ACL", *arguments)  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -119,7 +120,10 @@ def test_a_third_of_the_hosts_silent_at_once_is_the_control_planes_fault(
     health.PROBLEMS.invalidate()
 
 
-def test_a_creation_does_not_wait_long_for_a_host(api: Caller, cut_off: CutOff) -> None:
+@pytest.mark.parametrize("retry", ["provisioning/retry", "start"])
+def test_a_creation_does_not_wait_long_for_a_host(
+    api: Caller, cut_off: CutOff, retry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut_off.host.hold_tasks()
     made = api.post("/workspace", {"wait_ready": False}).json()["workspace"]["id"]
     end_leases(ago=timedelta(seconds=30))
@@ -130,7 +134,8 @@ def test_a_creation_does_not_wait_long_for_a_host(api: Caller, cut_off: CutOff) 
     row = Workspace.objects.get(pk=made)
     assert (row.status, row.provisioning_error_code) == ("failed", "host_unreachable")
     other = make_host("other")
-    assert api.post(f"/workspace/{made}/provisioning/retry").status_code == 202
+    monkeypatch.setattr(settings.ENV, "power_seconds", 0.1)
+    assert api.post(f"/workspace/{made}/{retry}", {"force": True} if retry == "start" else None).status_code == 202
     row.refresh_from_db()
     assert (row.host, row.epoch) == (other, 2)
     assert cut_off.host.held_tasks is not None

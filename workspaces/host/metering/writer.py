@@ -221,8 +221,8 @@ def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
 class UsageWriter:
     """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas.
 
-    After each commit the worker is notified, which charges the metered usage. Of a host that was given up nothing is
-    written: its workspaces are lost, and nothing of them is charged afterwards.
+    After each commit the worker is notified, which charges the metered usage. Nothing is written of
+    a host that was given up: its workspaces are lost, and nothing of them is charged afterwards.
     """
 
     def __init__(self, host_id: str = "") -> None:
@@ -287,7 +287,7 @@ class UsageWriter:
             tries += 1
             try:
                 close_old_connections()
-                if is_host_gone(self._host_id):
+                if self._host_id and is_host_gone(self._host_id):
                     logger.warning("a tick of %d machines is not counted: this host was given up", len(deltas))
                     return True
                 write_deltas(deltas, tick)

@@ -24,6 +24,7 @@ class LifecycleResponse(TypedDict):
     idle: IdlePolicy
     snapshot_supported: bool
     snapshot_unavailable_reason: str | None
+    accepted: NotRequired[bool]
 
 
 class RestartInfo(TypedDict):
@@ -66,6 +67,7 @@ class IdleResponse(TypedDict):
     suspend_after: int
     stop_after: int
     enabled: bool
+    accepted: NotRequired[bool]
 
 
 class PermanentRequest(TypedDict):

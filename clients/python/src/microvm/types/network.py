@@ -45,6 +45,7 @@ class NetworkChangedResponse(TypedDict):
     network: Network
     applied: bool
     problem: str | None
+    accepted: NotRequired[bool]
 
 
 class PatchedNetworkRequest(TypedDict):

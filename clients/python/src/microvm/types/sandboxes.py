@@ -44,6 +44,9 @@ class NewSandbox(TypedDict):
     image: str
     workspace_id: str
     workspace_status: str
+    host: str | None
+    host_state: str | None
+    host_since: str | None
     error: Failure | None
     created_at: str
     token: str | None
@@ -69,6 +72,9 @@ class Sandbox(TypedDict):
     image: str
     workspace_id: str
     workspace_status: str
+    host: str | None
+    host_state: str | None
+    host_since: str | None
     error: Failure | None
     created_at: str
 

@@ -51,6 +51,7 @@ class SshChangedResponse(TypedDict):
     ssh_enabled: bool
     connection: SshConnection | None
     ssh: SshChanged
+    accepted: NotRequired[bool]
 
 
 class SshChanged(TypedDict):

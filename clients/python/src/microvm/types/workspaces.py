@@ -103,6 +103,9 @@ class Workspace(TypedDict):
     source_snapshot_id: str | None
     status: str
     ready: bool
+    host: str | None
+    host_state: str | None
+    host_since: str | None
     info: Info
     access: Access
     network: Network
@@ -233,6 +236,9 @@ class Details(TypedDict):
     source_snapshot_id: str | None
     status: str
     ready: bool
+    host: str | None
+    host_state: str | None
+    host_since: str | None
     info: Info
     access: Access
     network: Network

@@ -78,7 +78,9 @@ class AsyncWorkspaceRoutes(AsyncGroup):
         return answer
 
     async def update(self, workspace: str, **body: Unpack[UpdateRequest]) -> Workspace:
-        """Change name, slug, logo and settings; settings of the machine apply at its next start."""
+        """Change name, slug, logo and settings; settings of the machine apply at its next start. 202 while its host
+        is away.
+        """
         answer: Workspace = await self._call("PUT", f"/workspace/{quoted(workspace)}", body=body, part="workspace")
         return answer
 
