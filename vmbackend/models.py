@@ -28,8 +28,9 @@ class Host(models.Model):
 
     Sizes are MiB; the free ones are what remains after the host's reserve. `cpus` counts logical CPUs. `subnet` is the
     IPv4 network of its machines. `address` is the IPv4 address at which the platform's other machines reach this one; a
-    host without one is alone. `arch` as in OCI (amd64, arm64). A host takes new machines while `accepts_new` is set
-    and `is_alive`. Rows are never deleted automatically: those of a host that is gone stop being alive after ALIVE_FOR.
+    host without one is alone. `arch` as in OCI (amd64, arm64). The database keeps what is promised, and nothing else
+    writes it (`workspaces.promised`). A host takes new machines while `accepts_new` is set and `is_alive`. Rows are
+    never deleted automatically: those of a host that is gone stop being alive after ALIVE_FOR.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_host_id, editable=False)
@@ -45,6 +46,12 @@ class Host(models.Model):
     disk_mb = models.PositiveBigIntegerField(default=0)
     disk_free_mb = models.PositiveBigIntegerField(default=0)
     snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
+    # What its workspaces were promised: memory of those in the running pool, disk of all that have a machine.
+    memory_promised_mb = models.BigIntegerField(default=0, db_default=0, editable=False)
+    disk_promised_mb = models.BigIntegerField(default=0, db_default=0, editable=False)
+    machines_running = models.IntegerField(default=0, db_default=0, editable=False)
+    machines_sleeping = models.IntegerField(default=0, db_default=0, editable=False)
+    machines_stopped = models.IntegerField(default=0, db_default=0, editable=False)
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.

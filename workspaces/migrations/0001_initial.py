@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import migrations, models
 from workspaces.charging.record_writers import create_lock, drop_lock
 from workspaces.images.seed import seed
+from workspaces.promised import create_triggers, drop_triggers
 
 def add_catalog(apps, schema_editor):
     seed(apps.get_model("workspaces", "CatalogEntry"))
@@ -801,4 +802,5 @@ class Migration(migrations.Migration):
         migrations.RunPython(add_catalog, migrations.RunPython.noop),
         migrations.RunPython(begin_charging, migrations.RunPython.noop),
         migrations.RunPython(create_lock, drop_lock),
+        migrations.RunPython(create_triggers, drop_triggers),
     ]
