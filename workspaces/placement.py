@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
@@ -12,14 +13,18 @@ from django.utils import timezone
 
 from common.errors import VMUnavailable
 from common.hooks import Hook
+from common.work.clock import is_to_come
 from vmbackend.models import ALIVE_FOR, Host
 from workspaces import warm_machines
-from workspaces.models import WarmMachine, Workspace
+from workspaces.models import ReleasedAddress, WarmMachine, Workspace
+from workspaces.promised import HELD_SECONDS
 from workspaces.quota import Amount
 from workspaces.states import USES_RUNNING_POOL
 
 # Addresses that belong to no workspace and must not be given to one yet.
 held_addresses: Hook[[], set[str]] = Hook("placement.held_addresses")
+# More than what is written: the database wrote the time after this statement's time, if both ran at once.
+LONGEST_HOLD = timedelta(seconds=2 * HELD_SECONDS)
 
 
 def place_on_host(wanted: Amount) -> Host:
@@ -158,7 +163,8 @@ def free_address(host: Host) -> str:
     # The first address is the host's, the last is broadcast.
     first, last = int(network.network_address) + 2, int(network.broadcast_address) - 1
     taken = set(Workspace.objects.filter(host=host, ip__isnull=False).values_list("ip", flat=True))
-    taken.update(*held_addresses())
+    released = ReleasedAddress.objects.filter(is_to_come("held_until", LONGEST_HOLD), host=host)
+    taken.update(released.values_list("ip", flat=True), *held_addresses())
     for _ in range(64):
         candidate = str(IPv4Address(random.randint(first, last)))  # noqa: S311 no secret
         if candidate not in taken:

@@ -6,6 +6,9 @@ workspace's row need not be allowed to change its host's. A change that moves no
 
 A transaction that changes a workspace's row may hold its host's row from then on. Who needs both locks the workspace
 first, else two could wait for each other.
+
+Addresses that a row gives up are recorded as the transaction commits (`workspaces.placement`), so that a process that
+stands still before its commit does not shorten the time in which nobody gets them.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from workspaces.counted import HOST_DRIFTS
 from workspaces.states import NO_MACHINE, USES_RUNNING_POOL, Status
 
 logger = logging.getLogger(__name__)
+
+# How long nobody gets an address that a workspace gave up: edges of other hosts may have a route to it for a second.
+HELD_SECONDS = 5
 
 
 def _is_in(statuses: frozenset[Status]) -> str:
@@ -62,10 +68,16 @@ _IN_ORDER = f"""
     IF OLD.host_id <> NEW.host_id AND NOT {_is_in(NO_MACHINE).format(row="OLD")} THEN
         PERFORM 1 FROM vmbackend_host WHERE id IN (OLD.host_id, NEW.host_id) ORDER BY id FOR NO KEY UPDATE;
     END IF;"""
+_RELEASED = f"""
+    INSERT INTO workspaces_releasedaddress (host_id, ip, held_until)
+    SELECT id, OLD.ip, clock_timestamp() + interval '{HELD_SECONDS} seconds'
+    FROM vmbackend_host WHERE id = OLD.host_id
+    ON CONFLICT (host_id, ip) DO UPDATE SET held_until = EXCLUDED.held_until;"""  # noqa: S608
 _FUNCTIONS = {
     "workspaces_promised_inserted": _add(_INSERTED),
     "workspaces_promised_deleted": _add(_DELETED),
     "workspaces_promised_changed": _IN_ORDER + _add(_CHANGED),
+    "workspaces_address_released": _RELEASED,
 }
 # The schema is fixed: a table of the caller's own must not take the place of ours.
 _FUNCTION = """
@@ -84,6 +96,13 @@ CREATE TRIGGER promised_deleted AFTER DELETE ON workspaces_workspace REFERENCING
 CREATE TRIGGER promised_changed AFTER UPDATE ON workspaces_workspace FOR EACH ROW
     WHEN (({_COUNTED.format("OLD")}) IS DISTINCT FROM ({_COUNTED.format("NEW")}))
     EXECUTE FUNCTION workspaces_promised_changed();
+CREATE CONSTRAINT TRIGGER address_changed AFTER UPDATE ON workspaces_workspace
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.ip IS NOT NULL AND (OLD.host_id, OLD.ip) IS DISTINCT FROM (NEW.host_id, NEW.ip))
+    EXECUTE FUNCTION workspaces_address_released();
+CREATE CONSTRAINT TRIGGER address_deleted AFTER DELETE ON workspaces_workspace
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.ip IS NOT NULL) EXECUTE FUNCTION workspaces_address_released();
 """
 
 

@@ -799,6 +799,18 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(fields=['host', 'at'], name='warm_request_of_host')],
             },
         ),
+        migrations.CreateModel(
+            name='ReleasedAddress',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ip', models.GenericIPAddressField(protocol='IPv4')),
+                ('held_until', models.DateTimeField()),
+                ('host', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='released_addresses', to='vmbackend.host')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('host', 'ip'), name='released_address_once')],
+            },
+        ),
         migrations.RunPython(add_catalog, migrations.RunPython.noop),
         migrations.RunPython(begin_charging, migrations.RunPython.noop),
         migrations.RunPython(create_lock, drop_lock),
