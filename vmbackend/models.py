@@ -7,6 +7,7 @@ import secrets
 from datetime import timedelta
 
 from django.db import models
+from django.db.models import QuerySet
 from django.utils import timezone
 
 ALIVE_FOR = timedelta(seconds=45)  # after the last report of a host's vmhost
@@ -52,6 +53,11 @@ class Host(models.Model):
     machines_running = models.IntegerField(default=0, db_default=0, editable=False)
     machines_sleeping = models.IntegerField(default=0, db_default=0, editable=False)
     machines_stopped = models.IntegerField(default=0, db_default=0, editable=False)
+    # Given by staff, for `placement` of creates: strings by name, and what fails together.
+    labels = models.JSONField(default=dict, blank=True)
+    zone = models.CharField(max_length=63, blank=True, default="")
+    # References of the images that are ready there.
+    images = models.JSONField(default=list, blank=True)
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.
@@ -86,3 +92,8 @@ class Host(models.Model):
     def is_alive(self) -> bool:
         """Return whether its vmhost reported within ALIVE_FOR and its hypervisor answers."""
         return bool(self.last_seen_at and timezone.now() - self.last_seen_at < ALIVE_FOR and not self.problem)
+
+
+def taking_new() -> QuerySet[Host]:
+    """Return the hosts that take new machines now. A row that is locked by it is judged as it is under the lock."""
+    return Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)

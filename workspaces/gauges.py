@@ -19,7 +19,7 @@ from workspaces.models.charging import ChargePosition
 from workspaces.models.operation import LIVE
 from workspaces.models.snapshot import LIVING
 from workspaces.models.warm_machine import WarmState
-from workspaces.placement import promised_memory, uncommitted_memory
+from workspaces.placement import uncommitted_memory
 from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 
@@ -27,10 +27,10 @@ def gauges() -> Iterator[Metric]:
     yield from _workspaces()
     yield from _snapshots()
     yield from _operations()
-    hosts = promised_memory(Host.objects.order_by("name"))
+    hosts = list(Host.objects.order_by("name"))
     yield from _hosts(hosts)
-    yield from _templates([host for host, _ in hosts])
-    yield from _warm_pools([host for host, _ in hosts])
+    yield from _templates(hosts)
+    yield from _warm_pools(hosts)
     yield _charge_lag()
 
 
@@ -88,8 +88,8 @@ def _operations() -> Iterator[Metric]:
     yield oldest
 
 
-def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
-    """Yield the metrics of hosts. `hosts`: each with the memory that it has promised, in MiB."""
+def _hosts(hosts: list[Host]) -> Iterator[Metric]:
+    """Yield the metrics of hosts, from their rows."""
     up = GaugeMetricFamily("mvm_host_up", "Whether its vmhost reports and its hypervisor answers.", labels=["host"])
     accepts = GaugeMetricFamily("mvm_host_accepts_new", "Whether new machines may be placed there.", labels=["host"])
     heartbeat = GaugeMetricFamily("mvm_host_heartbeat_seconds", "Seconds since its last report.", labels=["host"])
@@ -97,13 +97,13 @@ def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
     orphans = GaugeMetricFamily("mvm_orphans", "Former copies of workspaces whose files it keeps.", labels=["host"])
-    for host, promised in hosts:
+    for host in hosts:
         name = [host.name]
         up.add_metric(name, host.is_alive)
         accepts.add_metric(name, host.accepts_new)
         heartbeat.add_metric(name, seconds_since(host.last_seen_at or EPOCH))
         memory.add_metric(name, host.memory_mb << 20)
-        room.add_metric(name, uncommitted_memory(host, promised) * (1 << 20))
+        room.add_metric(name, uncommitted_memory(host) * (1 << 20))
         disk.add_metric(name, host.disk_free_mb << 20)
         orphans.add_metric(name, len(host.orphans))
     yield from (up, accepts, heartbeat, memory, room, disk, orphans)

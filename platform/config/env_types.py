@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from outbound.errors import OutboundError
 from outbound.urls import place_of, server_place
+from vmbackend.labels import is_label
 from vmbackend.peers import unusable
 
 
@@ -45,6 +46,15 @@ def _resolvers(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+def _labels(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return labels as NAME=VALUE; NAME=*: with any value."""
+    for value in values:
+        name, separator, label = value.partition("=")
+        if not (separator and is_label(name, label)):
+            raise ValueError(f"{value} is not NAME=VALUE of at most 63 letters, digits, dots, hyphens, underscores.")
+    return values
+
+
 def _host_address(value: str) -> str:
     """Return the IPv4 address of one machine; empty: none."""
     if value and (reason := unusable(IPv4Address(value))):
@@ -74,6 +84,7 @@ Places = Annotated[CommaSeparated, AfterValidator(_places)]
 Networks = Annotated[CommaSeparated, AfterValidator(_networks)]
 Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
+Labels = Annotated[CommaSeparated, AfterValidator(_labels)]
 ModelAddress = Annotated[str, AfterValidator(_model_address)]
 HostAddress = Annotated[str, AfterValidator(_host_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]

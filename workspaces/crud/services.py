@@ -242,7 +242,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     RunningPoolReached, VMUnavailable.
     """
     account = account_lock(workspace.account)
-    workspace.refresh_from_db()
+    rows.lock_and_read(workspace)
     require_status(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
