@@ -299,6 +299,7 @@ class Migration(migrations.Migration):
                 ('epoch', models.PositiveBigIntegerField(db_default=1, default=1)),
                 ('ip', models.GenericIPAddressField(null=True, protocol='IPv4')),
                 ('static_network', models.BooleanField(default=False)),
+                ('placement', models.JSONField(blank=True, default=dict)),
                 ('ssh_host_key', models.TextField(blank=True, default='')),
                 ('control_port', models.PositiveIntegerField(default=0)),
                 ('allow_internet', models.BooleanField(default=True)),
