@@ -192,6 +192,7 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, forks, files,
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.edge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.sweep
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.placement
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.charge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.billing --records 1000000
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks

@@ -19,6 +19,7 @@ from sandboxes.states import OF_WORKSPACE, SandboxStatus
 from workspaces.crud.config import Config
 from workspaces.crud.serializers import new_workspace
 from workspaces.crud.services import NewWorkspace
+from workspaces.crud.wishes import Placement
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.serializers import HOST_STATES, Failure
@@ -27,7 +28,7 @@ from workspaces.states import Status
 
 SIZES = ("cpus", "memory_mb", "disk_size_mb")
 PASSED_ON = (
-    "name", "image", "snapshot", "memory", "namespace", "config", "wait_ready", "ready_timeout_seconds",
+    "name", "image", "snapshot", "memory", "namespace", "placement", "config", "wait_ready", "ready_timeout_seconds",
     "idempotency_key", *SIZES,
 )  # fmt: skip
 
@@ -45,6 +46,7 @@ class CreateSandboxRequest(s.Serializer[Any]):
         required=False, allow_null=True, max_length=128, help_text="A snapshot's id or name, in place of an image."
     )
     memory = StrictBoolean(required=False, allow_null=True, help_text="As for a workspace.")
+    placement = Placement(required=False, allow_null=True, help_text="On which host; default: the platform's choice.")
     config = Config(required=False, help_text="As for a workspace. With a `ttl` the sandbox is temporary.")
     autoStart = StrictBoolean(default=True, help_text="False: its machine is made and stays off (`stopped`).")
     wait_ready = StrictBoolean(default=True)

@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import models
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from vmbackend.host_states import LEASE_FOR, UNREACHABLE, HostState, LeaseEnd
+from vmbackend.host_states import LEASE_FOR, UNREACHABLE, HostState, LeaseEnd, takes_new
 
 HOST_ID = re.compile(r"host_[a-z2-7]{16}")
 
@@ -42,7 +43,8 @@ class Host(models.Model):
     IPv4 network of its machines. `address` is the IPv4 address at which the platform's other machines reach this one; a
     host without one is alone. `arch` as in OCI (amd64, arm64). `state` is the intent of staff; the lease, which vmhost
     renews, says whether the host is there. A vmhost whose hypervisor does not answer has a `problem`: it is reachable
-    and takes nothing. Rows are never deleted automatically.
+    and takes nothing. The database keeps what is promised, and nothing else writes it (`workspaces.promised`). Rows
+    are never deleted automatically.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_host_id, editable=False)
@@ -71,6 +73,17 @@ class Host(models.Model):
     joined_at = models.DateTimeField(null=True, editable=False)
     # Written by a machine that is to be no host any more; the control plane removes it, or sets this back to null.
     leaving_at = models.DateTimeField(null=True, editable=False)
+    # What its workspaces were promised: memory of those in the running pool, disk of all that have a machine.
+    memory_promised_mb = models.BigIntegerField(default=0, db_default=0, editable=False)
+    disk_promised_mb = models.BigIntegerField(default=0, db_default=0, editable=False)
+    machines_running = models.IntegerField(default=0, db_default=0, editable=False)
+    machines_sleeping = models.IntegerField(default=0, db_default=0, editable=False)
+    machines_stopped = models.IntegerField(default=0, db_default=0, editable=False)
+    # Given by staff, for `placement` of creates: strings by name, and what fails together.
+    labels = models.JSONField(default=dict, blank=True)
+    zone = models.CharField(max_length=63, blank=True, default="")
+    # References of the images that are ready there.
+    images = models.JSONField(default=list, blank=True)
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.
@@ -145,3 +158,8 @@ class Host(models.Model):
         if not self.has_lease:
             return self.last_seen_at + LEASE_FOR if self.last_seen_at else self.created_at
         return max(self.state_since, self.lease_since or self.state_since)
+
+
+def taking_new() -> QuerySet[Host]:
+    """Return the hosts that take new machines now. A row that is locked by it is judged as it is under the lock."""
+    return Host.objects.filter(takes_new())

@@ -16,6 +16,7 @@ from django.utils import timezone
 from vmbackend.driver import Capacity
 from vmbackend.errors import HostIsAlive, HostNameHeld, HostRemoved, HostStateRefused
 from vmbackend.host_states import ALLOWED, HostState, lease_end, lease_stands
+from vmbackend.labels import find_problem
 from vmbackend.models import HOST_ID, Host, new_host_id
 
 
@@ -145,12 +146,19 @@ def record_host_orphans(*, host_id: str, orphans: list[dict[str, Any]]) -> None:
     Host.objects.filter(pk=host_id).exclude(orphans=orphans).update(orphans=orphans)
 
 
-def record_host_boot(*, host_id: str, boot_id: str) -> bool:
-    """Store the host's boot id; return whether the host was booted since the stored one."""
-    known = Host.objects.filter(pk=host_id).exclude(boot_id="").exclude(boot_id=boot_id)
-    rebooted = bool(known.update(boot_id=boot_id))
-    Host.objects.filter(pk=host_id, boot_id="").update(boot_id=boot_id)
-    return rebooted
+def record_host_images(*, host_id: str, images: list[str]) -> None:
+    """Store which images are ready on the host, for placement."""
+    Host.objects.filter(pk=host_id).exclude(images=images).update(images=images)
+
+
+def host_was_booted(*, host_id: str, boot_id: str) -> bool:
+    """Return whether the host was booted since the stored boot. `record_host_boot` stores the new one."""
+    return Host.objects.filter(pk=host_id).exclude(boot_id__in=["", boot_id]).exists()
+
+
+def record_host_boot(*, host_id: str, boot_id: str) -> None:
+    """Store the host's boot id."""
+    Host.objects.filter(pk=host_id).exclude(boot_id=boot_id).update(boot_id=boot_id)
 
 
 def host_state_set(*, host_id: str, to: HostState) -> None:
@@ -193,6 +201,13 @@ def announce_host(*, host_id: str, silent: bool) -> bool:
     hosts = Host.objects.filter(pk=host_id, is_silent=not silent).exclude(state=HostState.GONE)
     hosts = hosts.exclude(lease_stands()) if silent else hosts.filter(lease_stands())
     return bool(hosts.update(is_silent=silent))
+
+
+def host_describe(*, host_id: str, labels: dict[str, str], zone: str) -> None:
+    """Set labels and zone, which staff give; machines that are there already stay. Raise ValueError with a sentence."""
+    if problem := find_problem(labels, zone):
+        raise ValueError(problem)
+    Host.objects.filter(pk=host_id).update(labels=labels, zone=zone)
 
 
 @transaction.atomic

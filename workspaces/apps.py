@@ -17,7 +17,7 @@ class WorkspacesConfig(AppConfig):
         from edge.hooks import auth_fast_path
         from namespaces import hooks as namespace_hooks
         from staff.hooks import reason_given
-        from workspaces import audit, namespace_members, placement, route_cache, selectors, transitions, warm_machines
+        from workspaces import audit, namespace_members, placement, route_cache, selectors, transitions
         from workspaces.custom_domains import targets
         from workspaces.network.services import account_ports_follow
 
@@ -26,7 +26,6 @@ class WorkspacesConfig(AppConfig):
         auth_fast_path.register(_edge_auth)
         transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)
-        placement.held_addresses.register(warm_machines.held_addresses)
         reason_given.register(audit.record_reason)
         domain_hooks.served_targets.register(targets.served_workspaces)
         domain_hooks.target_lock.register(targets.workspace_lock)

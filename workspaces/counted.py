@@ -13,3 +13,6 @@ OPERATION_SECONDS = Histogram(
 )
 OPERATION_RETRIES = Counter("mvm_operation_retries", "Attempts of operations that were repeated.", ("kind",))
 CORRECTIONS = Counter("mvm_reconcile", "Corrections of reconcile: workspaces, and removed orphans.", ("kind",))
+HOST_DRIFTS = Counter(
+    "mvm_host_drifts", "Hosts whose counters of promised resources differed from their workspaces.", ("outcome",)
+)

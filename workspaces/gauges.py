@@ -20,7 +20,7 @@ from workspaces.models.charging import ChargePosition
 from workspaces.models.operation import LIVE
 from workspaces.models.snapshot import LIVING
 from workspaces.models.warm_machine import WarmState
-from workspaces.placement import promised_memory, uncommitted_memory
+from workspaces.placement import uncommitted_memory
 from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
 
 
@@ -28,11 +28,11 @@ def gauges() -> Iterator[Metric]:
     yield from _workspaces()
     yield from _snapshots()
     yield from _operations()
-    hosts = promised_memory(Host.objects.order_by("name"))
+    hosts = list(Host.objects.order_by("name"))
     yield from _hosts(hosts)
-    yield _fault([host for host, _ in hosts])
-    yield from _templates([host for host, _ in hosts])
-    yield from _warm_pools([host for host, _ in hosts])
+    yield _fault(hosts)
+    yield from _templates(hosts)
+    yield from _warm_pools(hosts)
     yield _charge_lag()
 
 
@@ -90,8 +90,8 @@ def _operations() -> Iterator[Metric]:
     yield oldest
 
 
-def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
-    """Yield the metrics of hosts. `hosts`: each with the memory that it has promised, in MiB."""
+def _hosts(hosts: list[Host]) -> Iterator[Metric]:
+    """Yield the metrics of hosts, from their rows."""
     up = GaugeMetricFamily("mvm_host_up", "Whether its vmhost reports and its hypervisor answers.", labels=["host"])
     state = GaugeMetricFamily("mvm_host_state", "Its state: 1 for that one.", labels=["host", "state"])
     lease = GaugeMetricFamily("mvm_host_lease_age_seconds", "Seconds since its lease was renewed.", labels=["host"])
@@ -99,14 +99,14 @@ def _hosts(hosts: list[tuple[Host, int]]) -> Iterator[Metric]:
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
     orphans = GaugeMetricFamily("mvm_orphans", "Former copies of workspaces whose files it keeps.", labels=["host"])
-    for host, promised in hosts:
+    for host in hosts:
         name = [host.name]
         up.add_metric(name, host.answers)
         for each in (*HostState.values, UNREACHABLE):
             state.add_metric([host.name, each], host.shown_state == each)
         lease.add_metric(name, seconds_since(host.last_seen_at or EPOCH))
         memory.add_metric(name, host.memory_mb << 20)
-        room.add_metric(name, uncommitted_memory(host, promised) * (1 << 20))
+        room.add_metric(name, uncommitted_memory(host) * (1 << 20))
         disk.add_metric(name, host.disk_free_mb << 20)
         orphans.add_metric(name, len(host.orphans))
     yield from (up, state, lease, memory, room, disk, orphans)

@@ -67,7 +67,7 @@ class HostColumns:
     )  # fmt: skip
     list_filter = ("state", "accelerated")
     search_fields = ("name",)
-    exclude = ("templates", "pool", "orphans", "capabilities")
+    exclude = ("templates", "pool", "orphans", "capabilities", "labels", "images")
     readonly_fields = ("boot_templates", "warm_pool", "kept_orphans")
 
     @admin.display(description="State", ordering="state")

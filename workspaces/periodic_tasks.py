@@ -11,6 +11,7 @@ def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
         "reconcile-hosts": run_every(env.reconcile_seconds, "workspaces.tasks.reconcile_hosts"),
+        "prove-promises": run_every(env.reconcile_seconds, "workspaces.tasks.prove_promises"),
         "expire-operations": run_every(10, "workspaces.tasks.expire_operations"),
         # Six times within a lease.
         "sweep-hosts": run_every(5, "workspaces.tasks.sweep_hosts", lives=5),

@@ -29,7 +29,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import KEEPS_STATUS, OperationKind
 from workspaces.operations import queue, waiting
 from workspaces.placement import require_host_disk, require_host_memory
-from workspaces.rows import update_if
+from workspaces.rows import lock_and_read, update_if
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import TransitionLost, require_status, transition
 
@@ -50,7 +50,7 @@ def workspace_start(
     NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    lock_and_read(workspace)
     require_reachable(workspace)
     if workspace.status == Status.RUNNING and not force:
         return None
@@ -145,7 +145,7 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     Raise NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    lock_and_read(workspace)
     require_reachable(workspace)
     require_open_namespace(workspace)
     require_no_operation(workspace)
@@ -196,7 +196,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
     Raise NamespaceSuspended, QuotaExceeded and, for a sleeping one, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    lock_and_read(workspace)
     require_reachable(workspace)
     require_open_namespace(workspace)
     if workspace.status == Status.RUNNING:
@@ -234,7 +234,7 @@ def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
     Raise NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's errors.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    lock_and_read(workspace)
     require_reachable(workspace)
     if workspace.status == Status.RUNNING:
         return None

@@ -26,6 +26,7 @@ from workspaces.power import (
     sizes_of,
 )
 from workspaces.requested import requested_workspace
+from workspaces.rows import lock_and_read
 from workspaces.states import HAS_MACHINE, Status
 from workspaces.transitions import require_status
 from workspaces.wait_response import NO_CAPACITY, SUSPENDED, UNAVAILABLE, WRONG_STATE, wait_until_finished
@@ -48,7 +49,7 @@ def workspace_reinstall(*, workspace: Workspace, actor: str) -> Operation:
     RunningPoolReached, VMUnavailable; nothing has changed then.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    lock_and_read(workspace)
     require_reachable(workspace)
     if workspace.status in (Status.DESTROYED, Status.FAILED):
         raise VmMissing

@@ -32,7 +32,7 @@ HIDDEN = frozenset(
         "keep_logs", "control_port", "kind", "last_restart_at", "restart_history", "restart_due_at",
         "ssh_keys", "ssh_stale", "stale_workloads", "network_stale", "suspend_after", "stop_after",
         "idle_due_at", "memory_expires_at", "runtime_enabled", "runtime_epoch",
-        "applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb",
+        "applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb", "placement",
     }
 )  # fmt: skip
 SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name not in HIDDEN]

@@ -109,6 +109,8 @@ USES_RUNNING_POOL = HOLDS_PROCESS | {
 }
 # Not counted in the pool of owned resources.
 OWNS_NOTHING = frozenset({Status.DESTROYED})
+# Nothing of it lies on a host.
+NO_MACHINE = OWNS_NOTHING | {Status.FAILED}
 # A power operation is in flight.
 _POWER = frozenset(
     {

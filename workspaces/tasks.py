@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import current_app, shared_task
 
 from vmbackend.models import Host
-from workspaces import namespace_members
+from workspaces import namespace_members, promised
 from workspaces.charging import billing, check, snapshots, wakeups
 from workspaces.charging import services as charging
 from workspaces.custom_domains.targets import disconnect_gone_workspaces
@@ -48,6 +48,12 @@ def reconcile_hosts() -> None:
     """Reconcile every host. Called by Celery beat."""
     for host in Host.objects.all():
         current_app.send_task("workspaces.tasks.reconcile_host", queue=host.queue, expires=30)
+
+
+@shared_task
+def prove_promises() -> int:
+    """Compare the counters of hosts with their workspaces, and repair them. Called by Celery beat."""
+    return promised.prove_promises()
 
 
 @shared_task

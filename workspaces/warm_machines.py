@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from vmbackend.host_states import takes_new
 from vmbackend.images.reference import parse_reference
 from vmbackend.models import Host
 from workspaces.models import WarmMachine, WarmRequest
@@ -41,17 +41,17 @@ def is_pool_on() -> bool:
     return settings.ENV.pool_memory_mb > 0 and settings.ENV.pool_machines > 0
 
 
-def claim_machine(shape: PoolShape) -> WarmMachine | None:
-    """Remove the row of a ready machine and return it; None if there is none. The caller inserts a workspace of its id.
+def claim_machine(shape: PoolShape, hosts: QuerySet[Host]) -> WarmMachine | None:
+    """Remove the row of a ready machine on one of `hosts` and return it; None if there is none. The caller inserts a
+    workspace of its id.
 
     If several transactions claim at once, each gets another machine, or none; they do not wait for each other.
     """
     ready = WarmMachine.objects.select_for_update(skip_locked=True, of=("self",)).filter(
-        takes_new("host__"),
         **shape._asdict(),
         state=WarmState.READY,
         checked_at__gt=timezone.now() - DIGEST_FRESH_FOR,
-        host__disk_free_mb__gte=shape.disk_size_mb,
+        host__in=hosts.filter(disk_free_mb__gte=shape.disk_size_mb),
     )
     machine = ready.select_related("host").order_by("made_at").first()
     if machine is None or not WarmMachine.objects.filter(pk=machine.pk, state=WarmState.READY).delete()[0]:
@@ -127,8 +127,3 @@ def delete_retired(key: str) -> None:
 def remove_requests(host_id: str, age: timedelta) -> None:
     """Remove the requests that are older."""
     WarmRequest.objects.filter(host_id=host_id, at__lt=timezone.now() - age).delete()
-
-
-def held_addresses() -> set[str]:
-    """Return the addresses of warm machines."""
-    return set(WarmMachine.objects.values_list("ip", flat=True))

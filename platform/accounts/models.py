@@ -38,6 +38,9 @@ class Plan(models.Model):
     assist_calls_per_day = models.PositiveIntegerField(
         "code assistance calls per day", default=100, help_text="Of all API keys of an account, by UTC day."
     )
+    allows_placement = models.BooleanField(
+        "placement", default=True, help_text="Whether creates may say on which host or beside what."
+    )
 
     class Meta:
         ordering = ["code"]

@@ -36,6 +36,7 @@ from config.env_types import (
     CommaSeparated,
     HostAddress,
     HostName,
+    Labels,
     Networks,
     Places,
     Resolvers,
@@ -209,6 +210,8 @@ class Env(
     memory_reserve_mb: int = Field(default=512, ge=0, le=_EXBIBYTE_MB)
     disk_reserve_mb: int = Field(default=1024, ge=0, le=_EXBIBYTE_MB)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
+    placement: Literal["spread", "pack"] = "spread"
+    placement_labels: Labels = ()
     boot_templates: int = Field(default=4, ge=0, le=64)
     pool_memory_mb: int = _derived(
         "an eighth of the machine's memory, at most 4096", lambda _: min(4096, _memory_mb() // 8), ge=0, le=_EXBIBYTE_MB

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from outbound.errors import OutboundError
 from outbound.urls import place_of, server_place
+from vmbackend.labels import is_label
 from vmbackend.peers import unusable
 
 
@@ -42,6 +43,15 @@ def _addresses(values: tuple[str, ...]) -> tuple[str, ...]:
 def _resolvers(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         server_place(value)
+    return values
+
+
+def _labels(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return labels as NAME=VALUE; NAME=*: with any value."""
+    for value in values:
+        name, separator, label = value.partition("=")
+        if not (separator and is_label(name, label)):
+            raise ValueError(f"{value} is not NAME=VALUE of at most 63 letters, digits, dots, hyphens, underscores.")
     return values
 
 
@@ -88,6 +98,7 @@ Places = Annotated[CommaSeparated, AfterValidator(_places)]
 Networks = Annotated[CommaSeparated, AfterValidator(_networks)]
 Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
+Labels = Annotated[CommaSeparated, AfterValidator(_labels)]
 ModelAddress = Annotated[str, AfterValidator(_model_address)]
 HostAddress = Annotated[str, AfterValidator(_host_address)]
 Roles = Annotated[CommaSeparated, AfterValidator(_roles)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from console.terminals import TERMINAL
 from hosts.services import host_remove
@@ -18,7 +19,9 @@ from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.forms import ActionForm
 from staff.parts.bases import ReadOnlyAdmin
+from vmbackend import services
 from vmbackend.host_states import ALLOWED, HostState
+from vmbackend.labels import find_problem
 from vmbackend.models import Host
 from workspaces.admin import WorkspaceAdmin
 from workspaces.host_changes import host_give_up, host_state_change
@@ -56,6 +59,38 @@ def _remove(act: Act) -> None:
     host_remove(host_id=act.row.pk)
 
 
+class DescribeForm(ActionForm):
+    """Form of labels and zone."""
+
+    labels = forms.CharField(
+        required=False, label="Labels", widget=UnfoldAdminTextareaWidget(), help_text="One NAME=VALUE on each line."
+    )
+    zone = forms.CharField(
+        required=False, label="Zone", max_length=63, widget=UnfoldAdminTextInputWidget(),
+        help_text="Hosts that fail together have the same.",
+    )  # fmt: skip
+
+    def clean_labels(self) -> dict[str, str]:
+        lines = [line.strip() for line in self.cleaned_data["labels"].splitlines() if line.strip()]
+        if wrong := next((line for line in lines if "=" not in line), None):
+            raise forms.ValidationError(f"{wrong} is not NAME=VALUE.")
+        return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if problem := find_problem(cleaned.get("labels", {}), cleaned.get("zone", "")):
+            self.add_error(None, problem)
+        return cleaned
+
+
+def _describe(act: Act) -> None:
+    services.host_describe(host_id=act.row.pk, labels=act.data["labels"], zone=act.data["zone"])
+
+
+def _described(row: Host) -> dict[str, str]:
+    return {"labels": "\n".join(f"{name}={value}" for name, value in sorted(row.labels.items())), "zone": row.zone}
+
+
 @admin.register(Host)
 class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
     staff_actions = (
@@ -83,6 +118,11 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
             will="The host does not come back: its workspaces are lost, their owners are told, and nothing of them is "
             "charged from now on. It is refused while the host reports. Should it come back all the same, its machines "
             "are ended, and their disks are kept for seven days.",
+        ),
+        StaffAction(
+            name="describe", label="Set labels and zone", call=_describe, icon="label", form=DescribeForm, most=1,
+            initial=_described,
+            will="New machines are placed by them. Those that the host has stay, also if they asked for other labels.",
         ),
         StaffAction(
             name="remove", label="Remove", call=_remove, icon="delete", harms=True, permission="delete",

@@ -22,7 +22,6 @@ from pages.states import LIVE
 from vmbackend.models import Host
 from webhooks.models import Delivery, Subscription
 from workspaces.models import Operation
-from workspaces.placement import promised_memory
 
 TREND_DAYS = 7
 SHOWN = 8
@@ -59,11 +58,11 @@ def _without_secrets(found: QuerySet[Operation]) -> QuerySet[Operation]:
     )  # fmt: skip
 
 
-def _hosts() -> list[tuple[Host, int]]:
-    return promised_memory(Host.objects.order_by("name"))
+def _hosts() -> list[Host]:
+    return list(Host.objects.order_by("name"))
 
 
-HOSTS = CachedValue(_hosts, CACHED_SECONDS)  # with the MiB promised to their running machines
+HOSTS = CachedValue(_hosts, CACHED_SECONDS)
 
 
 def summaries() -> list[HourlySummary]:

@@ -144,16 +144,16 @@ def time_or_never(summaries: Sequence[HourlySummary]) -> str:
     return f"at {summaries[-1].taken_at:%H:%M:%S}" if summaries else "never"
 
 
-def _hosts(hosts: Sequence[tuple[Host, int]]) -> Panel:
-    rows = [_host_row(host, promised) for host, promised in hosts]
+def _hosts(hosts: Sequence[Host]) -> Panel:
+    rows = [_host_row(host) for host in hosts]
     headers = ("Host", "State", "Memory for machines", "Disk free", "Load, CPUs", "Heartbeat", "Version")
     return Panel("Hosts", headers=headers, rows=rows, more=list_url("vmbackend.Host"), empty="No host yet.", wide=True)
 
 
-def _host_row(host: Host, promised: int) -> tuple[object, ...]:
+def _host_row(host: Host) -> tuple[object, ...]:
     """Every number leads to the host's page, which has its machines."""
     page = change_url("vmbackend.Host", host.pk)
-    free = mebibytes_text(max(0, uncommitted_memory(host, promised)))
+    free = mebibytes_text(max(0, uncommitted_memory(host)))
     return (
         link(host.name, page),
         host_badge(host),

@@ -115,7 +115,7 @@ def series(api: Caller) -> list[Series]:
         + counted.OPERATION_SECONDS.of(1, "start")
         + counted.OPERATION_RETRIES.of(1, "start")
     )
-    counters.record_additions(counted.CORRECTIONS.of(1, "orphan"))
+    counters.record_additions(counted.CORRECTIONS.of(1, "orphan") + counted.HOST_DRIFTS.of(1, "repaired"))
     return [(name, dict(labels)) for name, labels in samples()]
 
 
@@ -177,5 +177,5 @@ def test_the_process_that_shows_counters_knows_all_of_them() -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=settings.ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    names = {"mvm_operations", "mvm_operation_seconds", "mvm_operation_retries", "mvm_reconcile"}
+    names = {"mvm_operations", "mvm_operation_seconds", "mvm_operation_retries", "mvm_reconcile", "mvm_host_drifts"}
     assert names <= set(done.stdout.split())

@@ -209,11 +209,11 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
     rows = [
         make_workspace(new_account(f"account {n}").account, host=host, ip=f"10.200.1.{n}", **fields) for n in (1, 2, 3)
     ]
-    barrier, look, answers = threading.Barrier(len(rows)), placement.free_memory, list[str]()
+    barrier, take, answers = threading.Barrier(len(rows)), placement._take, list[str]()
     vmhost.hold_tasks()
 
-    def slow_look(host: Host) -> int:
-        found = look(host)
+    def slow_take(*wanted: Any, **options: Any) -> Host | None:
+        found = take(*wanted, **options)
         threading.Event().wait(0.1)
         return found
 
@@ -227,7 +227,7 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
         finally:
             connections.close_all()
 
-    monkeypatch.setattr(placement, "free_memory", slow_look)
+    monkeypatch.setattr(placement, "_take", slow_take)
     threads = [threading.Thread(target=start, args=(now(row),)) for row in rows]
     for thread in threads:
         thread.start()

@@ -53,13 +53,13 @@ def queries_of(call: Callable[[], Any]) -> int:
     return sum("SAVEPOINT" not in query["sql"] for query in queries)
 
 
-def test_placement_takes_three_queries_for_1_10_and_200_hosts(stranger: Caller) -> None:
+def test_placement_takes_two_queries_for_1_10_and_200_hosts(stranger: Caller) -> None:
     counts = []
     for number in (1, 10, 200):
         add_hosts(number, stranger.account)
         counts.append(queries_of(place))
-    # All hosts; the lock of the chosen one; its sum again under the lock.
-    assert counts == [3, 3, 3]
+    # All hosts; the lock of the chosen one.
+    assert counts == [2, 2, 2]
 
 
 def test_creating_a_workspace_takes_as_many_queries_for_1_10_and_200_hosts(api: Caller, stranger: Caller) -> None:
@@ -94,7 +94,8 @@ def test_a_host_whose_memory_is_promised_is_refused_with_what_is_left(api: Calle
     make_workspace(api.account, host=host, ip="10.200.1.1", memory_mb=700)
     with pytest.raises(VMUnavailable) as refused:
         place()
-    assert refused.value.details == {"resource": "memory_mb", "current": 324, "requested": 512}
+    missing = [{"what": "memory_mb", "wanted": 512, "best": 324}]
+    assert refused.value.details == {"resource": "memory_mb", "current": 324, "requested": 512, "missing": missing}
 
 
 def test_only_the_disks_of_hosts_with_enough_memory_count() -> None:
@@ -104,7 +105,8 @@ def test_only_the_disks_of_hosts_with_enough_memory_count() -> None:
     Host.objects.filter(name="full").update(disk_free_mb=100)
     with pytest.raises(VMUnavailable) as refused:
         place()
-    assert refused.value.details == {"resource": "disk_size_mb", "current": 100, "requested": 1024}
+    missing = [{"what": "disk_size_mb", "wanted": 1024, "best": 100}]
+    assert refused.value.details == {"resource": "disk_size_mb", "current": 100, "requested": 1024, "missing": missing}
 
 
 @pytest.mark.parametrize(
@@ -129,15 +131,15 @@ def test_of_equally_free_hosts_the_first_by_name_is_chosen() -> None:
 
 def _after_the_choice(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """What another transaction commits after the hosts were read and before one is locked."""
-    read, changes = placement._living_hosts, [change]
+    read, changes = placement._candidates, [change]
 
-    def living() -> Any:
-        found = read()
+    def candidates(*wanted: Any) -> list[str]:
+        found = read(*wanted)
         if changes:
             changes.pop()()
         return found
 
-    monkeypatch.setattr(placement, "_living_hosts", living)
+    monkeypatch.setattr(placement, "_candidates", candidates)
 
 
 def test_a_host_that_is_drained_while_it_is_chosen_takes_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,5 +159,5 @@ def test_the_last_host_that_is_drained_while_it_is_chosen_is_refused(monkeypatch
 def test_a_host_that_is_removed_while_it_is_chosen_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     make_host("only")
     _after_the_choice(monkeypatch, lambda: host_delete(host_id=Host.objects.get(name="only").pk))
-    with pytest.raises(VMUnavailable, match="removed"):
+    with pytest.raises(VMUnavailable, match="No host is available"):
         place()

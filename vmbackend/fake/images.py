@@ -22,6 +22,7 @@ class FakeImageStore:
         self.config = ImageConfig()
         self.changes: tuple[str, ...] = ()
         self._known: dict[str, Image] = {}
+        self._names: dict[str, str] = {}
 
     def ensure(
         self,
@@ -35,6 +36,7 @@ class FakeImageStore:
         self._fail(parsed.path.rsplit("/", 1)[-1])
         progress(100, "The image is ready.")
         digest = parsed.digest or "sha256:" + hashlib.sha256(str(parsed).encode()).hexdigest()
+        self._names.setdefault(digest, str(parsed))
         return self._known.setdefault(digest, Image(digest, Path("/dev/null"), 0, self.config, self.changes))
 
     def _fail(self, name: str) -> None:
@@ -47,6 +49,9 @@ class FakeImageStore:
 
     def get(self, digest: str) -> Image | None:
         return self._known.get(digest)
+
+    def names(self) -> list[str]:
+        return sorted(self._names.values())
 
     def evict(self, *, in_use: Collection[str]) -> list[str]:
         return []

@@ -95,6 +95,14 @@ class ImageStore:
         images = (self._load(name, touch=False) for _, name in sorted(found))
         return [image for image in images if image is not None]
 
+    def names(self) -> builtins.list[str]:
+        """Return the references under which the images that are ready were first asked for, sorted."""
+        found = set()
+        for path in self._images.iterdir():
+            with suppress(OSError, ValueError):  # one that is being evicted
+                found.add(self._metadata(path.name).get("name", ""))
+        return sorted(found - {""})
+
     def evict(self, *, in_use: Collection[str]) -> builtins.list[str]:
         """Remove least recently used images until the others fit into `cache_bytes`; return their digests.
 

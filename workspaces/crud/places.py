@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from common.errors import VMUnavailable
-from vmbackend.models import Host
+from vmbackend.models import Host, taking_new
 from workspaces import warm_machines
 from workspaces.models import WarmMachine, Workspace
-from workspaces.placement import free_address, place_on_host, require_host_memory
+from workspaces.placement import ANYWHERE, Wish, free_address, place_on_host, reserve_on_host
 from workspaces.quota import Amount, columns_of
 from workspaces.usage.services import begin_usage
 from workspaces.warm_machines import PoolShape
@@ -44,15 +45,17 @@ class Place:
         return {"warm": True}
 
 
-def find_place(amount: Amount, image: str, *, may_be_warm: bool) -> Place:
+def find_place(amount: Amount, image: str, wish: Wish = ANYWHERE, *, may_be_warm: bool) -> Place:
     """Return the place of a warm machine if `may_be_warm` and one is ready, else a host with room and a free address.
+
+    Both are as `wish` says; a machine that waits on a host which is the last resort is left there.
 
     The host is locked to the end of the transaction. Raise VMUnavailable.
     """
     if not (may_be_warm and warm_machines.is_pool_on()):
-        return _cold_place(amount)
+        return _cold_place(amount, wish)
     shape = warm_machines.shape_of(image, **columns_of(amount))
-    place = _warm_place(amount, shape) or _cold_place(amount)
+    place = _warm_place(amount, shape, wish) or _cold_place(amount, wish)
     warm_machines.record_request(shape, place.host, served=place.machine is not None)
     return place
 
@@ -62,17 +65,17 @@ def place_at(host: Host) -> Place:
     return Place(host, free_address(host))
 
 
-def _cold_place(amount: Amount) -> Place:
-    return place_at(place_on_host(amount))
+def _cold_place(amount: Amount, wish: Wish) -> Place:
+    return place_at(place_on_host(amount, wish))
 
 
-def _warm_place(amount: Amount, shape: PoolShape) -> Place | None:
+def _warm_place(amount: Amount, shape: PoolShape, wish: Wish) -> Place | None:
     """Claim a machine. One whose host has no room for a workspace any more stays in the pool."""
     with suppress(VMUnavailable), transaction.atomic():
-        machine = warm_machines.claim_machine(shape)
+        hosts = taking_new().filter(wish.condition).exclude(Q(pk__in=wish.apart) | Q(zone__in=wish.zones))
+        machine = warm_machines.claim_machine(shape, hosts)
         if machine is None:
             return None
-        if require_host_memory(machine.host, amount).takes_new:
-            return Place(machine.host, machine.ip, machine)
-        raise VMUnavailable  # it was drained before it was locked
+        # Raises, too, if it was drained before it was locked.
+        return Place(reserve_on_host(machine.host, amount), machine.ip, machine)
     return None

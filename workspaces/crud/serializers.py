@@ -20,6 +20,7 @@ from workspaces import errors
 from workspaces.crud.config import Config, read_config
 from workspaces.crud.services import NewWorkspace
 from workspaces.crud.slugs import is_slug
+from workspaces.crud.wishes import Placement
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.serializers import ProvisioningObject, ResourcesObject, WorkspaceObject
@@ -62,6 +63,7 @@ class CreateRequest(serializers.Serializer[Any]):
         allow_null=True,
         help_text="Whether it goes on from the snapshot's memory (default: if there is any); false: it boots.",
     )
+    placement = Placement(required=False, allow_null=True, help_text="On which host; default: the platform's choice.")
     mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
     config = Config(required=False)
     type = StrictChar(required=False, allow_null=True, allow_blank=True, max_length=64)
@@ -113,6 +115,7 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
         namespace=data.get("namespace"),
         snapshot=data.get("snapshot"),
         memory=data.get("memory"),
+        placement=data.get("placement") or {},
         fields={
             "mode": data["mode"],
             "type": data.get("type") or "",

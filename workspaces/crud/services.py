@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.actors import Actor
+from accounts.models import Account
 from accounts.scopes import Scope
 from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
 from common.errors import Forbidden, NotFound, VMUnavailable
@@ -23,18 +24,27 @@ from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
 from vmbackend.host_states import HostState
+from vmbackend.models import Host
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
 from workspaces.crud.places import Place, find_place, place_at
 from workspaces.crud.source import Source, retried_params, source_of, source_sizes
+from workspaces.crud.wishes import require_placement_allowed, wish_of_create, wish_of_retry
 from workspaces.images import choice
 from workspaces.images.choice import Choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import free_address, place_on_host, require_host_disk, require_host_memory, reserve_on_host
+from workspaces.placement import (
+    Wish,
+    free_address,
+    place_on_host,
+    require_host_disk,
+    require_host_memory,
+    reserve_on_host,
+)
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.selectors import NOT_FOUND_MESSAGE
 from workspaces.snapshot_rows import release_snapshots, snapshot_use
@@ -54,7 +64,7 @@ class NewWorkspace:
     `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
     that the request gives; the others come from the preset or are the defaults. `start`: false for a machine that is
     made and stays off; a creation that is tried again starts it. `snapshot`: the id or name of the snapshot that it is
-    made from, in place of an image; `memory` false: without its memory.
+    made from, in place of an image; `memory` false: without its memory. `placement`: as `crud.wishes` checked it.
     """
 
     image: str | None = None
@@ -67,6 +77,7 @@ class NewWorkspace:
     start: bool = True
     snapshot: str | None = None
     memory: bool | None = None
+    placement: Mapping[str, Any] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
 
 
@@ -129,10 +140,13 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     namespace = namespaces.for_create(actor, source.snapshot.namespace_slug if source else new.namespace)
     require_credits(namespace, Service.SANDBOX)
     quota.require_plan_allows(account.plan, amount)
+    require_placement_allowed(account.plan, new.placement)
     quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.account_usage(account)
     quota.require_create_allowed(account.plan, used, amount)
-    made = workspace_insert(actor, namespace, new, Placed(chosen, amount, _place(new, chosen, amount, source), source))
+    wish = wish_of_create(actor, namespace, new.placement, name=_name(new, chosen), image=chosen.image)
+    place = _place(new, chosen, amount, source, wish)
+    made = workspace_insert(actor, namespace, new, Placed(chosen, amount, place, source))
     workspaces_counted(account, used.records + 1)
     namespace_used(namespace)
     if key is not None:
@@ -140,10 +154,14 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     return made
 
 
-def _place(new: NewWorkspace, chosen: Choice, amount: Amount, source: Source | None) -> Place:
+def _place(new: NewWorkspace, chosen: Choice, amount: Amount, source: Source | None, wish: Wish) -> Place:
     if source is not None:
-        return place_at(reserve_on_host(source.snapshot.host, amount))
-    return find_place(amount, chosen.image, may_be_warm=_may_be_warm(new))
+        return place_at(reserve_on_host(source.snapshot.host, amount, wish=wish))
+    return find_place(amount, chosen.image, wish, may_be_warm=_may_be_warm(new))
+
+
+def _name(new: NewWorkspace, chosen: Choice) -> str:
+    return new.name or slugs.name_from_image(chosen.image)
 
 
 def workspace_insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Created:
@@ -204,7 +222,7 @@ def _replay(actor: Actor, kind: Kind, key: str | None, fingerprint: str) -> Crea
 
 def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Placed) -> Workspace:
     account, chosen, amount = actor.account, placed.chosen, placed.amount
-    name = new.name or slugs.name_from_image(chosen.image)
+    name = _name(new, chosen)
     if new.slug is not None and slugs.is_taken(account, new.slug):
         raise errors.SlugTaken(details={"slug": new.slug})
     now = timezone.now()
@@ -220,6 +238,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, placed: Place
         **columns_of(amount),
         **applied_columns(amount),
         **placed.place.columns,
+        placement={name: value for name, value in new.placement.items() if value},
         ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
         ttl_length=ttl,
         created_at=now,
@@ -243,16 +262,14 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     RunningPoolReached, VMUnavailable.
     """
     account = account_lock(workspace.account)
-    workspace.refresh_from_db()
+    rows.lock_and_read(workspace)
     require_status(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
     quota.require_running_pool(account.plan, quota.account_usage(account), amount)
     params = retried_params(workspace)
     stays = workspace.static_network or bool(params)
-    host = workspace.host if stays and workspace.host else place_on_host(amount)
-    require_host_disk(host)
-    require_host_memory(host, amount)
+    host = _host_of_retry(account, workspace, amount, stays=stays)
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
         moved |= {"host": host, "epoch": workspace.epoch + 1, "ip": free_address(host)}
@@ -273,6 +290,14 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     )
     record_activity(workspace, "retried", "Creation is tried again.", actor=actor)
     return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor, params=params)
+
+
+def _host_of_retry(account: Account, workspace: Workspace, amount: Amount, *, stays: bool) -> Host:
+    """Return the host of another attempt, locked. Raise VMUnavailable."""
+    if not (stays and workspace.host):
+        return place_on_host(amount, wish_of_retry(account, workspace))
+    require_host_disk(workspace.host)
+    return require_host_memory(workspace.host, amount)
 
 
 def remove_workspace_row(workspace: Workspace) -> None:

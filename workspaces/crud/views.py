@@ -52,8 +52,9 @@ CREATE_REFUSALS = {
     401: "`MISSING_USER_ID`: the credential is missing, wrong or expired",
     402: "`SANDBOX_LIMIT_REACHED`: workspaces of the plan; `POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`; "
     "`quota_exceeded`: the credits of the namespace",
-    403: "`RESOURCE_NOT_ALLOWED`: more than the plan allows for one workspace; `forbidden`; `namespace_suspended`",
-    404: "`not_found`: the namespace, or the snapshot",
+    403: "`RESOURCE_NOT_ALLOWED`: more than the plan allows for one workspace, or a `placement` that it forbids; "
+    "`forbidden`; `namespace_suspended`",
+    404: "`not_found`: the namespace, the snapshot, or the workspace that `placement.near` names",
     409: "`NAMESPACE_LIMIT_REACHED`; `slug_taken`; `idempotency_conflict`: the key was used with other options; "
     "`snapshot_not_ready`; `snapshot_incompatible`: `details.differs`",
     500: "`CREATE_FAILED`: the message says what went wrong",

@@ -59,8 +59,10 @@ def open_host() -> HostRuntime:
     reconcile_rows_and_machines(runtime)
     boot_id = runtime.driver.capacity().boot_id
     with transaction.atomic():  # so that a boot is recorded only if its restarts are planned
-        rebooted = hosts.record_host_boot(host_id=runtime.host_id, boot_id=boot_id)
+        rebooted = hosts.host_was_booted(host_id=runtime.host_id, boot_id=boot_id)
         restarts.plan_after_host_start(runtime.host_id, rebooted=rebooted)
+        # Last: whoever changes a workspace, too, locks its host after it.
+        hosts.record_host_boot(host_id=runtime.host_id, boot_id=boot_id)
     runtime.pool.start()
     _sampler = Sampler(runtime.host_id, runtime.driver)
     _sampler.start()
@@ -106,6 +108,7 @@ def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
         runtime.guest_renewals.begin()
         runtime.flattening.begin()
         runtime.images.evict(in_use=digests_in_use(runtime.host_id))
+        hosts.record_host_images(host_id=runtime.host_id, images=runtime.images.names())
     except BackendError as exc:
         logger.warning("reconcile failed: %s", exc)
     return repaired

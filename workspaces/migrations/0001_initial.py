@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import migrations, models
 from workspaces.charging.record_writers import create_lock, drop_lock
 from workspaces.images.seed import seed
+from workspaces.promised import create_triggers, drop_triggers
 
 def add_catalog(apps, schema_editor):
     seed(apps.get_model("workspaces", "CatalogEntry"))
@@ -299,6 +300,7 @@ class Migration(migrations.Migration):
                 ('epoch', models.PositiveBigIntegerField(db_default=1, default=1)),
                 ('ip', models.GenericIPAddressField(null=True, protocol='IPv4')),
                 ('static_network', models.BooleanField(default=False)),
+                ('placement', models.JSONField(blank=True, default=dict)),
                 ('ssh_host_key', models.TextField(blank=True, default='')),
                 ('control_port', models.PositiveIntegerField(default=0)),
                 ('allow_internet', models.BooleanField(default=True)),
@@ -800,7 +802,20 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(fields=['host', 'at'], name='warm_request_of_host')],
             },
         ),
+        migrations.CreateModel(
+            name='ReleasedAddress',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ip', models.GenericIPAddressField(protocol='IPv4')),
+                ('held_until', models.DateTimeField()),
+                ('host', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='released_addresses', to='vmbackend.host')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('host', 'ip'), name='released_address_once')],
+            },
+        ),
         migrations.RunPython(add_catalog, migrations.RunPython.noop),
         migrations.RunPython(begin_charging, migrations.RunPython.noop),
         migrations.RunPython(create_lock, drop_lock),
+        migrations.RunPython(create_triggers, drop_triggers),
     ]

@@ -16,6 +16,7 @@ from workspaces.models.charging import (
 from workspaces.models.operation import Operation
 from workspaces.models.port_link import PortLink
 from workspaces.models.public_port import PublicPort
+from workspaces.models.released_address import ReleasedAddress
 from workspaces.models.snapshot import Snapshot
 from workspaces.models.stream_token import StreamToken
 from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
@@ -38,6 +39,7 @@ __all__ = [
     "Operation",
     "PortLink",
     "PublicPort",
+    "ReleasedAddress",
     "Snapshot",
     "StreamToken",
     "Usage",

@@ -137,6 +137,8 @@ class Workspace(models.Model):
     epoch = models.PositiveBigIntegerField(default=1, db_default=1)
     ip = models.GenericIPAddressField(protocol="IPv4", null=True)
     static_network = models.BooleanField(default=False)
+    # The `placement` of its create, as `workspaces.crud.wishes` reads it.
+    placement = models.JSONField(default=dict, blank=True)
     ssh_host_key = models.TextField(blank=True, default="")
     control_port = models.PositiveIntegerField(default=0)
 

@@ -37,7 +37,7 @@ def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int
     PoolLimitReached, RunningPoolReached, OperationInProgress, VmMissing, VMUnavailable; nothing has changed then.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    rows.lock_and_read(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
     before = quota.amount_of(workspace)
@@ -93,7 +93,7 @@ def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operati
     Raise what `resources_update` raises, and InvalidState (neither running nor stopped).
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    rows.lock_and_read(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
     require_reachable(workspace)

@@ -35,7 +35,7 @@ from workspaces.power import (
     sizes_of,
     use_namespace,
 )
-from workspaces.rows import lock_current
+from workspaces.rows import lock_and_read, lock_current
 from workspaces.snapshot_rows import MIB, snapshot_delete, snapshot_insert, snapshot_update, snapshot_use
 from workspaces.snapshot_selectors import NOT_FOUND_MESSAGE, find_snapshot, get_snapshot, newest_ready
 from workspaces.states import HAS_STATE, Status
@@ -209,7 +209,7 @@ def workspace_restore(
     changed then.
     """
     account_lock(workspace.account)
-    workspace.refresh_from_db()
+    lock_and_read(workspace)
     require_reachable(workspace)
     require_open_namespace(workspace)
     snapshot = newest_ready(workspace) if identifier is None else find_snapshot(actor, identifier)

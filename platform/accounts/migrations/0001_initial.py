@@ -75,6 +75,7 @@ class Migration(migrations.Migration):
                 ('running_memory_mb', models.PositiveBigIntegerField(verbose_name='running memory (MiB)')),
                 ('running_disk_size_mb', models.PositiveBigIntegerField(verbose_name='disk of running workspaces (MiB)')),
                 ('assist_calls_per_day', models.PositiveIntegerField(default=100, help_text='Of all API keys of an account, by UTC day.', verbose_name='code assistance calls per day')),
+                ('allows_placement', models.BooleanField(default=True, help_text='Whether creates may say on which host or beside what.', verbose_name='placement')),
             ],
             options={
                 'ordering': ['code'],

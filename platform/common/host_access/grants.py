@@ -50,7 +50,7 @@ class Grant:
 _HOST_REPORT = (
     *("claim", "arch", "accelerated", "cpus", "memory_mb", "memory_free_mb", "disk_mb", "disk_free_mb", "snapshots"),
     *("templates", "capabilities", "pool", "orphans", "boot_id", "last_seen_at", "load", "version", "problem"),
-    *("lease_since", "lease_until", "leaving_at"),
+    *("lease_since", "lease_until", "leaving_at", "images"),
 )
 _WORKSPACE_STATE = (
     *("status", "ready", "error_code", "error_message", "updated_at", "image_digest", "ip", "ssh_host_key"),
@@ -105,6 +105,7 @@ GRANTS = (
         written=f"(workspace_id IS NULL OR {of_own_workspace('workspaces_snapshot')})",
     ),
     Grant("workspaces_warmmachine", OWN_HOST, read=ALL, insert=ALL, update=ALL, delete=True),
+    Grant("workspaces_releasedaddress", OWN_HOST, read=ALL),
     Grant("workspaces_warmrequest", OWN_HOST, read=ALL, delete=True),
     # Usage and its charges
     Grant(

@@ -17,7 +17,6 @@ from vmbackend.capabilities import FLAGS, Flag
 from vmbackend.models import Host
 from workspaces.host_columns import host_badge
 from workspaces.models import Operation, Workspace
-from workspaces.placement import free_memory
 
 HOST = "vmbackend.Host"
 
@@ -38,6 +37,10 @@ def overview_panels(request: HttpRequest, row: Host) -> Iterator[Panel]:
         ("State", f"{row.shown_state} since {row.shown_since:%Y-%m-%d %H:%M:%S}"),
         ("Takes new machines", "yes" if row.takes_new else "no"),
         ("Version", row.version or "-"),
+        ("Machines", f"{row.machines_running} run, {row.machines_sleeping} sleep, {row.machines_stopped} are off"),
+        ("Disk promised", mebibytes_text(row.disk_promised_mb)),
+        ("Zone", row.zone or "-"),
+        ("Labels", ", ".join(f"{name}={value}" for name, value in sorted(row.labels.items())) or "-"),
         ("Addresses", row.subnet),
         ("Reached by other hosts at", row.address or "-"),
         ("Machines can sleep", "yes" if row.snapshots else "no"),
@@ -67,7 +70,7 @@ def _flag_text(value: bool | None, flag: Flag) -> str:
 
 def _bars(row: Host) -> list[Bar]:
     total = max(1, int(row.memory_mb * settings.ENV.memory_overcommit) - settings.ENV.memory_reserve_mb)
-    promised = total - free_memory(row)
+    promised = row.memory_promised_mb
     disk = row.disk_mb - row.disk_free_mb
     bars = [
         Bar("Memory promised", mebibytes_text(promised), mebibytes_text(total), promised / total),

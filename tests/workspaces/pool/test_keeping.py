@@ -22,6 +22,7 @@ from tests.workspaces.pool.conftest import IMAGE, SHAPE, SIZES, Pool
 from vmbackend.errors import BackendUnavailable, CapacityExceeded, GuestUnreachable
 from vmbackend.images.types import Image
 from vmbackend.models import Host
+from workspaces import placement
 from workspaces.crud.services import NewWorkspace, workspace_create
 from workspaces.host import process
 from workspaces.host.pool import keeper
@@ -30,7 +31,6 @@ from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host_columns import pool_text
 from workspaces.models import WarmMachine, WarmRequest, Workspace
 from workspaces.models.warm_machine import WarmState
-from workspaces.placement import held_addresses
 from workspaces.selectors import digests_in_use
 from workspaces.warm_machines import PoolShape
 
@@ -253,7 +253,7 @@ def test_their_images_are_not_evicted_and_their_addresses_not_given(actor: Actor
     pool.fill()
     machine = WarmMachine.objects.get()
     assert machine.image_digest in digests_in_use(pool.host.runtime.host_id)
-    assert machine.ip in set().union(*held_addresses())
+    assert machine.ip in placement._taken_addresses(machine.host)
 
 
 def test_memory_is_given_back_before_a_create_is_refused(actor: Actor, pool: Pool) -> None:

@@ -19,7 +19,7 @@ from vmbackend.models import Host
 from vmbackend.policy import NetworkPolicy
 from workspaces import warm_machines
 from workspaces.models import WarmMachine
-from workspaces.placement import free_address, free_memory, warm_memory
+from workspaces.placement import free_address, uncommitted_memory, warm_memory
 from workspaces.warm_machines import PoolShape
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def reserve_machine(host_id: str, shape: PoolShape, *, digest: str, kit: str, cl
     Creates lock the host's row, too, before they choose an address.
     """
     host = Host.objects.select_for_update(no_key=True).filter(takes_new(), pk=host_id).first()
-    if host is None or free_memory(host) - warm_memory(host) < shape.memory_mb:
+    if host is None or uncommitted_memory(host) - warm_memory(host) < shape.memory_mb:
         return None
     return warm_machines.insert_machine(host, free_address(host), shape, digest=digest, kit=kit, claim=claim)
 

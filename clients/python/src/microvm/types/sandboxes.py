@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from microvm.types.snapshots import EntryError
-from microvm.types.workspaces import Config, Failure
+from microvm.types.workspaces import Config, Failure, Placement
 
 
 class CreateSandboxRequest(TypedDict):
@@ -20,6 +20,7 @@ class CreateSandboxRequest(TypedDict):
     namespace: NotRequired[str | None]
     snapshot: NotRequired[str | None]
     memory: NotRequired[bool | None]
+    placement: NotRequired[Placement | None]
     config: NotRequired[Config]
     autoStart: NotRequired[bool]
     wait_ready: NotRequired[bool]

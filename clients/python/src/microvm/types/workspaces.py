@@ -18,12 +18,21 @@ class CreateRequest(TypedDict):
     namespace: NotRequired[str | None]
     snapshot: NotRequired[str | None]
     memory: NotRequired[bool | None]
+    placement: NotRequired[Placement | None]
     mode: NotRequired[Literal["permanent", "temporary"]]
     config: NotRequired[Config]
     type: NotRequired[str | None]
     wait_ready: NotRequired[bool]
     ready_timeout_seconds: NotRequired[float]
     idempotency_key: NotRequired[str]
+
+
+class Placement(TypedDict):
+    """Body, or a part of it, of `workspaces.create`."""
+
+    labels: NotRequired[dict[str, str] | None]
+    spread: NotRequired[Literal["host", "zone"] | None]
+    near: NotRequired[str | None]
 
 
 class Config(TypedDict):
