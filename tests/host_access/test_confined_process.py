@@ -78,7 +78,7 @@ def test_it_makes_a_machine_meters_it_and_deletes_it(
     joined: tuple[str, subprocess.Popen[bytes], Path], api: Caller
 ) -> None:
     host, process, log = joined
-    eventually(lambda: Host.objects.get().is_alive, process, log)
+    eventually(lambda: Host.objects.get().answers, process, log)
     made = api.post("/workspace", {"name": "box", "image": "localhost/tiny:1", "env": ["A=1"]})
     assert made.status_code == 201, (made.json(), log.read_text())
     row = Workspace.objects.get()
