@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import redis
 
-from common.redis import redis_client, redis_key
+from common.redis import redis_client
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MIB, MeasuredHost
 from workspaces.models import Usage, UsagePoint, Workspace
 from workspaces.usage import latest_samples
-from workspaces.usage.latest_samples import SampledMachine
 from workspaces.usage.amounts import SUMS
+from workspaces.usage.latest_samples import SampledMachine
 from workspaces.usage.selectors import Series
 from workspaces.usage.tiers import DAY, HOUR, MINUTE, TIERS, tier_reaching
 
