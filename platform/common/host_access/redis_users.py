@@ -89,4 +89,5 @@ def _require_host(host_id: str) -> None:
 
 
 def _acl(*arguments: str) -> Any:
-    return redis_client().execute_command("ACL", *arguments)  # type: ignore[no-untyped-call]
+    client: Any = redis_client()
+    return client.execute_command("ACL", *arguments)

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import redis
 
-from common.redis import redis_client, redis_key
+from common.redis import redis_client
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MIB, MeasuredHost
 from workspaces.models import Usage, UsagePoint, Workspace
 from workspaces.usage import latest_samples
 from workspaces.usage.amounts import SUMS
+from workspaces.usage.latest_samples import SampledMachine
 from workspaces.usage.selectors import Series
 from workspaces.usage.tiers import DAY, HOUR, MINUTE, TIERS, tier_reaching
 
@@ -181,7 +182,7 @@ def test_redis_keeps_a_bounded_piece_of_each_workspace_and_no_more(host: Measure
     host.seconds(400, row, cpu_time_ns=CPU)
     client = redis_client()
     for what, entries, seconds in (("0", 150, 150), ("1", 100, 1000)):
-        key = redis_key(f"usage:{row.pk}:{what}")
+        key = f"{SampledMachine(row.host_id, row.pk).key}:{what}"
         assert client.llen(key) <= entries
         assert 0 < client.ttl(key) <= seconds
-    assert 0 < client.ttl(redis_key(f"usage:{row.pk}:now")) <= 15
+    assert 0 < client.ttl(f"{SampledMachine(row.host_id, row.pk).key}:now") <= 15
