@@ -26,6 +26,7 @@ from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
 from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
+from config.env_placement import PlacementSettings
 from config.env_runtime import RuntimeSettings
 from config.env_traces import TracesSettings
 from config.env_types import (
@@ -36,7 +37,6 @@ from config.env_types import (
     CommaSeparated,
     HostAddress,
     HostName,
-    Labels,
     Networks,
     Places,
     Resolvers,
@@ -102,8 +102,9 @@ def _base_url(data: dict[str, Any]) -> str:
 
 
 class Env(
-    AdminSettings, AssistSettings, CdnSettings, NotificationSettings, PageSettings, RuntimeSettings, TracesSettings
-):
+    AdminSettings, AssistSettings, CdnSettings, NotificationSettings, PageSettings, PlacementSettings, RuntimeSettings,
+    TracesSettings,
+):  # fmt: skip
     """All settings. Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
@@ -210,8 +211,6 @@ class Env(
     memory_reserve_mb: int = Field(default=512, ge=0, le=_EXBIBYTE_MB)
     disk_reserve_mb: int = Field(default=1024, ge=0, le=_EXBIBYTE_MB)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
-    placement: Literal["spread", "pack"] = "spread"
-    placement_labels: Labels = ()
     boot_templates: int = Field(default=4, ge=0, le=64)
     pool_memory_mb: int = _derived(
         "an eighth of the machine's memory, at most 4096", lambda _: min(4096, _memory_mb() // 8), ge=0, le=_EXBIBYTE_MB

@@ -86,7 +86,7 @@ OTHERS_ROWS = {
     "changes another host": "UPDATE vmbackend_host SET problem = 'x' WHERE id = '{other}'",
     "gives itself another's network": "UPDATE vmbackend_host SET subnet = '10.201.0.0/20' WHERE id = '{me}'",
     "gives itself another address": "UPDATE vmbackend_host SET address = '10.0.0.1' WHERE id = '{me}'",
-    "lets itself be used": "UPDATE vmbackend_host SET accepts_new = true WHERE id = '{me}'",
+    "lets itself be used": "UPDATE vmbackend_host SET state = 'active' WHERE id = '{me}'",
     "makes a host": "INSERT INTO vmbackend_host (id, name, subnet) VALUES ('host_x', 'x', '10.202.0.0/20')",
     "deletes a host": "DELETE FROM vmbackend_host WHERE id = '{other}'",
     "empties a table": "TRUNCATE workspaces_operation CASCADE",

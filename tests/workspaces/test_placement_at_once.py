@@ -22,8 +22,9 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.threads import run_at_once, wait_until
 from tests.workspaces.rows import make_host, make_workspace
+from vmbackend.host_states import HostState
 from vmbackend.models import Host
-from vmbackend.services import host_delete, host_update
+from vmbackend.services import host_delete, host_state_set
 from workspaces import placement, power, rows
 from workspaces.crud import places
 from workspaces.crud.services import NewWorkspace, workspace_create
@@ -45,7 +46,7 @@ def no_machines(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
     monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)
     vmhost.hold_tasks()
-    Host.objects.update(accepts_new=False)
+    Host.objects.update(state=HostState.DRAINING)
     yield
     assert vmhost.held_tasks is not None
     vmhost.held_tasks.clear()
@@ -120,7 +121,7 @@ def test_creates_at_once_do_not_all_queue_for_the_freest_host(actors: list[Actor
 
 def test_a_host_that_is_drained_while_a_create_waits_for_it_takes_nothing(actors: list[Actor]) -> None:
     host = host_for(5, "only")
-    drained = another_transaction(lambda: host_update(host_id=host.pk, accepts_new=False))
+    drained = another_transaction(lambda: host_state_set(host_id=host.pk, to=HostState.DRAINING))
     with drained, pytest.raises(VMUnavailable, match="No host is available"):
         workspace_create(actor=actors[0], new=NEW)
     assert not Workspace.objects.exists()
@@ -239,5 +240,5 @@ def test_many_creates_on_few_hosts_leave_none_over_its_size(actors: list[Actor])
         host_for(3, f"host-{number}")
     outcomes = Counter(run_at_once(16, lambda number: workspace_create(actor=actors[number % 2], new=NEW)))
     assert outcomes == {"done": 12, "VMUnavailable": 4}
-    assert {host.machines_running for host in Host.objects.filter(accepts_new=True)} == {3}
+    assert {host.machines_running for host in Host.objects.filter(state=HostState.ACTIVE)} == {3}
     assert placement.has_room(Amount(**SIZES)) is False

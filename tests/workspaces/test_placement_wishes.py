@@ -12,6 +12,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.staff.pages import confirm
 from tests.workspaces.rows import make_host, make_workspace, snapshot_row
+from vmbackend.host_states import HostState
 from vmbackend.models import Host
 from vmbackend.services import host_describe
 from workspaces import placement
@@ -162,7 +163,7 @@ def test_a_machine_is_made_near_another_one_or_not_at_all(api: Caller, stranger:
     assert host_of(create(api, placement=wish)) == "small"
     Host.objects.filter(pk=small.pk).update(memory_mb=200)
     assert missing(create(api, placement=wish)) == [{"what": "memory_mb", "wanted": 128, "best": 72}]
-    Host.objects.filter(pk=small.pk).update(accepts_new=False)
+    Host.objects.filter(pk=small.pk).update(state=HostState.DRAINING)
     assert missing(create(api, placement=wish)) == [{"what": "near", "wanted": 1, "best": 0}]
     for other in ("ws_nothing", make_workspace(stranger.account, host=small, ip="10.200.1.2").pk):
         refused = create(api, placement={"near": other})
@@ -223,7 +224,7 @@ def test_a_host_for_which_the_image_is_not_made_is_the_last_resort_of_another_at
     )  # fmt: skip
     wish = wish_of_retry(api.account, row)
     assert placement.place_on_host(SMALL, wish) == arm
-    Host.objects.filter(pk=arm.pk).update(accepts_new=False)
+    Host.objects.filter(pk=arm.pk).update(state=HostState.DRAINING)
     assert placement.place_on_host(SMALL, wish) == amd
 
 
@@ -247,10 +248,10 @@ def test_of_almost_equal_hosts_the_one_with_the_image_is_chosen(monkeypatch: pyt
     monkeypatch.setattr(settings.ENV, "placement", order)
     host("first", 4000), host("having", 4000), host("other", 8000 if order == "spread" else 400)
     Host.objects.filter(name="having").update(images=["localhost/tiny:1"])
-    Host.objects.filter(name="other").update(accepts_new=False)
+    Host.objects.filter(name="other").update(state=HostState.DRAINING)
     wish = Wish(image="localhost/tiny:1")
     assert placement.place_on_host(SMALL, wish).name == "having"
-    Host.objects.filter(name="other").update(accepts_new=True)
+    Host.objects.filter(name="other").update(state=HostState.ACTIVE)
     assert placement.place_on_host(SMALL, wish).name == "other", "room counts for more"
     assert find_place(SMALL, "localhost/tiny:1", may_be_warm=False).host.name == "other"
 

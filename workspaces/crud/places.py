@@ -9,11 +9,21 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
+from accounts.models import Account
 from common.errors import VMUnavailable
 from vmbackend.models import Host, taking_new
 from workspaces import warm_machines
+from workspaces.crud.wishes import wish_of_retry
 from workspaces.models import WarmMachine, Workspace
-from workspaces.placement import ANYWHERE, Wish, free_address, place_on_host, reserve_on_host
+from workspaces.placement import (
+    ANYWHERE,
+    Wish,
+    free_address,
+    place_on_host,
+    require_host_disk,
+    require_host_memory,
+    reserve_on_host,
+)
 from workspaces.quota import Amount, columns_of
 from workspaces.usage.services import begin_usage
 from workspaces.warm_machines import PoolShape
@@ -63,6 +73,14 @@ def find_place(amount: Amount, image: str, wish: Wish = ANYWHERE, *, may_be_warm
 def place_at(host: Host) -> Place:
     """Return a free address of the host, which is locked. Raise VMUnavailable."""
     return Place(host, free_address(host))
+
+
+def host_of_retry(account: Account, workspace: Workspace, amount: Amount, *, stays: bool) -> Host:
+    """Return the host of another attempt at a creation, locked; if it `stays`, its own. Raise VMUnavailable."""
+    if not (stays and workspace.host):
+        return place_on_host(amount, wish_of_retry(account, workspace))
+    require_host_disk(workspace.host)
+    return require_host_memory(workspace.host, amount)
 
 
 def _cold_place(amount: Amount, wish: Wish) -> Place:

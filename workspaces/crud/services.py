@@ -12,7 +12,6 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.actors import Actor
-from accounts.models import Account
 from accounts.scopes import Scope
 from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
 from common.errors import Forbidden, NotFound, VMUnavailable
@@ -24,27 +23,19 @@ from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
 from vmbackend.host_states import HostState
-from vmbackend.models import Host
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
-from workspaces.crud.places import Place, find_place, place_at
+from workspaces.crud.places import Place, find_place, host_of_retry, place_at
 from workspaces.crud.source import Source, retried_params, source_of, source_sizes
-from workspaces.crud.wishes import require_placement_allowed, wish_of_create, wish_of_retry
+from workspaces.crud.wishes import require_placement_allowed, wish_of_create
 from workspaces.images import choice
 from workspaces.images.choice import Choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import (
-    Wish,
-    free_address,
-    place_on_host,
-    require_host_disk,
-    require_host_memory,
-    reserve_on_host,
-)
+from workspaces.placement import Wish, free_address, reserve_on_host
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.selectors import NOT_FOUND_MESSAGE
 from workspaces.snapshot_rows import release_snapshots, snapshot_use
@@ -269,7 +260,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     quota.require_running_pool(account.plan, quota.account_usage(account), amount)
     params = retried_params(workspace)
     stays = workspace.static_network or bool(params)
-    host = _host_of_retry(account, workspace, amount, stays=stays)
+    host = host_of_retry(account, workspace, amount, stays=stays)
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
         moved |= {"host": host, "epoch": workspace.epoch + 1, "ip": free_address(host)}
@@ -290,14 +281,6 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     )
     record_activity(workspace, "retried", "Creation is tried again.", actor=actor)
     return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor, params=params)
-
-
-def _host_of_retry(account: Account, workspace: Workspace, amount: Amount, *, stays: bool) -> Host:
-    """Return the host of another attempt, locked. Raise VMUnavailable."""
-    if not (stays and workspace.host):
-        return place_on_host(amount, wish_of_retry(account, workspace))
-    require_host_disk(workspace.host)
-    return require_host_memory(workspace.host, amount)
 
 
 def remove_workspace_row(workspace: Workspace) -> None:
