@@ -19,7 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
-from config.database import host_of_role, private_url
+from config.database import private_url
 from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
@@ -272,11 +272,6 @@ class Env(
     def has_own_server(self) -> bool:
         """Return whether the database is on the instance's own server, and not on one that the operator named."""
         return self.database_url == private_url(self.short_state)
-
-    @property
-    def confined_host_id(self) -> str | None:
-        """Return the id of the host whose role the database's URL names; None: the instance's own role."""
-        return host_of_role(urlsplit(self.database_url).username or "")
 
     @property
     def cdn_types(self) -> Mapping[str, str]:
