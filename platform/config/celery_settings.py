@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from celery import schedules
 
 from config.app_list import app_modules
+from config.database import host_of_url
 from config.env import load_settings
 
 _env = load_settings()
@@ -34,10 +35,10 @@ broker_transport_options = {
     # As settings.REDIS_PREFIX: queues, unacknowledged messages and the channels of remote control.
     "global_keyprefix": f"{_env.control_instance}:",
 }
-if _env.confined_host_id:
+if _host := host_of_url(_env.database_url):
     # Redis lets it have no key that another process has, too; and by remote control it would command all workers.
     for _name in ("unacked", "unacked_index", "unacked_mutex"):
-        broker_transport_options[f"{_name}_key"] = f"{_name}.{_env.confined_host_id}"
+        broker_transport_options[f"{_name}_key"] = f"{_name}.{_host}"
     worker_enable_remote_control = False
 result_backend = None
 task_ignore_result = True

@@ -38,8 +38,9 @@ DATABASE_NAME = "platform"
 HOSTS_GROUP = "platform_host"
 
 
-def host_of_role(role: str) -> str | None:
-    """Return the id of the host that has this role; None for every other role."""
+def host_of_url(url: str) -> str | None:
+    """Return the id of the host whose role a database's URL names; None: it is the instance's."""
+    role = urlsplit(url).username or ""
     return role if re.fullmatch(r"host_[a-z2-7]{16}", role) else None
 
 

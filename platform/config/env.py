@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_v
 
 from cdn.types import content_types
 from common.private_network import stored_address
-from config.database import host_of_role, private_url
+from config.database import private_url
 from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
@@ -311,11 +311,6 @@ class Env(
     def has_own_redis(self) -> bool:
         """Return whether Redis is the instance's own, and not one that the operator named."""
         return self.redis_url == own_redis_url(self.short_state, self.secret_key)
-
-    @property
-    def confined_host_id(self) -> str | None:
-        """Return the id of the host whose role the database's URL names; None: the instance's own role."""
-        return host_of_role(urlsplit(self.database_url).username or "")
 
     @property
     def cdn_types(self) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from config.database import host_of_url
 from config.env import Env
 from supervise.instance import Instance
 from supervise.launcher import LISTENER_FD
@@ -189,7 +190,7 @@ def _vmhost(settings: Env) -> Process:
     pool = ("--pool", "threads", "-c", str(settings.vmhost_threads))
     # Nothing sends to `vmhost`: it adds the queue of its host, whose id it learns from the database. One with
     # credentials of its own has the right to that queue alone.
-    own = settings.confined_host_id
+    own = host_of_url(settings.database_url)
     command = _celery_worker("vmhost", f"host.{own}" if own else "vmhost", *pool)
     # A save of a large machine's memory or a clean shutdown of all machines, many at a time, must fit in.
     stop_seconds = 60 + settings.stop_grace_seconds + GUEST_END_SECONDS

@@ -1,4 +1,4 @@
-"""What a host's own role in the database is refused: everything of others, and everything that is nobody's."""
+"""Attacks with a host's own role in the database: everything of others, and everything that is nobody's, is refused."""
 
 from __future__ import annotations
 

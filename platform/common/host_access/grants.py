@@ -1,4 +1,4 @@
-"""What a host's role may do, by table and column: all that `vmhost` needs, and nothing else. A column more is one word.
+"""Rights of a host's role, by table and column: all that `vmhost` needs, and nothing else. A column more is one word.
 
 A condition is SQL on a row, and holds for reading, for changing, and for what a change makes of the row. A column that
 says whose a row is (its host, account, workspace, epoch) is in no UPDATE. `ALL` in `read`: every column.
@@ -32,7 +32,7 @@ def of_own_account(table: str, column: str = "account_id") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What hosts may do with a table's rows for which `rows` holds.
+    """Rights of hosts to a table's rows for which `rows` holds.
 
     `written` is the condition on rows as they are after a write; by default the same.
     """
