@@ -17,9 +17,9 @@ from edge.addresses import sandbox_address
 from sandboxes.ids import sandbox_id_of
 from sandboxes.states import OF_WORKSPACE, SandboxStatus
 from workspaces.crud.config import Config
+from workspaces.crud.placement_fields import Placement
 from workspaces.crud.serializers import new_workspace
 from workspaces.crud.services import NewWorkspace
-from workspaces.crud.wishes import Placement
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.serializers import HOST_STATES, Failure

@@ -18,9 +18,9 @@ from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
 from workspaces.crud.config import Config, read_config
+from workspaces.crud.placement_fields import Placement
 from workspaces.crud.services import NewWorkspace
 from workspaces.crud.slugs import is_slug
-from workspaces.crud.wishes import Placement
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.serializers import ProvisioningObject, ResourcesObject, WorkspaceObject

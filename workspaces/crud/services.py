@@ -55,7 +55,7 @@ class NewWorkspace:
     `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
     that the request gives; the others come from the preset or are the defaults. `start`: false for a machine that is
     made and stays off; a creation that is tried again starts it. `snapshot`: the id or name of the snapshot that it is
-    made from, in place of an image; `memory` false: without its memory. `placement`: as `crud.wishes` checked it.
+    made from, in place of an image; `memory` false: without its memory. `placement`: what `crud.wishes` reads.
     """
 
     image: str | None = None

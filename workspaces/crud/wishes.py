@@ -6,13 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from django.conf import settings
-from rest_framework import serializers
-
 from accounts.actors import Actor
 from accounts.models import Account, Plan
 from common.errors import NotFound
-from common.fields import StrictChar
 from namespaces.models import Namespace
 from vmbackend.errors import ImageWrongPlatform
 from vmbackend.images.reference import parse_reference
@@ -23,43 +19,8 @@ from workspaces.placement import Wish
 from workspaces.selectors import get_workspace
 from workspaces.states import NO_MACHINE, Status
 
-SPREADS = ("host", "zone")
 # At the end of a name: `web-1` and `web-2` are of one kind.
 NUMBER = re.compile(r"[-_. ]?[0-9]+$")
-ANY_VALUE = "*"
-
-
-class Placement(serializers.Serializer[Any]):
-    """Wishes about the host of a new machine."""
-
-    labels = serializers.DictField(
-        child=StrictChar(max_length=63, allow_blank=True),
-        required=False,
-        allow_null=True,
-        help_text="Labels that the host must have, of those that the platform offers.",
-    )
-    spread = serializers.ChoiceField(
-        SPREADS,
-        required=False,
-        allow_null=True,
-        help_text="Not on the host, or in the zone, of the account's other workspaces of this namespace whose names "
-        "differ from this one's only by a number at their end, while there is another: a wish, never a refusal.",
-    )
-    near = StrictChar(
-        required=False, allow_null=True, max_length=128, help_text="The id of a workspace whose host it must be."
-    )
-
-    def validate_labels(self, value: dict[str, str] | None) -> dict[str, str]:
-        offered = settings.ENV.placement_labels
-        wrong = [
-            f"{key}={label}"
-            for key, label in (value or {}).items()
-            if f"{key}={label}" not in offered and f"{key}={ANY_VALUE}" not in offered
-        ]
-        if wrong:
-            known = f"it offers {', '.join(offered)}" if offered else "it offers none"
-            raise serializers.ValidationError(f"Not offered by this platform: {', '.join(wrong)}; {known}.")
-        return value or {}
 
 
 def require_placement_allowed(plan: Plan, placement: Mapping[str, Any]) -> None:
