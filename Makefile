@@ -65,10 +65,11 @@ up: setup ## the same in the background; returns when the first workspace runs
 	@$(SUPERVISE) up
 
 host-token: setup ## open this instance to other machines, and print the line with which one joins: make host-token ADDRESS=10.0.0.1 NAME=two
-	@$(SUPERVISE) host-token "$(ADDRESS)" "$(NAME)"
+	@$(SUPERVISE) host-token "$(ADDRESS)" "$(NAME)" "$(HOST)"
 
 join: ## make this machine a host of another one: the line that `make host-token` prints there
 	@python3 platform/supervise/join_request.py "$(CONTROL)" "$(TOKEN)" "$(STATE)" $(ADDRESS)
+	@$(MAKE) --no-print-directory kit image doctor
 	@$(MAKE) --no-print-directory up
 
 leave: ## end being a host of another machine; it must have no workspaces. Removes the state folder

@@ -52,6 +52,7 @@ class CheckTarget:
     instance: str
     machines_dir: Path
     uids: UidRange
+    has_peers: bool = False  # other hosts reach this one
 
 
 def check_host(target: CheckTarget) -> Iterator[Finding]:
@@ -59,6 +60,7 @@ def check_host(target: CheckTarget) -> Iterator[Finding]:
     checks: list[Callable[[CheckTarget], Finding]] = [
         *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _tool_confinement, _memory, _disk),
         *(_kit, _kernel, _kvm),
+        *((_peer_rules,) if target.has_peers else ()),
     ]
     for check in checks:
         try:
@@ -113,6 +115,16 @@ def _nftables(_: CheckTarget) -> Finding:
     if done.returncode == 0:
         return Finding("nftables", True, "the kernel answers")
     return Finding("nftables", False, done.stderr.strip()[:200], "apt-get install nftables; modprobe nf_tables")
+
+
+def _peer_rules(_: CheckTarget) -> Finding:
+    """Check a rule as packets of other hosts are judged by; nothing is added."""
+    rule = "table inet mvm_check { chain c { type filter hook forward priority 0; fib saddr . iif oif missing drop; } }"
+    command = ["nft", "--check", "--file", "-"]
+    done = subprocess.run(command, input=rule, capture_output=True, text=True, check=False, timeout=10)
+    if done.returncode == 0:
+        return Finding("peer rules", True, "the kernel knows where an address is routed")
+    return Finding("peer rules", False, done.stderr.strip()[:200], "modprobe nft_fib_inet nft_fib_ipv4")
 
 
 def _dnsmasq(_: CheckTarget) -> Finding:

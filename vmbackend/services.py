@@ -54,6 +54,15 @@ def _require_joined(host_id: str, claim: str) -> None:
     require_host_name(name=host.name, claim=claim)
 
 
+def host_hand_over(*, host_id: str, machine_id: str, address: str) -> None:
+    """Give a host to another machine, or another address to its machine. Raise HostIsAlive while another one has its
+    lease, IntegrityError if the machine is another host.
+    """
+    free = Host.objects.filter(pk=host_id).exclude(lease_stands() & ~Q(machine_id=machine_id))
+    if not free.update(machine_id=machine_id, address=address):
+        raise HostIsAlive("The machine of this host reports: stop it first, or wait until its lease of 30 s is over.")
+
+
 def record_host_seen(
     *, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity, address: str = ""
 ) -> None:

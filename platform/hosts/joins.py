@@ -13,6 +13,7 @@ from hosts.models import JoinToken
 from hosts.subnets import free_subnet
 from hosts.tokens import claim_token
 from vmbackend import services
+from vmbackend.errors import HostIsAlive
 from vmbackend.models import Host
 
 # Raised when machines of before can no longer work with the control plane.
@@ -50,14 +51,14 @@ class Joined:
 def join_machine(token: str, asked: Joining) -> Joined:
     """Make the machine a host, or answer again if it is the one that used the token: with fresh credentials.
 
-    Raise TokenInvalid, ProtocolUnsupported, ClockOff, MachineJoined, NameTaken, SubnetOverlaps: the token is as before.
-    Dies after the row: the machine asks again.
+    Raise TokenInvalid, ProtocolUnsupported, ClockOff, MachineJoined, NameTaken, SubnetOverlaps, HostIsAlive: the token
+    is as before. Dies after the row: the machine asks again.
     """
     with transaction.atomic():
         _lock_joins()
         claimed = claim_token(token, asked.machine_id)
         _require_fitting(asked)
-        host = claimed.host or _insert_host(claimed, asked)
+        host = _insert_host(claimed, asked) if claimed.host is None else _hand_over(claimed.host, asked)
         JoinToken.objects.filter(pk=claimed.pk).update(host=host)
     return Joined(host, make_credentials(host.pk), _peers_of(host))
 
@@ -99,6 +100,19 @@ def _insert_host(token: JoinToken, asked: Joining) -> Host:
         )
     except IntegrityError as error:  # a host that began by itself at this moment
         raise NameTaken(details={"name": name}) from error
+
+
+def _hand_over(host: Host, asked: Joining) -> Host:
+    """Return the host, whose machine is this one from now on, with its subnet and its workspaces."""
+    if host.machine_id == asked.machine_id and host.address == asked.address:
+        return host
+    _require_free(list(Host.objects.exclude(pk=host.pk)), host.name, asked)
+    try:
+        services.host_hand_over(host_id=host.pk, machine_id=asked.machine_id, address=asked.address)
+    except HostIsAlive as error:
+        raise MachineJoined(error.message, details={"host": host.name}) from error
+    host.refresh_from_db()
+    return host
 
 
 def _require_free(others: list[Host], name: str, asked: Joining) -> None:

@@ -16,7 +16,8 @@ class JoinToken(models.Model):
     """The right of one machine to join, until `expires_at`. Stored as a keyed hash.
 
     The machine that used it is `machine_id`, and has become `host`: within the time it may ask again, as after a join
-    that died. `name`: of the host; empty: the machine's own.
+    that died. `name`: of the host; empty: the machine's own. A token may be made for a host that there is: the machine
+    becomes that one.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_token_id, editable=False)

@@ -15,6 +15,7 @@ from common.private_network import AUTHORITY, network_folder, stored_address
 from common.secrets_at_rest import keyed_hash, keyed_hashes, new_secret
 from hosts.errors import NotOpen, TokenInvalid
 from hosts.models import JoinToken
+from vmbackend.models import Host
 
 PREFIX = "join_"
 SHORTEST, DEFAULT, LONGEST = 60, 600, 3600  # seconds
@@ -29,8 +30,9 @@ class NewToken:
     command: str
 
 
-def token_create(*, name: str = "", ttl_seconds: int = DEFAULT, actor: str) -> NewToken:
-    """Make a token for one machine. `name`: of the host that it becomes. Raise NotOpen.
+def token_create(*, name: str = "", host: Host | None = None, ttl_seconds: int = DEFAULT, actor: str) -> NewToken:
+    """Make a token for one machine. `name`: of the host that it becomes; `host`: one that there is, whose machine was
+    replaced, or lost its credentials. Raise NotOpen.
 
     The text ends with the fingerprint of the certificate authority by which the machine knows this instance.
     """
@@ -39,7 +41,11 @@ def token_create(*, name: str = "", ttl_seconds: int = DEFAULT, actor: str) -> N
         raise NotOpen
     text = f"{new_secret(PREFIX)}.{_fingerprint()}"
     made = JoinToken.objects.create(
-        token_hash=keyed_hash(text), name=name, created_by=actor, expires_at=Now() + timedelta(seconds=ttl_seconds)
+        token_hash=keyed_hash(text),
+        name=name,
+        host=host,
+        created_by=actor,
+        expires_at=Now() + timedelta(seconds=ttl_seconds),
     )
     made.refresh_from_db()
     control = f"https://{address}:{settings.ENV.private_port}"

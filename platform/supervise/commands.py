@@ -94,7 +94,9 @@ def clean(instance: Instance) -> int:
 
 
 def back_up(instance: Instance, target: str = "") -> int:
-    """Write a backup of this instance, which may run, below the folder `target`."""
+    """Write a backup of this instance, which may run, below the folder `target`. Raise InstanceError."""
+    if "control" not in instance.settings().machine_roles:
+        raise InstanceError("This machine has joined another one, whose backup has the database: make it there.")
     output.print_message(f"{save.back_up(instance, target, output.print_message)} is complete")
     return 0
 
@@ -120,14 +122,16 @@ def leave(instance: Instance) -> int:
 
 def host_token(instance: Instance, *arguments: str) -> int:
     """Open the instance to other machines, if it is not, at the address that is given or at the one that its packets
-    leave with; print the line with which one of them joins. `arguments`: ADDRESS, NAME, either may be empty.
+    leave with; print the line with which one of them joins. `arguments`: ADDRESS, NAME of a new host, name of a HOST
+    that there is; each may be empty.
     """
-    address, name = (*arguments, "", "")[:2]
+    address, name, host = (*arguments, "", "", "")[:3]
     settings = instance.settings()
     if "control" not in settings.machine_roles:
         raise InstanceError("This machine has joined another one: make tokens there.")
     open_to_machines(instance, settings, address, output.print_message)
-    return manage(instance, "host_token", *(("--name", name) if name else ()))
+    options = [part for option, value in (("--name", name), ("--host", host)) if value for part in (option, value)]
+    return manage(instance, "host_token", *options)
 
 
 def print_status(instance: Instance) -> int:

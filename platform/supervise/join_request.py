@@ -2,7 +2,8 @@
 
 The first step of `make join`, before anything is installed: this module uses the standard library alone, and runs as a
 file. The answer is stored in the state folder, `joined.env` last: if that is there, this machine has joined, and a
-second call does nothing. A call that died before is repeated with the same token.
+second call with the same token does nothing. A call that died before is repeated with the same token; another token is
+for a machine whose credentials were lost with the control machine's.
 
 The token ends with the fingerprint of the authority that signed the control machine's certificate: whoever answers in
 its place gets nothing.
@@ -56,7 +57,8 @@ def join(control: str, token: str, state: str, address: str = "") -> str:
     state folder, which has this machine's number.
     """
     folder = Path(state)
-    if (folder / "joined.env").exists():
+    used = hashlib.sha256(token.encode()).hexdigest()
+    if (folder / "joined.env").exists() and _used_token(folder) in (used, ""):
         return "this machine has joined; going on"
     _require_unused(folder)
     parts = urlsplit(control)
@@ -72,6 +74,7 @@ def join(control: str, token: str, state: str, address: str = "") -> str:
     answer = _ask(f"{control}/join/hosts", body, ssl.create_default_context(cadata=authority))
     for url in (answer["credentials"]["database"], answer["credentials"]["redis"]):
         _require_reachable(urlsplit(url).hostname or "", urlsplit(url).port or 0)
+    _write(_network(folder) / "token", used)
     _store(folder, answer, address=body["address"])
     return f"this machine is the host {answer['host']['name']} ({answer['host']['id']})"
 
@@ -187,9 +190,7 @@ def _require_reachable(host: str, port: int) -> None:
 
 def _store(folder: Path, answer: dict[str, Any], *, address: str) -> None:
     credentials, host = answer["credentials"], answer["host"]
-    network = folder / "network"
-    network.mkdir(mode=0o700, exist_ok=True)
-    authority = network / "ca.pem"
+    authority = _network(folder) / "ca.pem"
     _write(authority, credentials["ca"])
     own = {
         "MACHINE_ROLES": "host",
@@ -205,6 +206,18 @@ def _store(folder: Path, answer: dict[str, Any], *, address: str) -> None:
     }
     values = answer["settings"] | {f"{_PREFIX}{name}": value for name, value in own.items()}
     _write(folder / "joined.env", "".join(f"{name}='{value}'\n" for name, value in sorted(values.items())))
+
+
+def _network(folder: Path) -> Path:
+    made = folder / "network"
+    made.mkdir(mode=0o700, exist_ok=True)
+    return made
+
+
+def _used_token(folder: Path) -> str:
+    """Return the digest of the token with which the machine joined."""
+    path = folder / "network" / "token"
+    return path.read_text() if path.exists() else ""
 
 
 def _write(path: Path, text: str) -> None:

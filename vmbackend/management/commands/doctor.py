@@ -53,9 +53,10 @@ def _findings() -> Iterator[Finding]:
     yield _database()
     answers = _redis_answers()
     yield _redis(answers)
-    yield check_caddy(Path(sys.executable).with_name("caddy"))
-    yield check_port(settings.ENV.port, ours=answers)
-    yield from _lines_of_apps()
+    if "edge" in settings.ENV.machine_roles:
+        yield check_caddy(Path(sys.executable).with_name("caddy"))
+        yield check_port(settings.ENV.port, ours=answers)
+        yield from _lines_of_apps()
     if settings.ENV.vm_backend == "libvirt":
         yield from check_host(_target())
         yield _default_image()
@@ -85,6 +86,7 @@ def _target() -> CheckTarget:
         instance=env.instance,
         machines_dir=env.machines_dir,
         uids=UidRange(env.machine_uid_first, env.subnet),
+        has_peers=bool(env.host_address),
     )
 
 

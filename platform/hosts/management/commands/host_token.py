@@ -1,4 +1,4 @@
-"""`manage.py host_token [--name NAME] [--ttl 10m]`: prints the line with which another machine joins."""
+"""`manage.py host_token [--name NAME | --host HOST] [--ttl 10m]`: prints the line with which another machine joins."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from common.errors import DomainError
 from hosts.serializers import HOST_NAME
 from hosts.tokens import DEFAULT, LONGEST, SHORTEST, token_create
 from staff.audit import StaffMember, Target, record_entry
+from vmbackend.models import Host
 
 
 class Command(BaseCommand):
@@ -20,10 +21,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--name", default="", help="of the host; default: the machine's own")
+        parser.add_argument("--host", default="", help="a host that there is, whose machine was replaced")
         parser.add_argument("--ttl", default=f"{DEFAULT}s", help="how long it can be used: 10m, at most 1h")
 
     @transaction.atomic
-    def handle(self, *args: Any, name: str, ttl: str, **options: Any) -> None:
+    def handle(self, *args: Any, name: str, host: str, ttl: str, **options: Any) -> None:
         try:
             seconds = parse_duration(ttl)
         except ValueError as exc:
@@ -32,9 +34,12 @@ class Command(BaseCommand):
             raise CommandError(f"--ttl is between {SHORTEST} and {LONGEST} seconds.")
         if name and not HOST_NAME.fullmatch(name):
             raise CommandError("--name has lower-case letters, digits and - only, 40 at most.")
+        found = Host.objects.filter(name=host).first()
+        if host and found is None:
+            raise CommandError(f"There is no host {host!r}.")
         member = StaffMember(None, "command line")
         try:
-            made = token_create(name=name, ttl_seconds=seconds, actor=member.actor)
+            made = token_create(name=name, host=found, ttl_seconds=seconds, actor=member.actor)
         except DomainError as exc:
             raise CommandError(exc.message) from exc
         record_entry(member, "host.make_token", Target.of(made.token))
