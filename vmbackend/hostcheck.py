@@ -119,7 +119,8 @@ def _nftables(_: CheckTarget) -> Finding:
 
 def _peer_rules(_: CheckTarget) -> Finding:
     """Check a rule as packets of other hosts are judged by; nothing is added."""
-    rule = "table inet mvm_check { chain c { type filter hook forward priority 0; fib saddr . iif oif missing drop; } }"
+    chain = "type filter hook forward priority 0\n fib saddr . iif oif missing drop"
+    rule = f"table inet mvm_check {{\n chain c {{\n {chain}\n }}\n}}\n"
     command = ["nft", "--check", "--file", "-"]
     done = subprocess.run(command, input=rule, capture_output=True, text=True, check=False, timeout=10)
     if done.returncode == 0:

@@ -96,6 +96,7 @@ class Host(models.Model):
     orphans = models.JSONField(default=list, blank=True)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
+    clock_offset_seconds = models.FloatField(null=True, help_text="Its clock less the database's.")
     load = models.FloatField(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")
     version = models.CharField(max_length=40, blank=True, default="", help_text="Of the platform on the host.")
     problem = models.TextField(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Case, F, Q, When
-from django.db.models.functions import Now
+from django.db.models import Case, F, FloatField, Q, Value, When
+from django.db.models.functions import Cast, Extract, Now
 from django.utils import timezone
 
 from vmbackend.driver import Capacity
@@ -89,6 +90,7 @@ def record_host_seen(
         "capabilities": asdict(capacity.capabilities),
         "load": round(os.getloadavg()[0], 2),
         "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
+        "clock_offset_seconds": Value(time.time(), FloatField()) - Cast(Extract(Now(), "epoch"), FloatField()),
         "problem": "",
     }
     if _joined_host_id():
@@ -210,6 +212,11 @@ def announce_host(*, host_id: str, silent: bool) -> bool:
     hosts = Host.objects.filter(pk=host_id, is_silent=not silent).exclude(state=HostState.GONE)
     hosts = hosts.exclude(lease_stands()) if silent else hosts.filter(lease_stands())
     return bool(hosts.update(is_silent=silent))
+
+
+def host_rename(*, host_id: str, name: str) -> None:
+    """Give a host another name, also in its messages. Raise IntegrityError: another host has it."""
+    Host.objects.filter(pk=host_id).update(name=name)
 
 
 def host_describe(*, host_id: str, labels: dict[str, str], zone: str) -> None:

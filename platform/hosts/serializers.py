@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from django.conf import settings
 from rest_framework import serializers as s
 
 from common.fields import BoundedList, StrictChar, StrictFloat, StrictInteger, StrictRegex
 from common.openapi import Success
-from common.serializers import Timestamp
-from hosts.joins import Joining
+from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
+from hosts.joins import PROTOCOL, Joining
+from hosts.selectors import workspace_count
 from hosts.tokens import DEFAULT, LONGEST, SHORTEST
+from vmbackend.host_states import UNREACHABLE, HostState
+from vmbackend.models import Host
 from vmbackend.peers import unusable
 
 HOST_NAME = re.compile(r"^[a-z0-9-]{1,40}\Z")
@@ -33,6 +38,140 @@ class NewTokenResponse(Success):
 
 class RemoveHostQuery(s.Serializer[Any]):
     reason = StrictChar(min_length=1, max_length=300)
+
+
+class ListHostsQuery(s.Serializer[Any]):
+    state = s.ChoiceField(choices=[*HostState.values, UNREACHABLE], required=False)
+    label = s.CharField(  # type: ignore[assignment]  # a field of this name, beside that of the base class
+        required=False, max_length=127, help_text="`NAME`, or `NAME=VALUE`."
+    )
+    search = s.CharField(required=False, max_length=64, help_text="A part of the name, or an id.")
+
+
+class ReasonRequest(s.Serializer[Any]):
+    reason = StrictChar(min_length=1, max_length=300)
+
+
+class GiveUpRequest(ReasonRequest):
+    confirm = StrictChar(max_length=40, help_text="The name of the host.")
+
+
+class ChangeHostRequest(ReasonRequest):
+    name = StrictRegex(HOST_NAME, required=False)
+    labels = s.DictField(child=StrictChar(max_length=63, allow_blank=True), required=False)
+    zone = StrictChar(max_length=63, allow_blank=True, required=False)
+
+
+class HostMachines(s.Serializer[Any]):
+    running = s.IntegerField()
+    sleeping = s.IntegerField()
+    stopped = s.IntegerField()
+
+
+class HostObject(ResponseSerializer):
+    """A host. `state_since`: of the state as it is shown; `lease_until`: null once it is over. Sizes of memory and disk
+    are MiB.
+    """
+
+    id = s.CharField()
+    name = s.CharField()
+    roles = s.ListField(child=s.CharField())
+    state = s.ChoiceField(choices=[*HostState.values, UNREACHABLE])
+    state_since = Timestamp()
+    lease_until = Timestamp(allow_null=True)
+    arch = s.CharField()
+    accelerated = s.BooleanField()
+    cpu_model = s.CharField(allow_null=True)
+    qemu = s.CharField(allow_null=True)
+    libvirt = s.CharField(allow_null=True)
+    kit = s.CharField(allow_null=True)
+    version = s.CharField()
+    protocol = s.IntegerField()
+    zone = s.CharField()
+    labels = s.DictField(child=s.CharField())
+    subnet = s.CharField()
+    address = BlankAsNull()
+    network = s.CharField()
+    cpus = s.IntegerField()
+    load = s.FloatField(allow_null=True)
+    memory_mb = s.IntegerField()
+    memory_promised_mb = s.IntegerField()
+    disk_mb = s.IntegerField()
+    disk_free_mb = s.IntegerField()
+    disk_promised_mb = s.IntegerField()
+    machines = HostMachines()
+    snapshots_bytes = s.IntegerField()
+    problem = BlankAsNull()
+    clock_offset_seconds = s.FloatField(allow_null=True)
+    joined_at = Timestamp(allow_null=True)
+    last_seen_at = Timestamp(allow_null=True)
+
+    def read_roles(self, host: Host) -> list[str]:
+        return ["host"] if host.machine_id else list(settings.ENV.machine_roles)
+
+    def read_state(self, host: Host) -> str:
+        return host.shown_state
+
+    def read_state_since(self, host: Host) -> datetime:
+        return host.shown_since
+
+    def read_cpu_model(self, host: Host) -> None:
+        """Return null: hosts do not report it yet."""
+
+    def read_qemu(self, host: Host) -> str | None:
+        return host.capabilities.get("qemu") or None
+
+    def read_libvirt(self, host: Host) -> str | None:
+        return host.capabilities.get("libvirt") or None
+
+    def read_kit(self, host: Host) -> None:
+        """Return null: hosts do not report it yet."""
+
+    def read_protocol(self, host: Host) -> int:
+        return PROTOCOL
+
+    def read_network(self, host: Host) -> str:
+        return "routes"
+
+    def read_machines(self, host: Host) -> dict[str, int]:
+        return {"running": host.machines_running, "sleeping": host.machines_sleeping, "stopped": host.machines_stopped}
+
+
+class HostOrphan(s.Serializer[Any]):
+    workspace_id = s.CharField()
+    epoch = s.IntegerField()
+    kept_since = s.FloatField(help_text="Seconds since the epoch.")
+    size_bytes = s.IntegerField()
+
+
+class HostWould(s.Serializer[Any]):
+    """What draining the host would do, and what is lost with it."""
+
+    moves = s.IntegerField()
+    fits_nowhere = s.ListField(child=s.DictField())
+    replicated = s.IntegerField()
+    lost = s.IntegerField()
+
+
+class HostDetails(HostObject):
+    images = s.ListField(child=s.CharField())
+    orphans = HostOrphan(many=True)
+    moves = s.ListField(child=s.DictField())
+    would = HostWould()
+
+    def read_orphans(self, host: Host) -> list[dict[str, Any]]:
+        return [{**orphan, "workspace_id": orphan["machine_id"]} for orphan in host.orphans]
+
+    def read_moves(self, host: Host) -> list[dict[str, Any]]:
+        """Return none: workspaces do not move yet."""
+        return []
+
+    def read_would(self, host: Host) -> dict[str, Any]:
+        return {"moves": 0, "fits_nowhere": [], "replicated": 0, "lost": workspace_count(host)}
+
+
+class HostResponse(Success):
+    host = HostDetails()
 
 
 def _check_address(value: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
-from common.errors import NotFound
+from common.errors import NotFound, ValidationError
 from common.host_access.roles import list_host_roles
 from hosts.credentials import drop_credentials
-from hosts.errors import HostInUse
+from hosts.errors import HostInUse, NameTaken
 from vmbackend.models import Host
-from vmbackend.services import host_delete, refuse_leave
+from vmbackend.services import host_delete, host_describe, host_rename, refuse_leave
 from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,26 @@ def host_remove(*, host_id: str) -> None:
         number = Workspace.objects.filter(host_id=host_id).count()
         raise HostInUse(details={"workspaces": number}) from error
     transaction.on_commit(lambda: drop_credentials(host_id), robust=True)
+
+
+@transaction.atomic
+def host_change(
+    *, host: Host, name: str | None = None, labels: dict[str, str] | None = None, zone: str | None = None
+) -> None:
+    """Change what is given. Raise NameTaken, ValidationError; nothing has changed then."""
+    try:
+        if name is not None:
+            host_rename(host_id=host.pk, name=name)
+        if labels is not None or zone is not None:
+            host_describe(
+                host_id=host.pk,
+                labels=host.labels if labels is None else labels,
+                zone=host.zone if zone is None else zone,
+            )
+    except IntegrityError as error:
+        raise NameTaken(details={"name": name}) from error
+    except ValueError as error:
+        raise ValidationError(details={"labels": [str(error)]}) from error
 
 
 def remove_leaving_hosts() -> int:

@@ -2,9 +2,15 @@ from django.urls import path
 
 from hosts.views import HostTokenViewSet, HostViewSet, JoinViewSet
 
+ONE = "staff/hosts/<slug:host_id>"
 urlpatterns = [
+    path("staff/hosts", HostViewSet.as_view({"get": "list"})),
     path("staff/hosts/tokens", HostTokenViewSet.as_view({"post": "create"})),
-    path("staff/hosts/<slug:host_id>", HostViewSet.as_view({"delete": "destroy"})),
+    path(ONE, HostViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"})),
+    path(f"{ONE}/drain", HostViewSet.as_view({"post": "drain"})),
+    path(f"{ONE}/activate", HostViewSet.as_view({"post": "activate"})),
+    path(f"{ONE}/maintenance", HostViewSet.as_view({"post": "maintenance"})),
+    path(f"{ONE}/give-up", HostViewSet.as_view({"post": "give_up"})),
     path("join/hosts", JoinViewSet.as_view({"post": "create"})),
     path("join/ca", JoinViewSet.as_view({"get": "authority"})),
 ]

@@ -21,6 +21,7 @@ from tests.api_cases.wsgi import WsgiAnswer, answer_of
 from tests.hosts.rows import joined_host, open_network
 from tests.openapi import document
 from tests.workspaces.rows import port_link
+from vmbackend.models import Host
 from workspaces.commands.input import open_input
 from workspaces.models import Workspace
 from workspaces.states import Provisioning, Status
@@ -76,8 +77,9 @@ def _prepare(name: str, stage: Stage) -> None:
         open_network()
     if name == "POST /join/hosts":
         stage.ids["join_token"] = token_create(actor="test").text
-    if name == "DELETE /staff/hosts/{host_id}":
-        stage.ids["host_id"] = joined_host().pk
+    if "/staff/hosts/{host_id}" in name:
+        Host.objects.filter(name="two").delete()
+        stage.ids["host_id"] = joined_host("two").pk
     if name.endswith("/provisioning/retry"):
         failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
         Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)

@@ -6,5 +6,7 @@ from tests.route import Route
 
 ROUTES: list[Route] = []
 # By tokens of staff (tests/hosts/test_staff_routes.py), by the token of a join (tests/hosts/test_joins.py).
-NOT_WALKED = {"staff/hosts/tokens", "staff/hosts/{host_id}", "join/hosts", "join/ca"}
+ONE = "staff/hosts/{host_id}"
+ACTS = {f"{ONE}/{act}" for act in ("drain", "activate", "maintenance", "give-up")}
+NOT_WALKED = {"staff/hosts", "staff/hosts/tokens", ONE, "join/hosts", "join/ca"} | ACTS
 VALUES = {"host_id": "host_22222222222222aa"}

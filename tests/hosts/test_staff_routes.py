@@ -11,8 +11,10 @@ import pytest
 from django.conf import LazySettings
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.db.models.functions import Now
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from hosts import services
 from hosts.models import JoinToken
@@ -20,7 +22,7 @@ from staff.api_tokens import token_create
 from staff.models import StaffEntry, StaffToken
 from tests.callers import Caller
 from tests.hosts.rows import joined_host, open_network, staff_user
-from tests.workspaces.rows import make_workspace
+from tests.workspaces.rows import end_leases, make_workspace, renew_leases
 from vmbackend.models import Host
 from vmbackend.services import request_leave
 from workspaces.models import Workspace
@@ -189,3 +191,94 @@ def test_a_wrong_command_line_is_a_sentence(user: User, opened: None, command: t
         call_command(*command, stdout=StringIO())
     assert not JoinToken.objects.exists()
     assert not StaffToken.objects.exists()
+
+
+def test_hosts_are_listed_with_as_many_queries_for_three_as_for_one(user: User, django_assert_num_queries: Any) -> None:
+    token = token_of(user)
+    joined_host("one")
+    send(token, "GET", "/staff/hosts")  # what is read once in a process
+    with CaptureQueriesContext(connection) as first:
+        assert send(token, "GET", "/staff/hosts").json()["total"] == 1
+    joined_host("two"), joined_host("three")
+    with django_assert_num_queries(len(first)):
+        body = send(token, "GET", "/staff/hosts?limit=2").json()
+    assert [host["name"] for host in body["hosts"]] == ["one", "three"]
+    assert (body["total"], body["page"], body["limit"]) == (3, 1, 2)
+
+
+def test_a_list_is_filtered_by_state_label_and_name(user: User) -> None:
+    token, host = token_of(user), joined_host("one")
+    other = joined_host("two")
+    renew_leases(pk=host.pk)
+    Host.objects.filter(pk=host.pk).update(labels={"disk": "nvme"}, zone="a")
+
+    def names(query: str) -> list[str]:
+        return [each["name"] for each in send(token, "GET", f"/staff/hosts?{query}").json()["hosts"]]
+
+    assert names("state=active") == names("label=disk") == names("label=disk%3Dnvme") == names("search=on") == ["one"]
+    assert names("state=unreachable") == names(f"search={other.pk}") == ["two"]
+    assert names("label=disk%3Dssd") == names("state=gone") == names("search=x") == []
+    assert send(token, "GET", "/staff/hosts?state=alive").status_code == 400
+
+
+def test_a_host_is_shown_with_what_is_lost_with_it(user: User, api: Caller) -> None:
+    host = joined_host("one")
+    Workspace.objects.filter(pk=make_workspace(api.account).pk).update(host=host)
+    kept = {"name": "w.1.5", "machine_id": "ws_a", "epoch": 1, "kept_since": 5.0, "size_bytes": 9}
+    Host.objects.filter(pk=host.pk).update(orphans=[kept], images=["docker.io/library/alpine:3"])
+    shown = send(token_of(user), "GET", f"/staff/hosts/{host.pk}").json()["host"]
+    assert shown["orphans"] == [{"workspace_id": "ws_a", "epoch": 1, "kept_since": 5.0, "size_bytes": 9}]
+    assert (shown["would"]["lost"], shown["machines"]["running"], shown["roles"]) == (1, 1, ["host"])
+    assert (shown["state"], shown["lease_until"], shown["problem"]) == ("unreachable", None, None)
+    assert send(token_of(user), "GET", "/staff/hosts/host_none").status_code == 404
+
+
+def test_name_labels_and_zone_are_changed_with_a_reason(user: User) -> None:
+    host, path = joined_host("one"), "/staff/hosts/{}"
+    joined_host("two")
+    token = token_of(user)
+    body = '{"name": "first", "labels": {"disk": "nvme"}, "zone": "a", "reason": "new rack"}'
+    shown = send(token, "PATCH", path.format(host.pk), body).json()["host"]
+    assert (shown["name"], shown["labels"], shown["zone"]) == ("first", {"disk": "nvme"}, "a")
+    assert StaffEntry.objects.get(action="host.change").reason == "new rack"
+    taken = send(token, "PATCH", path.format(host.pk), '{"name": "two", "zone": "b", "reason": "x"}')
+    assert (taken.status_code, taken.json()["code"]) == (409, "name_taken")
+    for wrong in ('{"zone": "b"}', '{"zone": "b c", "reason": "x"}', '{"labels": {"a b": "c"}, "reason": "x"}'):
+        assert send(token, "PATCH", path.format(host.pk), wrong).status_code == 400, wrong
+    host.refresh_from_db()
+    assert (host.name, host.zone) == ("first", "a")
+    assert StaffEntry.objects.filter(action="host.change").count() == 1
+
+
+def test_the_state_of_a_host_is_set_once(user: User) -> None:
+    token, host = token_of(user), joined_host("one")
+    renew_leases()
+    acts = [("drain", 202, "draining"), ("drain", 202, "draining"), ("maintenance", 200, "maintenance")]
+    for act, status, state in [*acts, ("activate", 200, "active")]:
+        answer = send(token, "POST", f"/staff/hosts/{host.pk}/{act}", '{"reason": "why"}')
+        assert (answer.status_code, answer.json()["host"]["state"]) == (status, state)
+        assert send(token, "POST", f"/staff/hosts/{host.pk}/{act}").status_code == 400
+    actions = list(StaffEntry.objects.order_by("pk").values_list("action", flat=True))
+    assert actions == ["host.draining", "host.maintenance", "host.active"]
+
+
+def test_a_host_is_given_up_once_it_is_silent_and_by_its_name(user: User) -> None:
+    token, host = token_of(user), joined_host("one")
+    path = f"/staff/hosts/{host.pk}/give-up"
+    renew_leases()
+    alive = send(token, "POST", path, '{"reason": "why", "confirm": "one"}')
+    assert (alive.status_code, alive.json()["code"]) == (409, "host_is_alive")
+    end_leases()
+    assert send(token, "POST", path, '{"reason": "why", "confirm": "two"}').status_code == 400
+    assert not StaffEntry.objects.exists()
+    given = send(token, "POST", path, '{"reason": "why", "confirm": "one"}')
+    assert (given.status_code, given.json()["host"]["state"]) == (202, "gone")
+
+
+def test_a_reader_changes_nothing(user: User) -> None:
+    token, host = token_of(user, "hosts.read"), joined_host("one")
+    assert send(token, "GET", "/staff/hosts").status_code == 200
+    for act in ("drain", "activate", "maintenance", "give-up"):
+        assert send(token, "POST", f"/staff/hosts/{host.pk}/{act}", '{"reason": "why"}').status_code == 403
+    for method in ("PATCH", "DELETE"):
+        assert send(token, method, f"/staff/hosts/{host.pk}", '{"reason": "why"}').status_code == 403

@@ -52,6 +52,7 @@ class Migration(migrations.Migration):
                 ('orphans', models.JSONField(blank=True, default=list)),
                 ('boot_id', models.CharField(blank=True, default='', help_text='Changes when the host is booted.', max_length=40)),
                 ('last_seen_at', models.DateTimeField(null=True)),
+                ('clock_offset_seconds', models.FloatField(help_text="Its clock less the database's.", null=True)),
                 ('load', models.FloatField(help_text='Processes that ran or wanted to, averaged over a minute.', null=True)),
                 ('version', models.CharField(blank=True, default='', help_text='Of the platform on the host.', max_length=40)),
                 ('problem', models.TextField(blank=True, default='', help_text='Why the hypervisor does not answer; empty if it does.')),

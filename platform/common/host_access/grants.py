@@ -50,7 +50,7 @@ class Grant:
 _HOST_REPORT = (
     *("claim", "arch", "accelerated", "cpus", "memory_mb", "memory_free_mb", "disk_mb", "disk_free_mb", "snapshots"),
     *("templates", "capabilities", "pool", "orphans", "boot_id", "last_seen_at", "load", "version", "problem"),
-    *("lease_since", "lease_until", "leaving_at", "images"),
+    *("lease_since", "lease_until", "leaving_at", "images", "clock_offset_seconds"),
 )
 _WORKSPACE_STATE = (
     *("status", "ready", "error_code", "error_message", "updated_at", "image_digest", "ip", "ssh_host_key"),
