@@ -16,13 +16,14 @@ from common.serializers import ResponseSerializer, Timestamp
 from edge.addresses import sandbox_address
 from sandboxes.ids import sandbox_id_of
 from sandboxes.states import OF_WORKSPACE, SandboxStatus
+from vmbackend.host_states import SHOWN_STATES
 from workspaces.crud.config import Config
 from workspaces.crud.placement_fields import Placement
 from workspaces.crud.serializers import new_workspace
 from workspaces.crud.services import NewWorkspace
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
-from workspaces.serializers import HOST_STATES, Failure
+from workspaces.serializers import Failure
 from workspaces.snapshots.serializers import EntryError
 from workspaces.states import Status
 
@@ -107,7 +108,7 @@ class SandboxObject(ResponseSerializer):
     )
     host = s.CharField(allow_null=True, source="shown_host.name", help_text="The name of its host.")
     host_state = s.ChoiceField(
-        HOST_STATES,
+        SHOWN_STATES,
         allow_null=True,
         source="shown_host.state",
         help_text="While it is `unreachable`, `status` is what was last known.",

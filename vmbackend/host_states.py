@@ -40,6 +40,8 @@ class HostState(models.TextChoices):
     GONE = "gone"
 
 
+# As users see them.
+SHOWN_STATES = (*HostState.values, UNREACHABLE)
 # For each state, those that it may be entered from.
 ALLOWED: dict[HostState, frozenset[HostState]] = {
     HostState.ACTIVE: frozenset({HostState.DRAINING, HostState.MAINTENANCE, HostState.GONE}),

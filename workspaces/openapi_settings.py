@@ -10,6 +10,8 @@ from vmbackend.driver import WorkloadRestart
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
     "SnapshotStatus": "workspaces.models.snapshot.SnapshotStatus",
+    # The values of vmbackend.host_states.
+    "HostState": [(state, state) for state in ("active", "draining", "maintenance", "gone", "unreachable")],
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",
     "TaskStatus": [(status, status) for status in ("pending", "running", "exited", "failed")],
     # The values of workspaces.commands.output.

@@ -13,13 +13,11 @@ from rest_framework import serializers as s
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from edge.addresses import label, public_address
-from vmbackend.host_states import UNREACHABLE, HostState
+from vmbackend.host_states import SHOWN_STATES
 from workspaces.images.catalog_snapshots import logo_url
 from workspaces.models import PublicPort, Workspace
 from workspaces.models.public_port import Access
 from workspaces.states import Provisioning, ProvisioningPhase, Status
-
-HOST_STATES = [*HostState.values, UNREACHABLE]
 
 
 class ImageDesktop(ResponseSerializer):
@@ -124,7 +122,7 @@ class WorkspaceObject(ResponseSerializer):
     ready = s.BooleanField(source="is_ready", help_text="False while its host cannot be reached.")
     host = s.CharField(allow_null=True, source="shown_host.name", help_text="The name of its host.")
     host_state = s.ChoiceField(
-        HOST_STATES,
+        SHOWN_STATES,
         allow_null=True,
         source="shown_host.state",
         help_text="While it is `unreachable`, `status` is what was last known.",

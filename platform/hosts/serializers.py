@@ -16,7 +16,7 @@ from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from hosts.joins import PROTOCOL, Joining
 from hosts.selectors import workspace_count
 from hosts.tokens import DEFAULT, LONGEST, SHORTEST
-from vmbackend.host_states import UNREACHABLE, HostState
+from vmbackend.host_states import SHOWN_STATES
 from vmbackend.models import Host
 from vmbackend.peers import unusable
 
@@ -41,7 +41,7 @@ class RemoveHostQuery(s.Serializer[Any]):
 
 
 class ListHostsQuery(s.Serializer[Any]):
-    state = s.ChoiceField(choices=[*HostState.values, UNREACHABLE], required=False)
+    state = s.ChoiceField(choices=SHOWN_STATES, required=False)
     label = s.CharField(  # type: ignore[assignment]  # a field of this name, beside that of the base class
         required=False, max_length=127, help_text="`NAME`, or `NAME=VALUE`."
     )
@@ -76,7 +76,7 @@ class HostObject(ResponseSerializer):
     id = s.CharField()
     name = s.CharField()
     roles = s.ListField(child=s.CharField())
-    state = s.ChoiceField(choices=[*HostState.values, UNREACHABLE])
+    state = s.ChoiceField(choices=SHOWN_STATES)
     state_since = Timestamp()
     lease_until = Timestamp(allow_null=True)
     arch = s.CharField()

@@ -16,6 +16,7 @@ from microvm.aio.routes.cdn import AsyncCdnRoutes
 from microvm.aio.routes.credentials import AsyncCredentialRoutes
 from microvm.aio.routes.credits import AsyncCreditRoutes
 from microvm.aio.routes.domains import AsyncDomainRoutes
+from microvm.aio.routes.hosts import AsyncHostRoutes
 from microvm.aio.routes.images import AsyncImageRoutes
 from microvm.aio.routes.lifecycle import AsyncLifecycleRoutes
 from microvm.aio.routes.metadata import AsyncMetadataRoutes
@@ -100,6 +101,7 @@ class AsyncMicrovm:
         self.credentials = AsyncCredentialRoutes(transport)
         self.api_keys = AsyncApiKeyRoutes(transport)
         self.tokens = AsyncTokenRoutes(transport)
+        self.hosts = AsyncHostRoutes(transport)
 
     async def call(
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None

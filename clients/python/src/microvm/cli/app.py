@@ -14,6 +14,7 @@ import typer
 from microvm.cli.account_commands import add_account_commands
 from microvm.cli.create_command import add_create_command
 from microvm.cli.file_commands import add_file_commands
+from microvm.cli.host_commands import add_host_commands
 from microvm.cli.login_commands import add_login_commands
 from microvm.cli.mcp_command import add_mcp_command
 from microvm.cli.other_commands import add_other_commands
@@ -55,6 +56,7 @@ def make_app() -> typer.Typer:
     add_port_commands(app)
     add_page_commands(app)
     add_account_commands(app)
+    add_host_commands(app)
     add_other_commands(app)
     add_mcp_command(app)
     return app

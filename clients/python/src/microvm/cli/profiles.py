@@ -15,6 +15,8 @@ from uuid import uuid4
 from microvm.cli.failures import CommandError, ExitCode
 
 DEFAULT = "default"
+# How tokens of staff begin, which reach other routes than credentials of accounts.
+STAFF_TOKEN = "stf_"  # noqa: S105 no secret
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:

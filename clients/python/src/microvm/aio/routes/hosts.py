@@ -1,0 +1,77 @@
+"""Hosts, for staff: of a client whose token is one of staff (`stf_...`).
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal, Unpack
+
+from microvm.addresses import quoted
+from microvm.aio.group import AsyncGroup
+from microvm.types.hosts import (
+    GiveUpRequest,
+    Host,
+    HostDetails,
+    NewTokenRequest,
+    NewTokenResponse,
+    PatchedChangeHostRequest,
+    ReasonRequest,
+)
+
+
+class AsyncHostRoutes(AsyncGroup):
+    """Hosts, for staff: of a client whose token is one of staff (`stf_...`)."""
+
+    def list(
+        self,
+        *,
+        label: str | None = None,
+        search: str | None = None,
+        state: Literal["active", "draining", "maintenance", "gone", "unreachable"] | None = None,
+        page_size: int = 100,
+    ) -> AsyncIterator[Host]:
+        """List the hosts by name."""
+        return self._pages("/staff/hosts", "hosts", {"label": label, "search": search, "state": state}, page_size)
+
+    async def get(self, host: str) -> HostDetails:
+        """Return one host, with its images, its orphans, and what is lost with it."""
+        answer: HostDetails = await self._call("GET", f"/staff/hosts/{quoted(host)}", part="host")
+        return answer
+
+    async def update(self, host: str, **body: Unpack[PatchedChangeHostRequest]) -> HostDetails:
+        """Change name, labels or zone. New machines are placed by labels and zone; those that are there stay."""
+        answer: HostDetails = await self._call("PATCH", f"/staff/hosts/{quoted(host)}", body=body, part="host")
+        return answer
+
+    async def drain(self, host: str, **body: Unpack[ReasonRequest]) -> HostDetails:
+        """Place nothing new on the host. Its machines go on, and are started and woken there."""
+        answer: HostDetails = await self._call("POST", f"/staff/hosts/{quoted(host)}/drain", body=body, part="host")
+        return answer
+
+    async def activate(self, host: str, **body: Unpack[ReasonRequest]) -> HostDetails:
+        """Place and start machines on the host again."""
+        answer: HostDetails = await self._call("POST", f"/staff/hosts/{quoted(host)}/activate", body=body, part="host")
+        return answer
+
+    async def maintenance(self, host: str, **body: Unpack[ReasonRequest]) -> HostDetails:
+        """Start, wake and place nothing on the host. Machines that run stay as they are."""
+        answer: HostDetails = await self._call(
+            "POST", f"/staff/hosts/{quoted(host)}/maintenance", body=body, part="host"
+        )
+        return answer
+
+    async def give_up(self, host: str, **body: Unpack[GiveUpRequest]) -> HostDetails:
+        """Give up a host that does not come back: its workspaces are lost, and their owners are told."""
+        answer: HostDetails = await self._call("POST", f"/staff/hosts/{quoted(host)}/give-up", body=body, part="host")
+        return answer
+
+    async def create_token(self, **body: Unpack[NewTokenRequest]) -> NewTokenResponse:
+        """Make a token with which one machine joins as a host."""
+        answer: NewTokenResponse = await self._call("POST", "/staff/hosts/tokens", body=body)
+        return answer
+
+    async def remove(self, host: str, *, reason: str) -> None:
+        """Remove a host that has no workspaces. Its credentials end at once."""
+        await self._delete(f"/staff/hosts/{quoted(host)}", query={"reason": reason})

@@ -1,0 +1,165 @@
+"""Hosts, for staff: of a client whose token is one of staff (`stf_...`).
+
+Written by `make client`. Answers may have further fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class HostObjectList(TypedDict):
+    """Answer, or a part of one, of `hosts.list`."""
+
+    hosts: list[Host]
+    total: int
+    page: int
+    limit: int
+
+
+class Host(TypedDict):
+    """Answer, or a part of one, of `hosts.list`."""
+
+    id: str
+    name: str
+    roles: list[str]
+    state: str
+    state_since: str
+    lease_until: str | None
+    arch: str
+    accelerated: bool
+    cpu_model: str | None
+    qemu: str | None
+    libvirt: str | None
+    kit: str | None
+    version: str
+    protocol: int
+    zone: str
+    labels: dict[str, str]
+    subnet: str
+    address: str | None
+    network: str
+    cpus: int
+    load: float | None
+    memory_mb: int
+    memory_promised_mb: int
+    disk_mb: int
+    disk_free_mb: int
+    disk_promised_mb: int
+    machines: HostMachines
+    snapshots_bytes: int
+    problem: str | None
+    clock_offset_seconds: float | None
+    joined_at: str | None
+    last_seen_at: str | None
+
+
+class HostMachines(TypedDict):
+    """Answer, or a part of one, of `hosts.list`."""
+
+    running: int
+    sleeping: int
+    stopped: int
+
+
+class HostResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.get`."""
+
+    host: HostDetails
+
+
+class HostDetails(TypedDict):
+    """Answer, or a part of one, of `hosts.get`."""
+
+    id: str
+    name: str
+    roles: list[str]
+    state: str
+    state_since: str
+    lease_until: str | None
+    arch: str
+    accelerated: bool
+    cpu_model: str | None
+    qemu: str | None
+    libvirt: str | None
+    kit: str | None
+    version: str
+    protocol: int
+    zone: str
+    labels: dict[str, str]
+    subnet: str
+    address: str | None
+    network: str
+    cpus: int
+    load: float | None
+    memory_mb: int
+    memory_promised_mb: int
+    disk_mb: int
+    disk_free_mb: int
+    disk_promised_mb: int
+    machines: HostMachines
+    snapshots_bytes: int
+    problem: str | None
+    clock_offset_seconds: float | None
+    joined_at: str | None
+    last_seen_at: str | None
+    images: list[str]
+    orphans: list[HostOrphan]
+    moves: list[dict[str, Any]]
+    would: HostWould
+
+
+class HostOrphan(TypedDict):
+    """Answer, or a part of one, of `hosts.get`."""
+
+    workspace_id: str
+    epoch: int
+    kept_since: float
+    size_bytes: int
+
+
+class HostWould(TypedDict):
+    """Answer, or a part of one, of `hosts.get`."""
+
+    moves: int
+    fits_nowhere: list[dict[str, Any]]
+    replicated: int
+    lost: int
+
+
+class PatchedChangeHostRequest(TypedDict):
+    """Body, or a part of it, of `hosts.update`."""
+
+    reason: NotRequired[str]
+    name: NotRequired[str]
+    labels: NotRequired[dict[str, str]]
+    zone: NotRequired[str]
+
+
+class ReasonRequest(TypedDict):
+    """Body, or a part of it, of `hosts.drain`."""
+
+    reason: str
+
+
+class GiveUpRequest(TypedDict):
+    """Body, or a part of it, of `hosts.give_up`."""
+
+    reason: str
+    confirm: str
+
+
+class NewTokenRequest(TypedDict):
+    """Body, or a part of it, of `hosts.create_token`."""
+
+    roles: NotRequired[list[Literal["host"]]]
+    name: NotRequired[str]
+    ttl_seconds: NotRequired[int]
+
+
+class NewTokenResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.create_token`."""
+
+    token: str
+    command: str
+    expires_at: str
