@@ -19,7 +19,7 @@ LONG = (
     "vm/test_death.py",
     "vm/test_commands.py",
     "vmbackend/test_guest_kit.py",
-    "hosts/test_two_hosts.py",
+    "several_hosts/test_two_hosts.py",
     "vmbackend/test_stale_disk_deaths.py",
     "vmbackend/test_snapshot_deaths.py",
     "vmbackend/test_flatten_deaths.py",

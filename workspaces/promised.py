@@ -1,4 +1,4 @@
-"""What hosts have promised: counters of their rows, which the database itself keeps equal to the workspaces' rows.
+"""Promises of hosts: counters of their rows, which the database itself keeps equal to the workspaces' rows.
 
 Triggers change them in the statement that inserts, changes or deletes a workspace's row. So they hold for each writer,
 and nobody has to know which status the row had before. They run with the rights of the tables' owner: who may change a

@@ -7,8 +7,6 @@ process with a message; values that contradict each other are found by the syste
 from __future__ import annotations
 
 import os
-import re
-import socket
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -20,10 +18,13 @@ from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_v
 
 from cdn.types import content_types
 from common.private_network import stored_address
+from config import env_defaults as defaults
 from config.database import private_url
 from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
+from config.env_defaults import LOOPBACK, derived
+from config.env_names import EMPTY_IS_UNSET, RENAMED, SHARED
 from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
 from config.env_placement import PlacementSettings
@@ -47,58 +48,15 @@ from edge.addresses import CdnAddress, PublicAddress, RuntimeAddress, SandboxAdd
 from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"
-# Ignored, the former names of limits would silently become their defaults.
-RENAMED = {
-    "leftover_grace_seconds": "orphan_grace_seconds",
-    "leftover_removals_per_hour": "orphan_removals_per_hour",
-}
-_LOOPBACK = "127.0.0.1"
-_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 # Upper bounds: far above what is of use, and below what the arithmetic of times, of limits and of columns can hold.
 _YEAR = 366 * 86400
 _MANY = 100_000
 _EXBIBYTE_MB = 1 << 40
-# What vmhost reads, and what all hosts must agree on.
-SHARED = (
-    *("base_url", "public_url", "sandbox_url", "runtime_url", "cdn_url", "default_image"),
-    *("insecure_registries", "private_registries", "refused_networks", "image_max_mb", "image_pull_seconds"),
-    *("create_seconds", "power_seconds", "ready_seconds", "retry_seconds", "stop_grace_seconds"),
-    *("reconcile_seconds", "orphan_grace_seconds", "orphan_removals_per_hour"),
-    *("metering_seconds", "billing_seconds", "memory_overcommit"),
-)
-# Empty, they would be the current folder, every address of the host, no name at all.
-_EMPTY_IS_UNSET = frozenset(
-    {
-        *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
-        *("bind", "base_url", "public_url", "sandbox_url", "runtime_url", "pages_url", "cdn_url", "database_url"),
-        *("redis_url", "libvirt_uri", "host_name", "host_address", "control_instance", "machine_roles"),
-        *("default_image", "edge_host", "fcm_credentials"),
-    }
-)
 
 
 def variable(field: str) -> str:
     """Return the name of a setting's environment variable."""
     return PREFIX + field.upper()
-
-
-def _derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
-    """Return a default made of the fields above it; `shown` is what docs/operations.md calls it."""
-    return Field(default_factory=factory, json_schema_extra={"default": shown}, **options)
-
-
-def _host_name(_: dict[str, Any]) -> str:
-    name = socket.gethostname().split(".")[0].lower()
-    return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
-
-
-def _memory_mb() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-
-
-def _base_url(data: dict[str, Any]) -> str:
-    name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
-    return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
 class Env(
@@ -111,9 +69,9 @@ class Env(
 
     # The instance
     state: AbsolutePath = Field(default=Path("var"), validate_default=True)
-    short_state: Path = _derived("`STATE`", lambda data: data["state"])
+    short_state: Path = derived("`STATE`", lambda data: data["state"])
     instance: str = Field(default="000000", pattern=r"^[0-9a-f]{6}$")
-    control_instance: str = _derived("its own", lambda data: data["instance"], pattern=r"^[0-9a-f]{6}$")
+    control_instance: str = derived("its own", lambda data: data["instance"], pattern=r"^[0-9a-f]{6}$")
     machine_roles: Roles = Field(
         default=(*CONTROL_ROLES, HOST_ROLE), json_schema_extra={"default": "`control,files,edge,host`"}
     )
@@ -123,18 +81,18 @@ class Env(
     data_key_fallbacks: CommaSeparated = ()
     debug: bool = False
     demo: bool = True
-    bind: str = _LOOPBACK
+    bind: str = LOOPBACK
     port: int = Field(default=8000, gt=0, lt=65536)
-    base_url: str = _derived("`http://BIND:PORT`", _base_url)
-    public_url: str = _derived(
+    base_url: str = derived("`http://BIND:PORT`", defaults.base_url)
+    public_url: str = derived(
         "`http://{hash}.localhost:PORT`", lambda data: f"http://{{hash}}.localhost:{data['port']}"
     )
-    sandbox_url: str = _derived("`BASE_URL/s/{id}`", lambda data: f"{data['base_url'].rstrip('/')}/s/{{id}}")
-    runtime_url: str = _derived("`BASE_URL/r`", lambda data: f"{data['base_url'].rstrip('/')}/r")
-    pages_url: CommaSeparated = _derived(
+    sandbox_url: str = derived("`BASE_URL/s/{id}`", lambda data: f"{data['base_url'].rstrip('/')}/s/{{id}}")
+    runtime_url: str = derived("`BASE_URL/r`", lambda data: f"{data['base_url'].rstrip('/')}/r")
+    pages_url: CommaSeparated = derived(
         "`http://{slug}.pages.localhost:PORT`", lambda data: (f"http://{{slug}}.pages.localhost:{data['port']}",)
     )
-    cdn_url: str = _derived("`http://cdn.localhost:PORT`", lambda data: f"http://cdn.localhost:{data['port']}")
+    cdn_url: str = derived("`http://cdn.localhost:PORT`", lambda data: f"http://cdn.localhost:{data['port']}")
     public_certificate: str = ""
     public_key: str = ""
     pages_certificate: str = ""
@@ -143,13 +101,13 @@ class Env(
     cdn_key: str = ""
     behind_proxy: bool = False
     allowed_hosts: CommaSeparated = Field(
-        default=("localhost", _LOOPBACK, "[::1]"),
+        default=("localhost", LOOPBACK, "[::1]"),
         validate_default=True,
         json_schema_extra={"default": "`localhost,127.0.0.1,[::1]`"},
     )
-    database_url: str = _derived("the instance's own server", lambda data: private_url(data["short_state"]))
+    database_url: str = derived("the instance's own server", lambda data: private_url(data["short_state"]))
     migration_wait_seconds: int = Field(default=7200, ge=1, le=_YEAR)
-    redis_url: str = _derived(
+    redis_url: str = derived(
         "the instance's own server", lambda data: own_redis_url(data["short_state"], data["secret_key"])
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -181,39 +139,40 @@ class Env(
     sandbox_output_bytes: int = Field(default=256 * 1024, ge=256 * 1024, le=16 << 20)
 
     # The host that this machine is
-    host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
+    host_name: str = derived("the machine's name", defaults.host_name, pattern=r"^[a-z0-9-]{1,40}$")
     vm_backend: Literal["libvirt", "fake"] = "libvirt"
-    libvirt_uri: str = _derived(
+    libvirt_uri: str = derived(
         "`qemu:///embed?root=STATE/libvirt`", lambda data: f"qemu:///embed?root={data['short_state']}/libvirt"
     )
     accel: Literal["auto", "kvm", "qemu"] = "auto"
     subnet: IPv4Network = Field(
         default=IPv4Network("10.200.0.0/20"), json_schema_extra={"default": "a free /20 of 10.128.0.0/9"}
     )
-    machine_uid_first: int = _derived(
+    machine_uid_first: int = derived(
         "1879048192 + the last three bytes of SUBNET",
         lambda data: default_first_uid(data["subnet"]),
         gt=0,
         lt=1 << 31,
     )
     control_key: str = ""
-    host_address: HostAddress = _derived(
+    host_address: HostAddress = derived(
         "the one that `make host-token` opened", lambda data: stored_address(data["state"])
     )
-    private_port: int = _derived(
-        "PORT + 2000", lambda data: data["port"] + (2000 if data["port"] <= 63534 else -2000), gt=0, lt=65535
-    )
+    private_port: int = derived("PORT + 2000", defaults.private_port, gt=0, lt=65535)
     guest_dns: CommaSeparated = ()
-    machines_dir: AbsolutePath = _derived("`STATE/machines`", lambda data: data["state"] / "machines")
-    cache_dir: AbsolutePath = _derived("`STATE/cache`", lambda data: data["state"] / "cache")
-    kit_dir: AbsolutePath = _derived("`CACHE_DIR/kit`", lambda data: data["cache_dir"] / "kit")
-    images_dir: AbsolutePath = _derived("`CACHE_DIR/images`", lambda data: data["cache_dir"] / "images")
+    machines_dir: AbsolutePath = derived("`STATE/machines`", lambda data: data["state"] / "machines")
+    cache_dir: AbsolutePath = derived("`STATE/cache`", lambda data: data["state"] / "cache")
+    kit_dir: AbsolutePath = derived("`CACHE_DIR/kit`", lambda data: data["cache_dir"] / "kit")
+    images_dir: AbsolutePath = derived("`CACHE_DIR/images`", lambda data: data["cache_dir"] / "images")
     memory_reserve_mb: int = Field(default=512, ge=0, le=_EXBIBYTE_MB)
     disk_reserve_mb: int = Field(default=1024, ge=0, le=_EXBIBYTE_MB)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
     boot_templates: int = Field(default=4, ge=0, le=64)
-    pool_memory_mb: int = _derived(
-        "an eighth of the machine's memory, at most 4096", lambda _: min(4096, _memory_mb() // 8), ge=0, le=_EXBIBYTE_MB
+    pool_memory_mb: int = derived(
+        "an eighth of the machine's memory, at most 4096",
+        lambda _: min(4096, defaults.memory_mb() // 8),
+        ge=0,
+        le=_EXBIBYTE_MB,
     )
     pool_machines: int = Field(default=8, ge=0, le=1024)
     stop_vms_on_down: bool = False
@@ -243,7 +202,7 @@ class Env(
     orphan_removals_per_hour: int = Field(default=100, ge=0, le=_MANY)
 
     # Domains of users, and links to private ports
-    edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
+    edge_host: HostName = derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
     edge_addresses: Addresses = ()
     dns_resolvers: Resolvers = ()
     domain_verification: bool = True
@@ -269,7 +228,7 @@ class Env(
     # Ports and certificates of the names that users bring; port 0: not served
     domains_http_port: int = Field(default=0, ge=0, lt=65536)
     domains_https_port: int = Field(default=0, ge=0, lt=65536)
-    domains_keys_port: int = _derived(
+    domains_keys_port: int = derived(
         "PORT + 1000", lambda data: data["port"] + (1000 if data["port"] <= 64535 else -1000), gt=0, lt=65536
     )
     acme_directory: str = Field(default="", pattern=r"^(https://\S+)?$")
@@ -336,7 +295,7 @@ class Env(
     def _empty_values_are_unset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        return {name: value for name, value in values.items() if value != "" or name not in _EMPTY_IS_UNSET}
+        return {name: value for name, value in values.items() if value != "" or name not in EMPTY_IS_UNSET}
 
     @field_validator("base_url")
     @classmethod

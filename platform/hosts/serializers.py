@@ -145,7 +145,7 @@ class HostOrphan(s.Serializer[Any]):
 
 
 class HostWould(s.Serializer[Any]):
-    """What draining the host would do, and what is lost with it."""
+    """Outcome of draining the host, and what is lost with it."""
 
     moves = s.IntegerField()
     fits_nowhere = s.ListField(child=s.DictField())

@@ -22,7 +22,7 @@ COMMANDS: dict[str, Callable[[Instance], int]] = {
     "logs": commands.follow_logs,
     "env": commands.print_environment,
     "clean": commands.clean,
-    "leave": commands.leave,
+    "leave": commands.leave_platform,
 }
 WITH_ARGUMENTS: dict[str, Callable[..., int]] = {
     "backup": commands.back_up,

@@ -108,7 +108,7 @@ def restore_backup(source: str = "", state: str = "", port: str = "") -> int:
     return 0
 
 
-def leave(instance: Instance) -> int:
+def leave_platform(instance: Instance) -> int:
     """End being a host of another machine, which must have no workspaces here; remove all of it from this one.
 
     Idempotent: a call that died is repeated. Raise InstanceError.

@@ -1,0 +1,42 @@
+"""Defaults of settings that are made of others, or of the machine (config/env.py)."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field
+
+LOOPBACK = "127.0.0.1"
+_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+
+
+def derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
+    """Return a default made of the fields above it; `shown` is what docs/operations.md calls it."""
+    return Field(default_factory=factory, json_schema_extra={"default": shown}, **options)
+
+
+def host_name(_: dict[str, Any]) -> str:
+    """Return the first part of the machine's name, as far as a host may be called so."""
+    name = socket.gethostname().split(".")[0].lower()
+    return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
+
+
+def memory_mb() -> int:
+    """Return the machine's memory in MiB."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+
+
+def base_url(data: dict[str, Any]) -> str:
+    """Return the address at which the edge listens."""
+    name = LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
+    return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
+
+
+def private_port(data: dict[str, Any]) -> int:
+    """Return the first of two ports."""
+    port: int = data["port"]
+    return port + (2000 if port <= 63534 else -2000)
