@@ -49,9 +49,7 @@ from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"
 # Upper bounds: far above what is of use, and below what the arithmetic of times, of limits and of columns can hold.
-_YEAR = 366 * 86400
-_MANY = 100_000
-_EXBIBYTE_MB = 1 << 40
+_YEAR, _MANY, _EXBIBYTE_MB = 366 * 86400, 100_000, 1 << 40
 
 
 def variable(field: str) -> str:
@@ -169,10 +167,7 @@ class Env(
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
     boot_templates: int = Field(default=4, ge=0, le=64)
     pool_memory_mb: int = derived(
-        "an eighth of the machine's memory, at most 4096",
-        lambda _: min(4096, defaults.memory_mb() // 8),
-        ge=0,
-        le=_EXBIBYTE_MB,
+        "an eighth of the machine's memory, at most 4096", defaults.pool_memory_mb, ge=0, le=_EXBIBYTE_MB
     )
     pool_machines: int = Field(default=8, ge=0, le=1024)
     stop_vms_on_down: bool = False

@@ -25,9 +25,9 @@ def host_name(_: dict[str, Any]) -> str:
     return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
 
 
-def memory_mb() -> int:
-    """Return the machine's memory in MiB."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+def pool_memory_mb(_: dict[str, Any]) -> int:
+    """Return an eighth of the machine's memory, at most 4 GiB."""
+    return min(4096, (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20) // 8)
 
 
 def base_url(data: dict[str, Any]) -> str:
