@@ -12,6 +12,7 @@ from common.host_access.roles import create_host_role, list_host_roles
 from hosts import credentials
 from hosts.services import host_remove, remove_former_credentials
 from tests.hosts import rows
+from vmbackend.models import Host
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,10 +30,10 @@ def test_the_role_ends_though_redis_does_not_answer(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_that_cannot_be_dropped_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    former = [rows.joined_host() for _ in range(3)]
-    for host in former:
-        create_host_role(host.pk)
-        host.delete()
+    former = {rows.joined_host().pk for _ in range(3)}
+    for host_id in former:
+        create_host_role(host_id)
+    Host.objects.filter(pk__in=former).delete()
     asked: list[str] = []
 
     def refuse(host_id: str) -> None:
@@ -43,7 +44,7 @@ def test_one_that_cannot_be_dropped_keeps_no_other(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(credentials, "drop_redis_user", refuse)
     with contextlib.suppress(redis.RedisError):
         remove_former_credentials()
-    assert list_host_roles() & {host.pk for host in former} <= set(asked[:1])
+    assert list_host_roles() & former <= set(asked[:1])
     monkeypatch.undo()
     remove_former_credentials()
 
