@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 
 from redis import RedisError
 
@@ -98,7 +100,10 @@ def _stored(hosts: Iterable[str]) -> Iterator[tuple[str, float]]:
             pipe.hgetall(_key_of(host))
         for stored in pipe.execute():
             for field, value in stored.items():
-                yield field.decode(), float(value)
+                # A host that was taken over may have written anything there.
+                with suppress(ValueError):
+                    if isfinite(number := float(value)):
+                        yield field.decode(), number
 
 
 def _key() -> str:

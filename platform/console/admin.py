@@ -14,7 +14,7 @@ from django.contrib import admin
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from console.terminals import TERMINAL
-from hosts.services import host_remove
+from hosts.services import cut_off, host_remove
 from staff.action_admin import StaffActionsMixin
 from staff.actions import Act, StaffAction
 from staff.forms import ActionForm
@@ -53,6 +53,10 @@ def _give_up(act: Act) -> None:
 
 def _may_become(to: HostState) -> Callable[[Host], bool]:
     return lambda row: row.state in ALLOWED[to]
+
+
+def _cut_off(act: Act) -> None:
+    cut_off(host_id=act.row.pk)
 
 
 def _remove(act: Act) -> None:
@@ -123,6 +127,13 @@ class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
             name="describe", label="Set labels and zone", call=_describe, icon="label", form=DescribeForm, most=1,
             initial=_described,
             will="New machines are placed by them. Those that the host has stay, also if they asked for other labels.",
+        ),
+        StaffAction(
+            name="cut_off", label="Cut off", call=_cut_off, icon="link_off", harms=True,
+            allowed=lambda row: bool(row.machine_id),
+            will="The credentials of its machine end at once, as one that was taken over must not go on: it reports no "
+            "more, and can be given up. Its workspaces run on there unseen, until the machine is off. Only a token for "
+            "this host (make host-token HOST=...) lets a machine in again.",
         ),
         StaffAction(
             name="remove", label="Remove", call=_remove, icon="delete", harms=True, permission="delete",

@@ -42,9 +42,12 @@ def make_credentials(host_id: str) -> Credentials:
 
 
 def drop_credentials(host_id: str) -> None:
-    """End the host's sessions and let it in no more. Idempotent."""
-    drop_redis_user(host_id)
+    """End the host's sessions and let it in no more. Idempotent.
+
+    Raise RedisError if its user in Redis stays, which `remove_former_credentials` ends then.
+    """
     drop_host_role(host_id)
+    drop_redis_user(host_id)
 
 
 def _database_url(user: str, password: str) -> str:

@@ -21,6 +21,8 @@ PROTOCOL = 1
 CLOCK_SECONDS = 2.0
 # An advisory lock of the database: names, networks and addresses are chosen by one join at a time.
 _JOINS = 3_905_118_264_470_915_327
+# A host's reports, of which it decides the size, are not read.
+_COMPARED = ("name", "machine_id", "address", "subnet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,8 @@ def join_machine(token: str, asked: Joining) -> Joined:
     is as before. Dies after the row: the machine asks again.
     """
     with transaction.atomic():
-        _lock_joins()
         claimed = claim_token(token, asked.machine_id)
+        _lock_joins()
         _require_fitting(asked)
         host = _insert_host(claimed, asked) if claimed.host is None else _hand_over(claimed.host, asked)
         JoinToken.objects.filter(pk=claimed.pk).update(host=host)
@@ -91,7 +93,7 @@ def _require_fitting(asked: Joining) -> None:
 
 def _insert_host(token: JoinToken, asked: Joining) -> Host:
     name = token.name or asked.hostname
-    others = list(Host.objects.all())
+    others = list(Host.objects.only(*_COMPARED))
     _require_free(others, name, asked)
     subnet = _choose_subnet(others, asked)
     try:
@@ -106,7 +108,7 @@ def _hand_over(host: Host, asked: Joining) -> Host:
     """Return the host, whose machine is this one from now on, with its subnet and its workspaces."""
     if host.machine_id == asked.machine_id and host.address == asked.address:
         return host
-    _require_free(list(Host.objects.exclude(pk=host.pk)), host.name, asked)
+    _require_free(list(Host.objects.exclude(pk=host.pk).only(*_COMPARED)), host.name, asked)
     try:
         services.host_hand_over(host_id=host.pk, machine_id=asked.machine_id, address=asked.address)
     except HostIsAlive as error:

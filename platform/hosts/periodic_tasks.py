@@ -11,6 +11,6 @@ def schedule(env: Any) -> Schedule:
     """Return the entries by name; `env` is `config.env.Env`."""
     return {
         "remove-leaving-hosts": run_every(2, "hosts.tasks.remove_leaving_hosts"),
-        "remove-former-credentials": run_every(60, "hosts.tasks.remove_former_credentials"),
+        "remove-former-credentials": run_every(5, "hosts.tasks.remove_former_credentials"),
         "remove-expired-tokens": run_every(3600, "hosts.tasks.remove_expired_tokens"),
     }

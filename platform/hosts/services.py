@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import ProtectedError
+from redis import RedisError
 
 from common.errors import NotFound, ValidationError
+from common.host_access.redis_users import list_redis_users
 from common.host_access.roles import list_host_roles
 from hosts.credentials import drop_credentials
 from hosts.errors import HostInUse, NameTaken
@@ -70,9 +72,32 @@ def remove_leaving_hosts() -> int:
     return removed
 
 
+def cut_off(*, host_id: str) -> None:
+    """End a host's credentials, also of one that has workspaces and reports: its machine was taken over, say. Its lease
+    is over soon, and staff can give it up. Only a token for this host lets a machine in again.
+    """
+    transaction.on_commit(lambda: drop_credentials(host_id), robust=True)
+
+
 def remove_former_credentials() -> int:
     """End credentials of hosts that are gone, as after a process that died between both. Return how many."""
-    former = list_host_roles() - set(Host.objects.values_list("pk", flat=True))
-    for host_id in former:
+    former = list_host_roles() | _redis_users()
+    former -= set(Host.objects.values_list("pk", flat=True))
+    return sum(_was_dropped(host_id) for host_id in former)
+
+
+def _redis_users() -> set[str]:
+    try:
+        return list_redis_users()
+    except RedisError as error:
+        logger.warning("users of former hosts in Redis were not looked for: %s", error)
+        return set()
+
+
+def _was_dropped(host_id: str) -> bool:
+    try:
         drop_credentials(host_id)
-    return len(former)
+    except (RedisError, DatabaseError) as error:  # the others must not wait for it
+        logger.warning("credentials of the former host %s stay for now: %s", host_id, error)
+        return False
+    return True

@@ -12,12 +12,13 @@ from django.db import transaction
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from redis import RedisError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ViewSet
 
 from common.attempts import AttemptLimits, FailureLimit
-from common.errors import NotFound
+from common.errors import NotFound, VMUnavailable
 from common.openapi import MessageResponse, refused
 from common.pagination import PagePagination
 from common.private_network import AUTHORITY, network_folder
@@ -214,6 +215,8 @@ class JoinViewSet(ViewSet):
         except TokenInvalid:
             _wrong_tokens().record_failure("everywhere")
             raise
+        except RedisError as error:
+            raise VMUnavailable("Redis does not answer; run the same line again.") from error
         return respond(
             bodies.JoinResponse,
             201,

@@ -92,12 +92,13 @@ def _authority(control: str, fingerprint: str) -> str:
     unchecked.verify_mode = ssl.CERT_NONE  # checked by its fingerprint
     text = _read(urllib.request.Request(f"{control}/join/ca"), unchecked).decode(errors="replace")  # noqa: S310 - https
     try:
-        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest()
+        certificate = ssl.PEM_cert_to_DER_cert(text)
     except ValueError:
-        found = ""
-    if not secrets.compare_digest(found, fingerprint):
+        certificate = b""
+    if not secrets.compare_digest(hashlib.sha256(certificate).hexdigest(), fingerprint):
         raise JoinError(f"{control} is not the machine that made this token: its certificate is another one.")
-    return text
+    # Not the text, in which a second certificate may follow.
+    return ssl.DER_cert_to_PEM_cert(certificate)
 
 
 def _description(folder: Path, token: str, address: str) -> dict[str, Any]:
@@ -156,7 +157,10 @@ def _ask(url: str, body: dict[str, Any], context: ssl.SSLContext) -> dict[str, A
     request = urllib.request.Request(  # noqa: S310 - https
         url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
     )
-    answer: dict[str, Any] = json.loads(_read(request, context))
+    try:
+        answer: dict[str, Any] = json.loads(_read(request, context))
+    except ValueError as error:
+        raise JoinError(f"{url} gave an answer that is none of the platform's.") from error
     return answer
 
 

@@ -13,12 +13,13 @@ from django.db import DatabaseError, connection, connections
 from common import counters
 from common.host_access import policies
 from common.host_access.redis_users import create_redis_user, drop_redis_user
-from common.host_access.roles import create_host_role, drop_host_role, list_host_roles
+from common.host_access.roles import create_host_role, drop_host_role, end_blocking_sessions, list_host_roles
 from common.redis import redis_client, redis_key
 from hosts.joins import _JOINS
 from tests.callers import Caller
 from tests.environment import STATE
 from tests.host_access.confined_host import logged_in
+from tests.threads import wait_until
 from tests.workspaces.rows import make_workspace
 from vmbackend.models import Host, new_host_id
 from workspaces.charging.record_writers import RECORD_WRITERS
@@ -60,9 +61,36 @@ def test_a_machine_is_in_the_network_of_its_host(host: Host, api: Caller, ip: st
 
 
 @database
-@pytest.mark.parametrize("table", ["workspaces_workspace", "workspaces_operation", "workspaces_usage"])
-def test_a_host_locks_no_table(host: Host, table: str) -> None:
-    assert not is_allowed(host, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+@pytest.mark.parametrize("held", ["LOCK TABLE workspaces_workspace IN ACCESS EXCLUSIVE MODE", "a row"])
+def test_a_lock_of_a_host_keeps_nobody_waiting_for_long(host: Host, held: str) -> None:
+    with logged_in(host.pk) as made, made.cursor() as cursor:
+        cursor.execute("BEGIN")
+        if held == "a row":
+            cursor.execute("SELECT id FROM vmbackend_host WHERE id = %s FOR UPDATE", [host.pk])
+        else:
+            cursor.execute(held)
+        others = [threading.Thread(target=_use, args=[host.pk]), threading.Thread(target=_guard)]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(20)
+        assert not any(other.is_alive() for other in others)
+
+
+def _guard() -> None:
+    """Until a session is ended."""
+    try:
+        wait_until(lambda: end_blocking_sessions(0.1) == 1, 15)
+    finally:
+        connections.close_all()
+
+
+def _use(host_id: str) -> None:
+    try:
+        Host.objects.filter(pk=host_id).update(zone="a")
+        list(Workspace.objects.all())
+    finally:
+        connections.close_all()
 
 
 @database

@@ -49,7 +49,7 @@ def test_one_that_cannot_be_dropped_keeps_no_other(monkeypatch: pytest.MonkeyPat
     remove_former_credentials()
 
 
-@pytest.mark.parametrize("method", ["get", "post", "put", "patch"])
+@pytest.mark.parametrize("method", ["post", "put"])
 def test_a_method_that_a_route_has_not_is_405(client: Client, method: str) -> None:
     client.raise_request_exception = False
     response = getattr(client, method)("/staff/hosts/host_x", headers={"Authorization": f"Bearer {rows.staff_token()}"})

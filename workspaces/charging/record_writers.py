@@ -11,7 +11,8 @@ from typing import Any
 
 RECORD_WRITERS = 7_308_604_897_068_083_058  # the key of an advisory lock
 _CREATE = f"""
-CREATE FUNCTION workspaces_meterrecord_lock() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION workspaces_meterrecord_lock() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({RECORD_WRITERS});
     RETURN NULL;

@@ -21,6 +21,13 @@ def of_own_workspace(table: str, column: str = "workspace_id") -> str:
     )  # fmt: skip
 
 
+def in_own_network(table: str) -> str:
+    """Return the condition that a row's address is one of the host's machines: the edge and commands are sent there."""
+    return (
+        f"({table}.ip IS NULL OR {table}.ip << (SELECT own.subnet::inet FROM vmbackend_host own WHERE own.id = {ME}))"
+    )
+
+
 def of_own_account(table: str, column: str = "account_id") -> str:
     """Return the condition that a row is of an account with a workspace or a snapshot on the host."""
     return (
@@ -84,7 +91,14 @@ GRANTS = (
     Grant("vmbackend_host", ANY_ROW, read=ALL, update=_HOST_REPORT, written=f"id = {ME}"),
     # Its version of the platform must be that of the database.
     Grant("django_migrations", ANY_ROW, read=ALL),
-    Grant("workspaces_workspace", OWN_HOST, read=ALL, update=_WORKSPACE_STATE, delete=True),
+    Grant(
+        "workspaces_workspace",
+        OWN_HOST,
+        read=ALL,
+        update=_WORKSPACE_STATE,
+        delete=True,
+        written=f"{OWN_HOST} AND {in_own_network('workspaces_workspace')}",
+    ),
     Grant(
         "workspaces_operation",
         _OWN_QUEUE,
@@ -104,7 +118,15 @@ GRANTS = (
         ),
         written=f"(workspace_id IS NULL OR {of_own_workspace('workspaces_snapshot')})",
     ),
-    Grant("workspaces_warmmachine", OWN_HOST, read=ALL, insert=ALL, update=ALL, delete=True),
+    Grant(
+        "workspaces_warmmachine",
+        OWN_HOST,
+        read=ALL,
+        insert=ALL,
+        update=ALL,
+        delete=True,
+        written=f"{OWN_HOST} AND {in_own_network('workspaces_warmmachine')}",
+    ),
     Grant("workspaces_releasedaddress", OWN_HOST, read=ALL),
     Grant("workspaces_warmrequest", OWN_HOST, read=ALL, delete=True),
     # Usage and its charges

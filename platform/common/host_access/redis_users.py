@@ -49,10 +49,12 @@ def own_keys(host_id: str) -> tuple[str, ...]:
 def rules_of(host_id: str, password_hash: str) -> list[str]:
     """Return the rules of a host's user, which replace all that it had."""
     keys = [f"~{key}" for key in own_keys(host_id)]
-    # Whoever waits for an operation reads its row at each wake-up; when a machine was used, its host must know.
-    shared = [f"%W~{redis_key('operation:*')}", f"%R~{redis_key('last-used:*')}"]
+    # When a machine was used, its host must know.
+    keys.append(f"%R~{redis_key('last-used:*')}")
     channels = [f"&{redis_key(f'events_channel:{host_id}')}"]
-    return ["reset", "on", f"#{password_hash}", *keys, *shared, *channels, *(f"+{name}" for name in _COMMANDS)]
+    # Whoever waits for an operation reads its row at each wake-up.
+    wakes = f"(%W~{redis_key('operation:*')} +rpush +expire)"
+    return ["reset", "on", f"#{password_hash}", *keys, *channels, *(f"+{name}" for name in _COMMANDS), wakes]
 
 
 def create_redis_user(host_id: str) -> str:
@@ -69,12 +71,16 @@ def create_redis_user(host_id: str) -> str:
 
 
 def drop_redis_user(host_id: str) -> None:
-    """Drop the host's user, which ends its connections. Without one nothing happens. Raise redis.RedisError, ValueError
-    as `create_redis_user`.
+    """Drop the host's user, which ends its connections, and what it has there. Without one nothing happens. Raise
+    redis.RedisError, ValueError as `create_redis_user`.
     """
     _require_host(host_id)
     _acl("DELUSER", host_id)
     _acl("SAVE")
+    client = redis_client()
+    for pattern in own_keys(host_id):
+        for key in client.scan_iter(pattern, count=1000):
+            client.unlink(key)
 
 
 def list_redis_users() -> set[str]:

@@ -63,6 +63,17 @@ def list_host_roles() -> set[str]:
         return {name for (name,) in cursor.fetchall()}
 
 
+def end_blocking_sessions(seconds: float) -> int:
+    """End the sessions of hosts for which another session has waited that long. Return how many; none without the
+    functions.
+    """
+    if not can_make_roles():
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT host_roles.end_blockers(%s)", [seconds])
+        return int(cursor.fetchone()[0])
+
+
 def _call(function: str, host_id: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT host_roles.{function}(%s)", [host_id])

@@ -10,9 +10,21 @@ REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION lo_create(oid), lo_creat(integer), lo_from_bytea(oid, bytea), lowrite(integer, bytea),
   lo_put(oid, bigint, bytea), lo_open(oid, integer) FROM PUBLIC;
 
+-- What the platform locks by a number of its own, no host may lock.
+DO $$ DECLARE locking record; owner text; BEGIN
+  SELECT pg_get_userbyid(datdba) INTO owner FROM pg_database WHERE datname = current_database();
+  FOR locking IN SELECT oid::regprocedure AS name FROM pg_proc
+                 WHERE pronamespace = 'pg_catalog'::regnamespace AND proname LIKE 'pg\_%advisory%' LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', locking.name);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', locking.name, owner);
+  END LOOP;
+END $$;
+
 CREATE OR REPLACE FUNCTION host_roles.require_host(host text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  -- One call at a time: each changes the rights of the database, which is one row.
+  PERFORM pg_advisory_xact_lock(7040113586320771904);
   IF host IS NULL OR host !~ '^host_[a-z2-7]{16}$' THEN
     RAISE EXCEPTION 'no name of a host' USING ERRCODE = 'invalid_parameter_value';
   END IF;
@@ -50,14 +62,14 @@ BEGIN
   EXECUTE format('ALTER ROLE %I SET temp_file_limit = %L', host, '256MB');
 END $$;
 
--- Its sessions lose every right with the commit, and none can begin.
+-- No session can begin after the commit. The role itself is left alone: a session of the host may hold its row.
 CREATE OR REPLACE FUNCTION host_roles.close(host text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = host) THEN RETURN false; END IF;
   PERFORM host_roles.require_host(host);
-  EXECUTE format('ALTER ROLE %I NOLOGIN', host);
-  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = host;
+  EXECUTE format('REVOKE ALL ON DATABASE %I FROM %I', current_database(), host);
+  PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = host;
   RETURN true;
 END $$;
 
@@ -67,10 +79,22 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = host) THEN RETURN; END IF;
   PERFORM host_roles.require_host(host);
-  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = host;
+  PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = host;
   EXECUTE format('DROP OWNED BY %I', host);
   EXECUTE format('DROP ROLE %I', host);
 END $$;
+
+-- A right on a table lets its holder lock all of it, and rows are locked by who may change them. Returns how many ended.
+CREATE OR REPLACE FUNCTION host_roles.end_blockers(seconds double precision) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(pg_terminate_backend(found.pid)) FROM (
+    SELECT DISTINCT holder.pid FROM pg_stat_activity waiting
+    CROSS JOIN LATERAL unnest(pg_blocking_pids(waiting.pid)) AS blocking(pid)
+    JOIN pg_stat_activity holder ON holder.pid = blocking.pid AND holder.datname = current_database()
+    WHERE waiting.wait_event_type = 'Lock' AND waiting.state_change < clock_timestamp() - make_interval(secs => seconds)
+      AND holder.usename ~ '^host_[a-z2-7]{16}$' AND coalesce(waiting.usename, '') !~ '^host_[a-z2-7]{16}$'
+  ) AS found
+$$;
 
 CREATE OR REPLACE FUNCTION host_roles.names() RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import select
+from datetime import datetime
 from typing import Any
 
 import psycopg
-from django.db.backends.postgresql import base
+from django.db.backends.postgresql import base, psycopg_any
+from psycopg.types.datetime import TimestamptzLoader
 from psycopg_pool import ConnectionPool
+
+
+class BoundedTimes(TimestamptzLoader):
+    """Times with their zone, of which PostgreSQL has more than Python: `infinity`, years before 1 and after 9999.
+
+    A host writes times with credentials of its own, and one such value kept every reader of the table from all rows.
+    """
+
+    timezone: Any = None
+
+    def load(self, data: Any) -> Any:
+        """Return the time, or one as far away as can be computed with."""
+        try:
+            return super().load(data).replace(tzinfo=self.timezone)
+        except psycopg.DataError:
+            text = bytes(data)
+            is_early = text.startswith(b"-") or text.endswith(b"BC")
+            return datetime(1900 if is_early else 9000, 1, 1, tzinfo=self.timezone)
+
+
+# Looked up when a connection is made.
+psycopg_any.BaseTzLoader = BoundedTimes
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
