@@ -78,7 +78,9 @@ else:
 class EncryptedJSONField(_AnyTextField):
     """A JSON value that is encrypted in the database. Cannot be queried."""
 
-    fernet = staticmethod(_fernet)
+    def fernet(self) -> MultiFernet:
+        """Return what the value is encrypted with."""
+        return _fernet()
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
         return None if value is None else json.loads(self.fernet().decrypt(value.encode()))
@@ -95,4 +97,6 @@ class EncryptedJSONField(_AnyTextField):
 class DataJSONField(EncryptedJSONField):
     """A JSON value that hosts read, too: encrypted under the data key."""
 
-    fernet = staticmethod(_data_fernet)
+    def fernet(self) -> MultiFernet:
+        """Return that of the data key."""
+        return _data_fernet()

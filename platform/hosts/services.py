@@ -19,6 +19,9 @@ from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
+# The most workspaces that a message names.
+MOST_NAMED = 5
+
 
 def host_remove(*, host_id: str) -> None:
     """Delete a host that has no workspaces, and end its credentials: within seconds its machine can do nothing here.
@@ -31,8 +34,10 @@ def host_remove(*, host_id: str) -> None:
                 raise NotFound("There is no such host.")
             host_delete(host_id=host_id)
     except ProtectedError as error:
-        number = Workspace.objects.filter(host_id=host_id).count()
-        raise HostInUse(details={"workspaces": number}) from error
+        there = Workspace.objects.filter(host_id=host_id)
+        names = ", ".join(there.order_by("-id").values_list("name", flat=True)[:MOST_NAMED])
+        message = f"The host has workspaces: move or delete them first ({names})."
+        raise HostInUse(message, details={"workspaces": there.count()}) from error
     transaction.on_commit(lambda: drop_credentials(host_id), robust=True)
 
 
