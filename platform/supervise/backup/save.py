@@ -36,6 +36,8 @@ from vmbackend.machines_folder import UNASSIGNED
 NOT_STATE = (
     *("/run", "/log", "/static", "/reserve", "/libvirt", "/cache", "/machines", "/instance.json"),
     *("/postgres", "/.*", "/restoring"),
+    # What is restored listens to no other machine until `make host-token`: it may be elsewhere, and hosts join again.
+    *("/network/address", "/redis-users.acl"),
 )
 # Parts of the kit's folder from which the kit was built.
 NOT_KIT = ("/debs", "/.*")
