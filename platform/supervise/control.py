@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from supervise.postgres import data_folder, write_server_configuration
 from supervise.postgres_processes import end_server, serves_command
 from supervise.processes import processes
 from supervise.redis_configuration import write_redis_configuration
+from supervise.subnets import own_addresses
 from supervise.supervisor_calls import call_supervisor
 
 # More than any process may take.
@@ -219,6 +221,10 @@ def _wait_for_end(descriptor: int) -> None:
 
 def _require_port(instance: Instance, settings: Env) -> None:
     """Raise InstanceError if the edge could not listen now."""
+    own = own_addresses()
+    # Asked for, as an instance that was opened to other machines lets its addresses be ones that are not there yet.
+    if own and _is_of_one_network_card(settings.bind) and settings.bind not in own:
+        raise InstanceError(_listening_problem(instance.port, settings.bind, OSError(errno.EADDRNOTAVAIL, "")))
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -226,6 +232,14 @@ def _require_port(instance: Instance, settings: Env) -> None:
             probe.bind((settings.bind, instance.port))
         except OSError as error:
             raise InstanceError(_listening_problem(instance.port, settings.bind, error)) from error
+
+
+def _is_of_one_network_card(address: str) -> bool:
+    try:
+        parsed = IPv4Address(address)
+    except AddressValueError:
+        return False  # IPv6
+    return not (parsed.is_loopback or parsed.is_unspecified)
 
 
 def _listening_problem(port: int, bind: str, error: OSError) -> str:
