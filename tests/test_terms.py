@@ -51,7 +51,7 @@ TERMS = [
     Term(
         r"(?i)leftover",
         "orphan",
-        ("platform/config/env_names.py", "workspaces/host/reconcile/machines.py", "tests/test_settings.py"),
+        ("platform/config/env_defaults.py", "workspaces/host/reconcile/machines.py", "tests/test_settings.py"),
     ),
     Term(r"(?i)\brooms\b|\b(lower|higher) room\b|, Floors\)", "app, layer"),
     Term(r"(?i)\bkeeper thread", "heartbeat thread, maintenance thread"),

@@ -1,4 +1,4 @@
-"""Whether this process has the credentials of one host, and not those of the instance."""
+"""Tell whether this process has the credentials of one host, and not those of the instance."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ from config.database import private_url
 from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
-from config.env_defaults import LOOPBACK, derived
-from config.env_names import EMPTY_IS_UNSET, RENAMED, SHARED
+from config.env_defaults import EMPTY_IS_UNSET, LOOPBACK, RENAMED, SHARED, derived
 from config.env_notifications import NotificationSettings
 from config.env_pages import PageSettings
 from config.env_placement import PlacementSettings

@@ -54,7 +54,7 @@ def logged_in(role: str) -> Iterator[Any]:
 
 
 class ConfinedHost(FakeHost):
-    """As `FakeHost`, with a role; tasks of other processes run with that of the instance."""
+    """Make a `FakeHost` with a role; tasks of other processes run with that of the instance."""
 
     def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(state, monkeypatch)

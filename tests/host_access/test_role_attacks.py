@@ -170,7 +170,7 @@ def scene(api: Caller, stranger: Caller) -> Iterator[Scene]:
 
 
 def is_refused(made: Any, statement: str) -> bool:
-    """Whether a statement fails, or finds nothing."""
+    """Return whether a statement fails, or finds nothing."""
     with made.cursor() as cursor:
         try:
             cursor.execute(statement)

@@ -1,4 +1,4 @@
-"""What a host that was taken over could still do to everybody else with its own credentials."""
+"""Attacks of a host that was taken over: what it could still do to everybody else with its own credentials."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def host() -> Iterator[Host]:
 
 
 def is_allowed(host: Host, *statements: str) -> bool:
-    """Whether the host's role may do all of it, in one transaction that is undone."""
+    """Return whether the host's role may do all of it, in one transaction that is undone."""
     with logged_in(host.pk) as made, made.cursor() as cursor:
         cursor.execute("BEGIN")
         try:

@@ -37,7 +37,7 @@ def opened(settings: LazySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def machine(number: int = 2, **changed: Any) -> dict[str, Any]:
-    """What a machine says of itself."""
+    """Return what a machine says of itself."""
     return {
         "machine_id": f"{number:016x}",
         "hostname": f"machine-{number}",

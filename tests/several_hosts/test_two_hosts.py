@@ -86,7 +86,7 @@ def test_the_rules_outlive_a_vmhost(hosts: Hosts, machines: Machines) -> None:
 
 
 def is_let_in(host: HostInstance) -> bool:
-    """Whether its credentials open the database or Redis."""
+    """Return whether its credentials open the database or Redis."""
     try:
         with redis.Redis.from_url(host.settings.redis_url, socket_timeout=5) as client:
             client.ping()

@@ -32,7 +32,7 @@ SMALL = Amount(100, 128, 64)
 
 @pytest.fixture(autouse=True)
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What staff offer to users; and a host has exactly the memory of its row."""
+    """Set what staff offer to users; a host has exactly the memory of its row."""
     monkeypatch.setattr(settings.ENV, "placement_labels", ("disk=ssd", "region=*"))
     monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
     monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)

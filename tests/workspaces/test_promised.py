@@ -36,7 +36,7 @@ def counters_of(host: Host) -> tuple[int, ...]:
 
 
 def sums_of(host: Host) -> tuple[int, ...]:
-    """What the counters must be, added up here."""
+    """Return what the counters must be, added up here."""
     rows = list(Workspace.objects.filter(host=host))
     running = [row for row in rows if row.status in USES_RUNNING_POOL]
     return (

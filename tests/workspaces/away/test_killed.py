@@ -34,7 +34,7 @@ def dies_at(statement: int) -> Callable[..., Any]:
 
 
 def swept(statement: int) -> bool:
-    """Whether a sweep ended before that statement."""
+    """Return whether a sweep ended before that statement."""
     try:
         with connection.execute_wrapper(dies_at(statement)):
             sweep_hosts()
