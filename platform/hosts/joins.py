@@ -56,10 +56,12 @@ def join_machine(token: str, asked: Joining) -> Joined:
     Raise TokenInvalid, ProtocolUnsupported, ClockOff, MachineJoined, NameTaken, SubnetOverlaps, HostIsAlive: the token
     is as before. Dies after the row: the machine asks again.
     """
+    # Before the wait for other joins, which is not the clock's fault.
+    ahead = round(asked.clock - _database_clock(), 3)
     with transaction.atomic():
         claimed = claim_token(token, asked.machine_id)
         _lock_joins()
-        _require_fitting(asked)
+        _require_fitting(asked, ahead)
         host = _insert_host(claimed, asked) if claimed.host is None else _hand_over(claimed.host, asked)
         JoinToken.objects.filter(pk=claimed.pk).update(host=host)
     return Joined(host, make_credentials(host.pk), _peers_of(host))
@@ -77,17 +79,16 @@ def _database_clock() -> float:
         return float(cursor.fetchone()[0])
 
 
-def _require_fitting(asked: Joining) -> None:
+def _require_fitting(asked: Joining, ahead: float) -> None:
     if asked.protocol != PROTOCOL:
         raise ProtocolUnsupported(
             f"This machine speaks protocol {asked.protocol}, the control machine {PROTOCOL}: check out its version.",
             details={"wanted": PROTOCOL},
         )
-    seconds = round(asked.clock - _database_clock(), 3)
-    if abs(seconds) > CLOCK_SECONDS:
+    if abs(ahead) > CLOCK_SECONDS:
         raise ClockOff(
-            f"The clock of this machine is {seconds:+.1f} s off: set it (chrony, timedatectl set-ntp true).",
-            details={"seconds": seconds},
+            f"The clock of this machine is {ahead:+.1f} s off: set it (chrony, timedatectl set-ntp true).",
+            details={"seconds": ahead},
         )
 
 

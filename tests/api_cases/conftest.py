@@ -15,6 +15,7 @@ from notifications.sends import requests
 from tests.assist.conftest import configured
 from tests.assist.model_server import serving_model
 from tests.fakehost import FakeHost
+from tests.hosts.rows import close_network
 
 
 @pytest.fixture
@@ -39,3 +40,4 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
         # No name server is asked: domains are connected before their records are seen.
         configured(settings, domain_verification=False, **waits, **asked)
         yield
+    close_network()

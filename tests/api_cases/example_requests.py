@@ -18,7 +18,7 @@ from hosts.tokens import token_create
 from namespaces.models import Namespace
 from tests.api_cases.stage import Stage
 from tests.api_cases.wsgi import WsgiAnswer, answer_of
-from tests.hosts.rows import joined_host, open_network
+from tests.hosts.rows import forget_wrong_tokens, joined_host, open_network
 from tests.openapi import document
 from tests.workspaces.rows import port_link
 from vmbackend.models import Host
@@ -76,6 +76,7 @@ def _prepare(name: str, stage: Stage) -> None:
     if name.startswith(("POST /staff/hosts", "POST /join", "GET /join")):
         open_network()
     if name == "POST /join/hosts":
+        forget_wrong_tokens()
         stage.ids["join_token"] = token_create(actor="test").text
     if "/staff/hosts/{host_id}" in name:
         Host.objects.filter(name="two").delete()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import count
 
 from django.conf import settings
 from django.contrib.auth.models import User
 
 from common.private_network import ADDRESS, network_folder
+from common.redis import redis_client, redis_key
+from hosts import views
 from staff.api_tokens import token_create
 from supervise.network_certificates import make_certificates
 from vmbackend.models import Host
@@ -23,6 +26,17 @@ def open_network() -> None:
     folder.mkdir(exist_ok=True)
     make_certificates(folder, CONTROL_ADDRESS)
     (folder / ADDRESS).write_text(CONTROL_ADDRESS)
+
+
+def close_network() -> None:
+    """Make the instance of the tests one that was not opened."""
+    shutil.rmtree(network_folder(settings.STATE), ignore_errors=True)
+
+
+def forget_wrong_tokens() -> None:
+    """Let joins be tried again at once, as if no wrong token had been sent."""
+    redis_client().delete(redis_key("throttle:join:source:everywhere"))
+    views._wrong_tokens.cache_clear()
 
 
 def joined_host(name: str = "") -> Host:

@@ -7,17 +7,18 @@ import ssl
 import time
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from django.conf import LazySettings
+from django.db import transaction
 from django.db.models.functions import Now
 from django.test import Client
 
-from common.redis import redis_client, redis_key
-from hosts import joins, tokens, views
+from hosts import joins, tokens
 from hosts.models import JoinToken
-from tests.hosts.rows import open_network
+from tests.hosts.rows import forget_wrong_tokens, open_network
 from tests.threads import run_at_once
 from vmbackend.models import Host
 from vmbackend.services import host_create
@@ -30,8 +31,7 @@ def opened(settings: LazySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """An instance that was opened, and roles and users that are only noted."""
     settings.STATE = tmp_path
     open_network()
-    redis_client().delete(redis_key("throttle:join:source:everywhere"))
-    views._wrong_tokens.cache_clear()
+    forget_wrong_tokens()
     for name in ("create_host_role", "create_redis_user"):
         monkeypatch.setattr(f"hosts.credentials.{name}", lambda host_id: "password")
 
@@ -136,6 +136,22 @@ def test_machines_that_join_at_once_have_different_networks() -> None:
     joined = [(new_token(), machine(number)) for number in range(2, 8)]
     run_at_once(6, lambda number: join(joined[number][0], **joined[number][1]))
     assert len(set(Host.objects.values_list("subnet", flat=True))) == 6
+
+
+def test_a_join_that_waited_for_another_is_not_told_that_its_clock_is_wrong() -> None:
+    token, locked = new_token(), Event()
+
+    def wait_and_join(number: int) -> None:
+        if number == 0:
+            with transaction.atomic():
+                joins._lock_joins()
+                locked.set()
+                time.sleep(joins.CLOCK_SECONDS + 0.2)
+        else:
+            assert locked.wait(30)
+            assert join(token, **machine()).status_code == 201
+
+    assert run_at_once(2, wait_and_join) == ["done", "done"]
 
 
 def test_one_token_at_once_makes_one_host() -> None:

@@ -17,11 +17,11 @@ async function terminals(place) {
   named(made, `success ${TERMINAL}`);
   same([made.command[0], made.cols, made.rows, made.scrollback_size], ["sh", 100, 40, 1024]);
   isTime(made.created_at);
-  let found = made;
-  for (let tries = 0; found.alive && tries < 200; tries++) {
+  let found, tries = 0;
+  do {
     found = (await place.call("GET", "/terminals")).terminals.find((each) => each.id === made.id);
     named(found, TERMINAL);
-  }
+  } while (found.alive && ++tries < 200);
   is(found.exit_code, 3);
   const back = await place.call("GET", `/terminals/${made.id}/scrollback`, { query: { bytes: 100 } });
   named(back, "success scrollback size scrollback_size max_scrollback_size alive exit_code");
