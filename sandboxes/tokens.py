@@ -26,7 +26,7 @@ from workspaces.data_plane.holders import (
     bearer_token,
     wrong_tokens_counted,
 )
-from workspaces.host_away import take_joined, with_host
+from workspaces.host_away import with_host
 from workspaces.models import Workspace
 from workspaces.models.workspace import JOINED, Kind
 from workspaces.states import Status
@@ -178,7 +178,7 @@ def _by_hash(hashes: list[str]) -> Sandbox | None:
     found = loaded_row(Sandbox, _SANDBOX, row[: ends[0]])
     found.workspace = loaded_row(Workspace, _WORKSPACE, row[ends[0] : ends[1]])
     found.workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[ends[1] : ends[2]])
-    take_joined(found.workspace, row[ends[2] :])
+    found.workspace.take_joined(row[ends[2] :])
     return found
 
 

@@ -10,17 +10,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import models
 from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Greatest, Now
-
-if TYPE_CHECKING:
-    DateTimeField = models.DateTimeField[Any, Any]
-else:
-    DateTimeField = models.DateTimeField
 
 # Six renewals.
 LEASE_FOR = timedelta(seconds=30)
@@ -49,18 +44,6 @@ ALLOWED: dict[HostState, frozenset[HostState]] = {
     HostState.MAINTENANCE: frozenset({HostState.ACTIVE, HostState.DRAINING}),
     HostState.GONE: frozenset({HostState.ACTIVE, HostState.DRAINING, HostState.MAINTENANCE}),
 }
-
-
-class LeaseEnd(DateTimeField):
-    """The end of a lease, by the database's clock alone: read as None once it is over, however it was joined, so no
-    clock of another machine is ever compared with it.
-    """
-
-    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, tuple[Any, ...]]:
-        """Return the column as it is selected. Conditions and updates see what is stored."""
-        stands = f"{sql} > STATEMENT_TIMESTAMP() AND {sql} <= STATEMENT_TIMESTAMP() + INTERVAL '%s seconds'"
-        seconds = int(LONGEST.total_seconds())
-        return f"CASE WHEN {stands % seconds} THEN {sql} END", tuple(params) * 3
 
 
 def lease_end() -> CombinedExpression:

@@ -12,7 +12,6 @@ from common.times import iso
 from vmbackend.host_states import UNREACHABLE, HostState, shown_since, shown_state
 from vmbackend.models import Host
 from workspaces.models import Workspace
-from workspaces.models.workspace import JOINED
 from workspaces.states import HOST_LOST, Status
 
 M = TypeVar("M", bound=Model)
@@ -36,11 +35,6 @@ def with_host(rows: QuerySet[M, M], prefix: str = "") -> QuerySet[M, M]:
         joined_host=F(f"{host}name"), joined_host_state=shown_state(host), joined_host_since=shown_since(host)
     )
     return found
-
-
-def take_joined(workspace: Workspace, values: list[object]) -> None:
-    """Give a row that was built by hand what `with_host` has read, in the order of JOINED."""
-    workspace.__dict__.update(zip(JOINED, values, strict=True))
 
 
 def is_away(workspace: Workspace) -> bool:

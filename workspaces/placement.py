@@ -33,6 +33,8 @@ from workspaces.quota import Amount
 held_addresses: Hook[[], set[str]] = Hook("placement.held_addresses")
 # More than what is written: the database wrote the time after this statement's time, if both ran at once.
 LONGEST_HOLD = timedelta(seconds=2 * HELD_SECONDS)
+# By the database's clock, which wrote them.
+HELD = is_to_come("held_until", LONGEST_HOLD)
 CANDIDATES = 3
 # How often hosts are looked for again if all candidates were taken or drained meanwhile.
 ROUNDS = 5
@@ -293,8 +295,7 @@ def free_address(host: Host) -> str:
 def _taken_addresses(host: Host) -> set[str]:
     having = Workspace.objects.filter(host=host, ip__isnull=False).order_by()
     warm = WarmMachine.objects.filter(host=host)
-    # By the database's clock, which wrote them.
-    had = ReleasedAddress.objects.filter(is_to_come("held_until", LONGEST_HOLD), host=host)
+    had = ReleasedAddress.objects.filter(HELD, host=host)
     parts = [rows.values_list("ip", flat=True) for rows in (warm, had)]
     taken = having.values_list("ip", flat=True).union(*parts, all=True)
     return {str(ip) for ip in taken}.union(*held_addresses())

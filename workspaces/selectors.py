@@ -15,7 +15,7 @@ from accounts.permissions import OTHER_NAMESPACE, require_named_namespace
 from accounts.scopes import Scope, ScopeBinding
 from common.compiled_query import CompiledQuery
 from common.errors import Forbidden, NotFound
-from workspaces.host_away import take_joined, with_host
+from workspaces.host_away import with_host
 from workspaces.models import Snapshot, WarmMachine, Workspace
 from workspaces.models.workspace import JOINED, Kind
 from workspaces.states import Status
@@ -60,7 +60,7 @@ def get_workspace(actor: Actor, identifier: str, *, whole: bool = False) -> Work
     found = Workspace.from_db(DEFAULT_DB_ALIAS, columns, row[: len(columns)])
     # As the annotations of `visible_workspaces`.
     found.joined_namespace, *host = row[len(columns) :]  # type: ignore[attr-defined]
-    take_joined(found, host)
+    found.take_joined(host)
     # The account is the actor's; this saves a query.
     found.account = actor.account
     return found

@@ -20,3 +20,11 @@ def is_confined() -> bool:
     to the processes of the control plane.
     """
     return confined_host_id() is not None
+
+
+def is_closed_queue(queue: str) -> bool:
+    """Return whether this process may not send to a queue: one with a host's credentials sends to its own alone. Whom a
+    wake-up would have been for finds the row at its next look.
+    """
+    host = confined_host_id()
+    return host is not None and queue != f"host.{host}"

@@ -16,8 +16,6 @@ from redis import Redis, RedisError
 from redis.asyncio import BlockingConnectionPool as AsyncBlockingConnectionPool
 from redis.asyncio import Redis as AsyncRedis
 
-from common.confinement import confined_host_id
-
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
 MAX_CONNECTIONS = 200
@@ -27,14 +25,6 @@ ASYNC_CONNECTIONS = 20
 def redis_key(name: str) -> str:
     """Return the key or pub/sub channel of this instance."""
     return f"{settings.REDIS_PREFIX}{name}"
-
-
-def is_closed_queue(queue: str) -> bool:
-    """Return whether this process may not send to a queue: one with a host's credentials sends to its own alone. Whom a
-    wake-up would have been for finds the row at its next look.
-    """
-    host = confined_host_id()
-    return host is not None and queue != f"host.{host}"
 
 
 def redis_client() -> Redis:

@@ -16,9 +16,8 @@ from vmbackend.host_states import HostState
 from vmbackend.models import Host
 from vmbackend.services import host_describe
 from workspaces import placement
-from workspaces.crud.places import find_place
+from workspaces.crud.places import find_place, wish_of_retry
 from workspaces.crud.services import provisioning_retry
-from workspaces.crud.wishes import wish_of_retry
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Workspace
 from workspaces.placement import Wish

@@ -26,9 +26,15 @@ from vmbackend.host_states import HostState
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
-from workspaces.crud.places import Place, find_place, host_of_retry, place_at
+from workspaces.crud.places import (
+    Place,
+    find_place,
+    host_of_retry,
+    place_at,
+    require_placement_allowed,
+    wish_of_create,
+)
 from workspaces.crud.source import Source, retried_params, source_of, source_sizes
-from workspaces.crud.wishes import require_placement_allowed, wish_of_create
 from workspaces.images import choice
 from workspaces.images.choice import Choice
 from workspaces.models import Operation, Workspace
@@ -55,7 +61,7 @@ class NewWorkspace:
     `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
     that the request gives; the others come from the preset or are the defaults. `start`: false for a machine that is
     made and stays off; a creation that is tried again starts it. `snapshot`: the id or name of the snapshot that it is
-    made from, in place of an image; `memory` false: without its memory. `placement`: what `crud.wishes` reads.
+    made from, in place of an image; `memory` false: without its memory. `placement`: what `crud.places` reads.
     """
 
     image: str | None = None

@@ -137,7 +137,7 @@ class Workspace(models.Model):
     epoch = models.PositiveBigIntegerField(default=1, db_default=1)
     ip = models.GenericIPAddressField(protocol="IPv4", null=True)
     static_network = models.BooleanField(default=False)
-    # The `placement` of its create, as `workspaces.crud.wishes` reads it.
+    # The `placement` of its create, as `workspaces.crud.places` reads it.
     placement = models.JSONField(default=dict, blank=True)
     ssh_host_key = models.TextField(blank=True, default="")
     control_port = models.PositiveIntegerField(default=0)
@@ -278,6 +278,10 @@ class Workspace(models.Model):
         if JOINED[0] in self.__dict__:
             return ShownHost(*(self.__dict__[name] for name in JOINED))
         return self.host.shown if self.host else ShownHost()
+
+    def take_joined(self, values: list[Any]) -> None:
+        """Give a row that was built by hand what `host_away.with_host` has read, in the order of JOINED."""
+        self.__dict__.update(zip(JOINED, values, strict=True))
 
     @property
     def is_ready(self) -> bool:

@@ -18,7 +18,7 @@ from common.compiled_query import CompiledQuery, in_table_order, loaded_row
 from common.errors import Forbidden, Unauthorized
 from namespaces.models import Namespace
 from workspaces.data_plane.holders import COLUMNS, NAMESPACE_COLUMNS, TokenUnknown
-from workspaces.host_away import take_joined, with_host
+from workspaces.host_away import with_host
 from workspaces.models import Workspace
 from workspaces.models.workspace import JOINED
 from workspaces.states import Status
@@ -82,7 +82,7 @@ def holder_in_epoch(workspace_id: str, epoch: int, named_id: str = "") -> Runtim
         raise Unauthorized(UNKNOWN)
     workspace = loaded_row(Workspace, _WORKSPACE, row[: len(_WORKSPACE)])
     workspace.namespace = loaded_row(Namespace, _NAMESPACE, row[len(_WORKSPACE) : -len(JOINED)])
-    take_joined(workspace, row[-len(JOINED) :])
+    workspace.take_joined(row[-len(JOINED) :])
     if not workspace.runtime_enabled:
         raise Forbidden(DISABLED)
     if workspace.runtime_epoch != epoch:

@@ -14,7 +14,8 @@ from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from common.redis import is_closed_queue, redis_client, redis_key
+from common.confinement import is_closed_queue
+from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
 
