@@ -28,6 +28,7 @@ from pathlib import Path
 
 from vmbackend.capabilities import HostCapabilities
 from vmbackend.copies import Copied
+from vmbackend.moves import Moved
 from vmbackend.orphans import KeepsOrphans
 from vmbackend.policy import OPEN, Networking, NetworkPolicy
 from vmbackend.power import Powered
@@ -220,8 +221,8 @@ class Inventory:
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
-class Driver(Networking, Powered, Copied, KeepsOrphans, Metered, ABC):
-    """One host's hypervisor. The other methods are in `vmbackend.policy`, `power`, `copies`, `orphans`, `samples`."""
+class Driver(Networking, Powered, Copied, Moved, KeepsOrphans, Metered, ABC):
+    """One host's hypervisor. The others: `vmbackend.policy`, `power`, `copies`, `moves`, `orphans`, `samples`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:

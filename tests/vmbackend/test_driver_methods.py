@@ -7,9 +7,10 @@ import pytest
 from vmbackend.copies import Copied
 from vmbackend.driver import Driver
 from vmbackend.fake.driver import FakeDriver
+from vmbackend.moves import Moved
 from vmbackend.policy import Networking
 
-METHODS = ["assign", *(name for part in (Copied, Networking) for name in vars(part) if not name.startswith("_"))]
+METHODS = ["assign", *(name for part in (Copied, Moved, Networking) for name in vars(part) if not name.startswith("_"))]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -25,7 +25,7 @@ from vmbackend.errors import (
     SnapshotIncompatible,
     SnapshotNotFound,
 )
-from vmbackend.fake.machines import IN_MEMORY, POLL, FakeMachines
+from vmbackend.fake.machines import IN_MEMORY, POLL, TAKEN_FILE, FakeMachines
 from vmbackend.fake.store import MEMORY_FILE, Domain
 from vmbackend.power import StartedFrom
 
@@ -72,6 +72,7 @@ class FakeCopies(FakeMachines):
         self._enter("remove_snapshot")
         with self._store.locked():
             shutil.rmtree(self._store.snapshot(snapshot_id), ignore_errors=True)
+            shutil.rmtree(self._store.root / "exports" / snapshot_id, ignore_errors=True)
 
     def compare_snapshot(self, snapshot_id: str) -> tuple[Difference, ...]:
         """See Copied.compare_snapshot."""
@@ -229,10 +230,17 @@ class FakeCopies(FakeMachines):
         disk.rename(old)
         new.rename(disk)
         shutil.rmtree(old, ignore_errors=True)
+        self._store.write(directory / TAKEN_FILE, snapshot_id)
 
     def _check_load(self, domain: Domain, stored: StoredSnapshot) -> None:
         if domain.state is not MachineState.OFF:
             raise InvalidMachineState("The machine is not off.")
+        self._check_fits(domain, stored)
+        if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
+            raise CapacityExceeded("The host has not enough free memory.", resource="memory_mb")
+
+    def _check_fits(self, domain: Domain, stored: StoredSnapshot) -> None:
+        """Raise SnapshotIncompatible unless the machine can go on with the snapshot's memory."""
         raw = self._manifest(stored.id) or {}
         same = (domain.spec.cpus, domain.spec.memory_mb, domain.spec.image) == (
             raw["cpus"],
@@ -241,13 +249,17 @@ class FakeCopies(FakeMachines):
         )
         if not stored.memory or not same or self.compare_snapshot(stored.id):
             raise SnapshotIncompatible("The snapshot's memory does not fit this machine.")
-        if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
-            raise CapacityExceeded("The host has not enough free memory.", resource="memory_mb")
 
     def _run_loaded(self, domain: Domain, snapshot_id: str) -> None:
-        """Let the machine go on from the snapshot's memory, with a generation of its own."""
+        """Let the machine go on from the snapshot's memory."""
+        memory = self._store.directory(domain.spec.id) / MEMORY_FILE
+        shutil.copyfile(self._store.snapshot(snapshot_id) / MEMORY_FILE, memory)
+        self._run_renewed(domain)
+
+    def _run_renewed(self, domain: Domain) -> None:
+        """Let the machine go on from what its memory is, with a generation of its own."""
         machine_id, directory = domain.spec.id, self._store.directory(domain.spec.id)
-        shutil.copyfile(self._store.snapshot(snapshot_id) / MEMORY_FILE, directory / MEMORY_FILE)
+        (directory / TAKEN_FILE).unlink(missing_ok=True)
         generation = directory / "disk" / GENERATION
         generation.parent.mkdir(parents=True, exist_ok=True)
         self._store.write(generation, f"{uuid.uuid4()}\n")

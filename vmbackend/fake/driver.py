@@ -33,8 +33,8 @@ from vmbackend.errors import (
     InvalidMachineState,
     MachineExited,
 )
-from vmbackend.fake.copies import FakeCopies
-from vmbackend.fake.machines import IN_MEMORY, POLL
+from vmbackend.fake.machines import IN_MEMORY, POLL, TAKEN_FILE
+from vmbackend.fake.moves import FakeMoves
 from vmbackend.fake.orphans import FakeOrphans
 from vmbackend.fake.usage import FakeMeters
 from vmbackend.peers import Peer, first_refusal
@@ -44,7 +44,7 @@ from vmbackend.power import StartedFrom
 CONTROL_PORT = 10022
 
 
-class FakeDriver(FakeMeters, FakeCopies, FakeOrphans, Driver):
+class FakeDriver(FakeMeters, FakeMoves, FakeOrphans, Driver):
     """The fake driver: see the module.
 
     `images`: the digests that exist (None: all). `run_commands`: the machine's `cmd` is executed as a process of this
@@ -209,6 +209,7 @@ class FakeDriver(FakeMeters, FakeCopies, FakeOrphans, Driver):
             disk.rename(old)
             new.rename(disk)
             shutil.rmtree(old, ignore_errors=True)
+            disk.with_name(TAKEN_FILE).unlink(missing_ok=True)
 
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
         self._enter("set_network")

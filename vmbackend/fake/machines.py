@@ -31,7 +31,9 @@ from vmbackend.peers import Peer
 from vmbackend.trees import remove_tree
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
-EPOCH_FILE = "epoch"  # in the folder of a machine
+# In the folder of a machine: its epoch, and the snapshot that its disk was taken from before its first start, or whose
+# memory it sleeps on.
+EPOCH_FILE, TAKEN_FILE, MOVED_FILE = "epoch", "taken", "moved"
 POLL = 0.01
 LOOK = 0.1  # at events that another process has queued
 
@@ -130,6 +132,7 @@ class FakeMachines:
         self._hook("prepare:disk")
         # Left by a machine that the hypervisor lost: it does not match the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
+        (directory / MOVED_FILE).unlink(missing_ok=True)
         self._store.write(directory / EPOCH_FILE, str(spec.epoch))
         (root / "taps" / spec.id).touch()
         self._store.write(root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
@@ -141,6 +144,7 @@ class FakeMachines:
         if not source.exists():
             raise SnapshotNotFound(f"There is no snapshot {spec.snapshot} on this host.")
         shutil.copytree(source, directory / "disk", symlinks=True)
+        self._store.write(directory / TAKEN_FILE, spec.snapshot)
 
     def _assign(self, spec: MachineSpec) -> None:
         with self._store.locked():
@@ -208,6 +212,7 @@ class FakeMachines:
         (self._store.directory(domain.spec.id) / MEMORY_FILE).unlink(missing_ok=True)
         self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
         self._store.saved_memory(domain.spec.id).unlink(missing_ok=True)
+        (self._store.directory(domain.spec.id) / MOVED_FILE).unlink(missing_ok=True)
 
     def _drop_partial_memory(self) -> None:
         """Remove what a process death during a sleep left behind: the machine runs."""
@@ -224,6 +229,7 @@ class FakeMachines:
 
     def _run(self, domain: Domain) -> None:
         machine_id = domain.spec.id
+        (self._store.directory(machine_id) / TAKEN_FILE).unlink(missing_ok=True)
         ready_at = time.time() + self.delays.get("boot", 0.0)
         changes = {"ready_at": ready_at, "exit_code": None, "resync_count": 0}
         domain = self._store.save(domain, state=MachineState.RUNNING, **changes)

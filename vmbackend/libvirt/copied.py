@@ -59,6 +59,7 @@ class CopiedMachines(Copied):
         files = self._inventory.machine_dir(machine_id)
         made = self._snapshot_store.find(snapshot_id)
         if made is None:
+            record = self._disks.as_taken(self._libvirt.connection, target, files, record)
             made = self._snapshots.make(target, files, record, SnapshotRequest(snapshot_id, after, memory=memory))
         state = self._saved_state.state(target, files)
         if after is AfterSnapshot.PAUSED and state in UP:

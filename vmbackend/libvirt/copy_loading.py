@@ -6,6 +6,7 @@ The programs of its user are frozen and no packet passes until its guest has nam
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import libvirt
@@ -18,7 +19,7 @@ from vmbackend.libvirt.layers import disk_bytes
 from vmbackend.libvirt.memory_loading import DATA_DISK, load_memory, own_identity
 from vmbackend.libvirt.message_exchange import exchange_message
 from vmbackend.libvirt.record import MachineDir
-from vmbackend.libvirt.save_file import read_save_file
+from vmbackend.libvirt.save_file import SaveFile, read_save_file
 from vmbackend.libvirt.starting import StartHooks
 from vmbackend.libvirt.store import StoredMemory
 
@@ -28,15 +29,25 @@ log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 30.0
 
 
-def load_copy(connection: Any, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
+def load_copy(
+    connection: Any,
+    entry: StoredMemory,
+    target: Any,
+    files: MachineDir,
+    hooks: StartHooks,
+    *,
+    proven: Callable[[], None] = lambda: None,
+) -> None:
     """Start a machine that is off, whose disk was taken from this entry, from its memory. Its CPUs run then.
+
+    `proven`: called once it has this machine's identity and its network, and before it counts as started.
 
     Raise SnapshotNotFound (it was removed), SnapshotIncompatible (damaged, or of other devices), CopyUnproven,
     BackendUnavailable and the errors of `hooks`. There may be a process then, which the caller ends.
     """
     own = own_identity(target)
     try:
-        kept = dict(identity_values(read_save_file(entry.memory).xml))["uuid"] == own["uuid"]
+        kept = _is_of(read_save_file(entry.memory), own["uuid"])
         if not load_memory(connection, entry, target, files, hooks):
             raise SnapshotIncompatible("The snapshot's memory has changed since it was written.")
     except FileNotFoundError as error:
@@ -53,5 +64,10 @@ def load_copy(connection: Any, entry: StoredMemory, target: Any, files: MachineD
     except GuestUnreachable as error:
         log.warning("machine %s: snapshot %s: %s", files.id, entry.name, error)
         raise CopyUnproven("The machine did not prove its own identity after its memory was loaded.") from error
-    files.loading.unlink(missing_ok=True)
     hooks.port.connect()
+    proven()
+    files.loading.unlink(missing_ok=True)
+
+
+def _is_of(saved: SaveFile, uuid: str) -> bool:
+    return not saved.is_foreign and dict(identity_values(saved.xml))["uuid"] == uuid

@@ -14,9 +14,12 @@ from vmbackend.libvirt.layers import (
     Layers,
     add_overlay,
     disk_bytes,
+    freeze_file,
+    has_process,
     link_layers,
     new_layer,
 )
+from vmbackend.libvirt.moved_memory import MovedMemory
 from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.record import Chain, MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings
@@ -119,6 +122,32 @@ class DiskMaker:
         if record != (started := replace(record, chain=replace(record.chain, taken=""))):
             files.write_record(started)
         return started
+
+    def as_taken(self, connection: Any, target: Any, files: MachineDir, record: Record) -> Record:
+        """Return the record of a machine that sleeps on a snapshot's memory, once its disk is as it was taken; no
+        effect on any other. What an attempt to load the memory has written is dropped. Raises BackendError.
+
+        There is a layer below the one that is written then, so that this is possible after the next attempt, too.
+        """
+        memory = MovedMemory(files)
+        if not memory.exists or has_process(target):
+            return record
+        record = files.read_record() or record
+        if record.chain.taken and len(record.chain.layers) > 1:
+            return record
+        disks.require_free_space(self._settings.machines_dir, _OVERLAY_MB, self._settings.disk_reserve_mb)
+        below = record.chain.layers[:-1] or record.chain.layers
+        chain = replace(record.chain, layers=below, taken=record.chain.taken or memory.snapshot_id)
+        try:
+            chain = add_overlay(files, chain, record.disk_mb)
+            freeze_file(files.path / below[-1].file)
+            return self._layers.change(connection, target, files, replace(record, chain=chain))
+        except OSError as error:
+            self._layers.settle(connection, target, files)
+            raise BackendUnavailable("The host could not write the machine's disk.") from error
+        except BaseException:
+            self._layers.settle(connection, target, files)
+            raise
 
     def _find(self, snapshot_id: str, disk_mb: int) -> StoredMemory:
         entry = self._store.find_entry(snapshot_id)

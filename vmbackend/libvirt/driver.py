@@ -32,7 +32,6 @@ from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capabilities import ask_host
 from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
-from vmbackend.libvirt.copied import CopiedMachines
 from vmbackend.libvirt.disk_making import DiskMaker
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.flattening import Flattener
@@ -40,6 +39,8 @@ from vmbackend.libvirt.inventory import HostInventory
 from vmbackend.libvirt.layers import allocated_bytes
 from vmbackend.libvirt.loads import end_unfinished_load, end_unfinished_loads, set_late_clock
 from vmbackend.libvirt.meters import Meters
+from vmbackend.libvirt.moved import MovedMachines
+from vmbackend.libvirt.moved_memory import MovedMemory
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
 from vmbackend.libvirt.orphans import AsideMachines
@@ -68,7 +69,7 @@ log = logging.getLogger(__name__)
 _BOOT_SECONDS = 20.0
 
 
-class LibvirtDriver(CopiedMachines, ReachedMachines, AsideMachines, Driver):
+class LibvirtDriver(MovedMachines, ReachedMachines, AsideMachines, Driver):
     """One host's machines under libvirt."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
@@ -157,6 +158,8 @@ class LibvirtDriver(CopiedMachines, ReachedMachines, AsideMachines, Driver):
             self.resume(machine_id)
             return None
         require_memory(self._settings, record.memory_mb)
+        if state is MachineState.ASLEEP and MovedMemory(files).exists:
+            return self._wake_moved(target, files, record)
         if state is MachineState.OFF:
             record = self._disks.ready_for_boot(self._libvirt.connection, target, files, record)
         hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))

@@ -15,9 +15,12 @@ log = logging.getLogger(__name__)
 
 
 def end_unfinished_load(target: Any | None, files: MachineDir) -> None:
-    """End the process of a load that failed and could not be ended then: it has no machine's identity."""
+    """End the process of a load that failed and could not be ended then: it has no machine's identity.
+
+    One that has woken from moved memory has it.
+    """
     if files.loading.exists():
-        if target is not None:
+        if target is not None and not files.woken.exists():
             domain.destroy_domain(target)
         files.loading.unlink(missing_ok=True)
 

@@ -33,7 +33,8 @@ def load_memory(connection: Any, entry: StoredMemory, target: Any, files: Machin
     The machine is limited and attached to its network then, not connected. Raises OSError, ValueError (another format,
     or other devices) and the errors of `hooks`; BackendUnavailable. There may be a process then, marked `loading`.
     """
-    xml = give_identity(read_save_file(entry.memory).xml, identity_values(_definition(target)))
+    own, saved = _definition(target), read_save_file(entry.memory)
+    xml = own if saved.is_foreign else give_identity(saved.xml, identity_values(own))
     files.loading.touch(0o600)
     with ThreadPoolExecutor(2) as executor:
         attaching = executor.submit(hooks.port.attach)

@@ -123,10 +123,18 @@ class Power:
         with self._starting(target, files, asleep=False):
             self._start(target, hooks)
 
-    def load(self, entry: StoredMemory, target: Any, files: MachineDir, hooks: StartHooks) -> None:
-        """Start a machine that is off from a snapshot's memory. Raise the errors of `load_copy`: it is off then."""
+    def load(
+        self,
+        entry: StoredMemory,
+        target: Any,
+        files: MachineDir,
+        hooks: StartHooks,
+        *,
+        proven: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start a machine without a process from a snapshot's memory. Raise the errors of `load_copy`: it has none."""
         with self._starting(target, files, asleep=False):
-            load_copy(self._libvirt.connection, entry, target, files, hooks)
+            load_copy(self._libvirt.connection, entry, target, files, hooks, proven=proven)
 
     def _start(self, target: Any, hooks: StartHooks) -> None:
         """Start process and network concurrently. A death in between leaves a paused machine that never ran."""

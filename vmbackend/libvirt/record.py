@@ -4,6 +4,8 @@
                         status.json    what the guest reported since its last start
                         data.raw       the writable disk; after a snapshot data-*.qcow2, above layers that never change
                         memory         saved memory of a sleeping machine, complete or partial; memory.seal its checksum
+                        memory.moved   what the saved memory is, if it is a snapshot's (`moved_memory.py`)
+                        memory.woken   that memory, once the machine has woken from it, until it is removed
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
                         boot.log       console output, of limited size
@@ -135,6 +137,7 @@ class MachineDir:
     def __init__(self, machines_dir: Path, machine_id: str) -> None:
         self.id = machine_id
         self.path = machines_dir / machine_id
+        self.record = self.path / "machine.json"
         self.data_disk = self.path / "data.raw"
         self.memory = self.path / "memory"
         self.memory_checksum = self.path / "memory.seal"
@@ -148,6 +151,8 @@ class MachineDir:
         self.resolver = self.path / "resolver"
         self.requests_pipe = self.path / "requests"
         self.loading = self.path / "loading"
+        self.moved = self.path / "memory.moved"
+        self.woken = self.path / "memory.woken"
         self.late_clock = self.path / "late_clock"
         self.held = self.path / "held"
         self.unassigned = self.path / UNASSIGNED
@@ -169,7 +174,7 @@ class MachineDir:
 
         The record first: an incomplete directory is an orphan. Raise OSError if something is left.
         """
-        (self.path / "machine.json").unlink(missing_ok=True)
+        self.record.unlink(missing_ok=True)
         if not remove_tree(self.path):
             raise OSError(errno.ENOTEMPTY, "the machine's directory could not be removed", str(self.path))
 
@@ -179,12 +184,12 @@ class MachineDir:
 
     def read_record(self) -> Record | None:
         try:
-            return Record.from_json(json.loads((self.path / "machine.json").read_bytes()))
+            return Record.from_json(json.loads(self.record.read_bytes()))
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def write_record(self, record: Record) -> None:
-        write_atomically(self.path / "machine.json", json.dumps(asdict(record)).encode())
+        write_atomically(self.record, json.dumps(asdict(record)).encode())
 
     def change_epoch(self, epoch: int) -> None:
         """Record another epoch, if there is a record. Raise OSError."""

@@ -6,6 +6,7 @@ stream. libvirt refuses a definition with another UUID beside a file, but loads 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -25,6 +26,9 @@ _CHUNK = 1 << 20
 # With a pipe of 64 KiB the speed of a load on a busy host depends on how often both ends run.
 _PIPE_BYTES = 1 << 20
 _POLL_MS = 100
+# What a file of another host says of its domain is never used: this stands in its place.
+FOREIGN_XML = "<domain/>"
+_DESCRIPTION_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,11 @@ class SaveFile:
     xml: str
     cookie: bytes
     stream_at: int
+
+    @property
+    def is_foreign(self) -> bool:
+        """Return whether it is another host's: only its stream may be loaded, under a definition of this host."""
+        return self.xml == FOREIGN_XML
 
 
 def read_save_file(path: Path) -> SaveFile:
@@ -51,6 +60,25 @@ def read_save_file(path: Path) -> SaveFile:
     xml = data[: cookie_at or None].split(b"\0", 1)[0]
     cookie = data[cookie_at:].rstrip(b"\0") if cookie_at else b""
     return SaveFile(xml.decode(), cookie, _HEAD.size + length)
+
+
+def forget_description(descriptor: int) -> None:
+    """Overwrite what a save file that another host wrote says of its domain: a host would be ruled by it.
+
+    The stream stays where it is. Raises ValueError for another format, OSError.
+    """
+    head = os.pread(descriptor, _HEAD.size, 0)
+    if len(head) != _HEAD.size:
+        raise ValueError("the memory ends within its head")
+    magic, version, length, _, compressed, *_ = _HEAD.unpack(head)
+    if (magic, version, compressed) != (_MAGIC, _VERSION, 0):
+        raise ValueError("the memory is not in a known format")
+    description = FOREIGN_XML.encode() + b"\0"
+    if not len(description) <= length <= _DESCRIPTION_MAX or _HEAD.size + length >= os.fstat(descriptor).st_size:
+        raise ValueError("the memory's description has no plausible size")
+    plain = _HEAD.pack(_MAGIC, _VERSION, length, 0, 0, 0, *[0] * 14) + description.ljust(length, b"\0")
+    if os.pwrite(descriptor, plain, 0) != len(plain):
+        raise OSError(errno.EIO, "the memory's description was written in part")
 
 
 def encode_beginning(xml: str, cookie: bytes) -> bytes:

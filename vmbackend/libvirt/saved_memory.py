@@ -71,10 +71,12 @@ class SavedMemory:
             return False
 
     def drop(self) -> None:
-        """Remove it. The file first: a checksum alone is ignored, a file without one is accepted."""
+        """Remove it. The file first: those beside it are ignored without it, a file without a checksum is accepted."""
         try:
             _unlink_and_free_in_background(self.path)
             self._checksum.unlink(missing_ok=True)
+            self._files.moved.unlink(missing_ok=True)
+            _unlink_and_free_in_background(self._files.woken)
         except OSError as error:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 

@@ -121,6 +121,8 @@ class SavedStateManager:
     def reconcile(self, target: Any, files: MachineDir) -> None:
         """Clean up after a death during a sleep, a wake or a snapshot, once libvirt was opened."""
         memory = SavedMemory(files)
+        if files.woken.exists():
+            memory.drop()
         # Programs that are let go on while libvirt still saves them would run in copies before these are renewed.
         if memory.exists and not _abort_save(target):
             return

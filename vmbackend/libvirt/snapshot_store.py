@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from vmbackend.copies import Difference, StoredSnapshot
 from vmbackend.errors import BackendUnavailable, SnapshotIncompatible, SnapshotNotFound
-from vmbackend.libvirt import domain
+from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.domainxml import vcpus_for
 from vmbackend.libvirt.needs import differences
+from vmbackend.libvirt.received import accept_files, read_needs
 from vmbackend.libvirt.record import Record
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.store import Store, StoredMemory
 
+log = logging.getLogger(__name__)
+
 PREFIX = "snap_"
+_ID = re.compile(r"[a-z0-9_]{1,80}")
 
 
 class SnapshotStore:
@@ -60,9 +68,66 @@ class SnapshotStore:
         entry = self.find_entry(snapshot_id)
         if not entry.has_memory:
             return ()
+        return self._differences(entry.needs, accelerator)
+
+    def compare_needs(self, needs: Mapping[str, Any], accelerator: str) -> tuple[Difference, ...]:
+        """Do what `Driver.compare_needs` does."""
+        if isinstance(needs, Mapping) and not needs:
+            return ()
+        try:
+            known = read_needs(needs)
+        except ValueError:
+            return (Difference("description of the memory", "another version's", "this version's"),)
+        return self._differences(known, accelerator)
+
+    def receive(self, snapshot_id: str, fetch: Callable[[Path], None], size_bytes: int) -> StoredSnapshot:
+        """Do what `Driver.receive_snapshot` does."""
+        if not _ID.fullmatch(snapshot_id):
+            raise SnapshotIncompatible("No snapshot has such an id.")
+        if (made := self.find(snapshot_id)) is not None:
+            return made
+        fetch(self._make_incoming(snapshot_id, size_bytes))
+        return describe(self._publish_incoming(snapshot_id))
+
+    def drop_received(self, snapshot_id: str) -> None:
+        """Do what `Driver.drop_received` does."""
+        if _ID.fullmatch(snapshot_id) and not self.store.drop_incoming(PREFIX + snapshot_id):
+            raise BackendUnavailable("The host could not remove files of another host.")
+
+    def received_ids(self) -> frozenset[str]:
+        """Do what `Driver.received_ids` does."""
+        return frozenset(name.removeprefix(PREFIX) for name in self.store.incoming_names(PREFIX))
+
+    def _make_incoming(self, snapshot_id: str, size_bytes: int) -> Path:
+        """Return the folder for the files. Raise CapacityExceeded unless the host has room for what is not there."""
+        try:
+            folder = self.store.incoming(PREFIX + snapshot_id)
+            there = sum(disks.allocated_bytes(path) for path in folder.iterdir())
+        except OSError as error:
+            raise BackendUnavailable("The host could not make a folder for the snapshot.") from error
+        needed_mb = max(0, size_bytes - there) // disks.MIB + 1
+        disks.require_free_space(self._settings.machines_dir, needed_mb, self._settings.disk_reserve_mb)
+        return folder
+
+    def _publish_incoming(self, snapshot_id: str) -> StoredMemory:
+        """Make what is in the folder a snapshot, or remove it. Raise SnapshotIncompatible, BackendUnavailable."""
+        name = PREFIX + snapshot_id
+        try:
+            folder = self.store.incoming(name)
+            found = accept_files(folder)
+            return self.store.publish(folder, name, found.needs, found.layers, found.disk_mb, made_at=found.made_at)
+        except ValueError as error:
+            log.warning("snapshot %s of another host: %s", snapshot_id, error)
+            self.drop_received(snapshot_id)
+            raise SnapshotIncompatible(f"The other host did not send a snapshot of this version: {error}.") from error
+        except OSError as error:
+            log.exception("snapshot %s of another host", snapshot_id)
+            raise BackendUnavailable("The host could not write the snapshot of another host.") from error
+
+    def _differences(self, needs: dict[str, Any], accelerator: str) -> tuple[Difference, ...]:
         try:
             with domain.translate_errors("describe"):
-                return differences(entry.needs, self._libvirt.connection, self._settings, accelerator)
+                return differences(needs, self._libvirt.connection, self._settings, accelerator)
         except OSError as error:
             raise BackendUnavailable("The host could not read what the snapshot needs.") from error
 

@@ -27,6 +27,7 @@ from vmbackend.libvirt.convergence import Convergence
 from vmbackend.libvirt.flattening import Flattener
 from vmbackend.libvirt.held_programs import forget_held, freeze_programs, thaw_programs
 from vmbackend.libvirt.layers import LAYERS_MAX, add_overlay, freeze_file, has_process, link_layers
+from vmbackend.libvirt.moved_memory import MovedMemory
 from vmbackend.libvirt.needs import snapshot_needs
 from vmbackend.libvirt.record import Layer, MachineDir, Record
 from vmbackend.libvirt.saved_state import OVERHEAD_MB, SavedStateManager
@@ -84,7 +85,7 @@ class Snapshots:
             ):
                 memory = aside / "memory" if has_memory else None
                 # First, as it may read the image's file. A disk alone needs nothing of its host.
-                needs = self._needs(target, record) if state is not MachineState.OFF else {}
+                needs = self._needs(target, files, record) if state is not MachineState.OFF else {}
                 layers = self._take(target, files, record, memory, runs=_runs_on(state, asked))
                 linked = link_layers(layers, files.path, aside, _name_in_entry)
                 return describe(self._store.store.publish(aside, PREFIX + asked.id, needs, linked, record.disk_mb))
@@ -188,7 +189,10 @@ class Snapshots:
                 _thaw_if_frozen(files)
             raise
 
-    def _needs(self, target: Any, record: Record) -> dict[str, Any]:
+    def _needs(self, target: Any, files: MachineDir, record: Record) -> dict[str, Any]:
+        memory = MovedMemory(files)
+        if not has_process(target) and memory.exists and (entry := memory.entry()) is not None:
+            return entry.needs  # the guest in it is of the kit and the image of then
         with domain.translate_errors("describe"):
             return snapshot_needs(self._libvirt.connection, str(target.XMLDesc(_INACTIVE)), record.image)
 

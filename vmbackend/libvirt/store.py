@@ -3,6 +3,7 @@
     <machines_dir>/.store/<name>/memory          as libvirt saved it; root's, 0400
                                  disk-0.raw ...  layers of a disk, the lowest first; root's, 0444, linked to by machines
                                  manifest.json   what it needs, its size and checksum, the layers
+    <machines_dir>/.store/.incoming-<name>/      files of another host, until they are an entry (`received.py`)
 
 A boot template has memory only (`boot_...`), a snapshot a disk and, unless its machine was off, memory (`snap_...`).
 
@@ -29,9 +30,13 @@ from vmbackend.libvirt.save_file import checksum_of
 from vmbackend.trees import remove_tree
 
 FOLDER = ".store"
-_FORMAT = 1
+FORMAT = 1
 _NAME = re.compile(r"[a-z0-9_]{1,90}")
 _ASIDE = ".new-"
+# Of files of another host, which are kept until they are complete or unwanted.
+_INCOMING = ".incoming-"
+MANIFEST = "manifest.json"
+MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class StoredMemory:
 
     @property
     def memory(self) -> Path:
-        return self.path / "memory"
+        return self.path / MEMORY
 
     def is_unchanged(self) -> bool:
         """Return whether the memory is what was written. Reads the whole file."""
@@ -93,7 +98,7 @@ class Store:
         On failure nothing is left; an entry of the same name is replaced.
         """
         with self.writing() as aside:
-            write_memory(aside / "memory")
+            write_memory(aside / MEMORY)
             return self.publish(aside, name, needs)
 
     @contextmanager
@@ -107,20 +112,53 @@ class Store:
             if aside.exists():
                 remove_tree(aside)
 
-    def publish(
-        self, aside: Path, name: str, needs: dict[str, Any], layers: tuple[Layer, ...] = (), disk_mb: int = 0
-    ) -> StoredMemory:
-        """Make what `writing` yielded the entry of this name, in place of one that has it. Raises OSError."""
+    def incoming(self, name: str) -> Path:
+        """Return the folder for files of an entry that come from another host. It stays until it is published or
+        dropped. Raises OSError.
+        """
+        folder = self._incoming(name)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def incoming_names(self, prefix: str) -> frozenset[str]:
+        """Return the names of entries that begin so, and for which there is such a folder."""
+        found = (path.name.removeprefix(_INCOMING) for path in self._folder.glob(f"{_INCOMING}{prefix}*"))
+        return frozenset(filter(_NAME.fullmatch, found))
+
+    def drop_incoming(self, name: str) -> bool:
+        """Remove such a folder, whatever is in it; return whether nothing is left. Idempotent."""
+        return remove_tree(self._incoming(name))
+
+    def _incoming(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a name of an entry: {name!r}")
-        memory, size, checksum, made_at = aside / "memory", 0, 0, time.time()
+        return self._folder / f"{_INCOMING}{name}"
+
+    def publish(
+        self,
+        aside: Path,
+        name: str,
+        needs: dict[str, Any],
+        layers: tuple[Layer, ...] = (),
+        disk_mb: int = 0,
+        *,
+        made_at: float | None = None,
+    ) -> StoredMemory:
+        """Make what `writing` yielded, or `incoming` returned, the entry of this name, in place of one that has it.
+
+        `made_at`: None if it is made now. Raises OSError.
+        """
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not a name of an entry: {name!r}")
+        memory, size, checksum, written_at = aside / MEMORY, 0, 0, time.time()
         if memory.exists():
-            made_at = memory.stat().st_mtime
+            written_at = memory.stat().st_mtime
             memory.chmod(0o400)
             size, checksum = checksum_of(memory)
+        made_at = written_at if made_at is None else made_at
         entry = StoredMemory(self._folder / name, needs, size, checksum, made_at, layers, disk_mb)
         facts = {key: value for key, value in asdict(entry).items() if key != "path"}
-        (aside / "manifest.json").write_text(json.dumps({"format": _FORMAT, **facts}, indent=1))
+        (aside / MANIFEST).write_text(json.dumps({"format": FORMAT, **facts}, indent=1))
         for path in (*aside.iterdir(), aside):
             sync_file(path)
         self.remove(name)
@@ -132,8 +170,8 @@ class Store:
         """Return the entry; None if there is none, or one of another format."""
         path = self._folder / name
         try:
-            manifest = json.loads((path / "manifest.json").read_bytes())
-            if manifest["format"] != _FORMAT:
+            manifest = json.loads((path / MANIFEST).read_bytes())
+            if manifest["format"] != FORMAT:
                 return None
             layers = tuple(Layer(**layer) for layer in manifest.get("layers", ()))
             facts = {key: manifest[key] for key in ("needs", "memory_bytes", "memory_crc32", "made_at")}
