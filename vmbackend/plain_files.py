@@ -46,6 +46,8 @@ def read_object(path: Path, limit: int) -> dict[str, Any]:
 
 def open_plain(path: Path, flags: int) -> int:
     """Return a descriptor of a file. Raise ValueError unless it is a plain one; OSError."""
+    if not os.path.lexists(path):
+        raise ValueError(f"{path.name} is missing")
     if not _is_plain(path.lstat()):
         raise ValueError(f"{path.name} is not an ordinary file")
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -155,7 +155,7 @@ def _check_layer(path: Path, kind: str, disk_mb: int) -> None:
         size = os.fstat(descriptor).st_size
         largest = disk_mb + (overlay_overhead_mb(disk_mb) if kind == "qcow2" else 0)
         if not 0 < size <= largest * MIB:
-            raise ValueError("a layer of the disk is larger than the disk")
+            raise ValueError("a layer of the disk has no plausible size")
         if kind == "qcow2":
             check_header(os.pread(descriptor, _QCOW2.size, 0), disk_mb)
     finally:
