@@ -148,7 +148,7 @@ def test_memory_that_can_never_be_loaded_is_dropped_and_the_disk_is_not(
     driver: LibvirtDriver, files: MachineDir, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: Exception
 ) -> None:
     written = loading(monkeypatch, driver, raising(error, cause))
-    with pytest.raises(SavedMemoryUnusable):
+    with pytest.raises(SavedMemoryUnusable, match="guest kit"):
         driver.start(files.id)
     assert len(written) == 2
     assert driver.state(files.id) is MachineState.OFF
