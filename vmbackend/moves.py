@@ -41,7 +41,8 @@ class Moved(ABC):
 
     @abstractmethod
     def receive_snapshot(self, snapshot_id: str, fetch: Callable[[Path], None], *, size_bytes: int) -> StoredSnapshot:
-        """Make a snapshot of the files of another host's `snapshot_folder`, which `fetch` copies into a folder.
+        """Make a snapshot of the files of another host's `snapshot_folder`, which `fetch` copies into a folder; nothing
+        writes there once it has returned.
 
         The folder is the same one in a later call, with what was copied by then, also after a death, until
         `drop_received`. A complete snapshot of that id is returned as it is, without a call of `fetch`. `size_bytes`:

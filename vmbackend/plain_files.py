@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
+
+from vmbackend.trees import remove_tree
 
 
 def require_plain(folder: Path, names: Collection[str]) -> None:
@@ -20,6 +23,18 @@ def require_plain(folder: Path, names: Collection[str]) -> None:
     for name, found in entries.items():
         if not _is_plain(found):
             raise ValueError(f"{name} is not an ordinary file")
+
+
+def plain_bytes(folder: Path) -> int:
+    """Return the bytes that the plain files in a folder occupy; what else is there is removed. Raise OSError."""
+    total = 0
+    for entry in list(os.scandir(folder)):
+        found = entry.stat(follow_symlinks=False)
+        if _is_plain(found):
+            total += found.st_blocks * 512
+        elif not remove_tree(Path(entry.path)):
+            raise OSError(errno.ENOTEMPTY, "a folder that another host has filled could not be cleaned", str(folder))
+    return total
 
 
 def read_plain(path: Path, limit: int) -> bytes:

@@ -112,6 +112,18 @@ def test_its_programs_go_on_under_another_identity(
     assert wake(harness, moved)[6:] == seen[6:]
     assert run(harness, moved, "cat /kept") == "after"
 
+    driver.snapshot(moved.machine_id, "written")
+    entry = driver._snapshot_store.find_entry("written")
+    assert [layer.format for layer in entry.layers[1:]] == ["qcow2"] * (len(entry.layers) - 1) != []
+
+    def copy(target: Path) -> None:
+        for path in entry.path.iterdir():
+            shutil.copy2(path, target / path.name)
+
+    assert driver.receive_snapshot("again", copy, size_bytes=1).memory, "as QEMU writes its headers"
+    for snapshot in ("written", "again"):
+        driver.remove_snapshot(snapshot)
+
     silent = prepare(harness, "asleep", "silent")
     driver.remove_snapshot("asleep")
     with monkeypatch.context() as patch:

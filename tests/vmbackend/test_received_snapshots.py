@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from vmbackend.copies import StoredSnapshot
-from vmbackend.errors import SnapshotIncompatible
+from vmbackend.errors import BackendUnavailable, CapacityExceeded, SnapshotIncompatible
 from vmbackend.libvirt.record import Layer
 from vmbackend.libvirt.save_file import encode_beginning, read_save_file
 from vmbackend.libvirt.snapshot_store import PREFIX, SnapshotStore
@@ -136,6 +136,7 @@ def test_files_that_an_interrupted_copy_left_are_no_part_of_it(store: SnapshotSt
 
 def test_what_was_copied_outlives_a_restart(store: SnapshotStore, source: Path) -> None:
     folder = store.store.incoming(PREFIX + ID)
+    folder.mkdir()
     (folder / "memory").write_bytes(b"part")
     store.store.open()
     assert store.received_ids() == {ID}
@@ -144,6 +145,29 @@ def test_what_was_copied_outlives_a_restart(store: SnapshotStore, source: Path) 
         store.drop_received(ID)
     assert store.received_ids() == frozenset()
     assert receive(store, source).memory
+
+
+def test_what_no_host_copies_is_gone_before_the_copy_goes_on(
+    store: SnapshotStore, source: Path, tmp_path: Path
+) -> None:
+    """A copy would be written through a link that an earlier one has left."""
+    (tmp_path / "secret").write_bytes(b"of the host")
+
+    def interrupted(folder: Path) -> None:
+        (folder / "memory").symlink_to(tmp_path / "secret")
+        (folder / "disk-0.raw").mkdir()
+        raise BackendUnavailable("The other host does not answer.")
+
+    with pytest.raises(BackendUnavailable):
+        store.receive(ID, interrupted, 1)
+    assert receive(store, source).memory
+    assert (tmp_path / "secret").read_bytes() == b"of the host"
+
+
+def test_without_room_no_folder_is_made(store: SnapshotStore) -> None:
+    with pytest.raises(CapacityExceeded):
+        store.receive(ID, lambda _folder: None, 1 << 60)
+    assert store.received_ids() == frozenset()
 
 
 def edit(**changes: Any) -> Change:
@@ -250,6 +274,7 @@ HOSTILE: Mapping[str, Change] = {
     "a kit elsewhere": edit(needs=NEEDS | {"kit": "../../../etc"}),
     "an image that is none": edit(needs=NEEDS | {"image": "../image"}),
     "needs of other types": edit(needs=NEEDS | {"qemu": "7"}),
+    "another type of machine": edit(needs=NEEDS | {"machine": "microvm"}),
     "an unknown need": edit(needs=NEEDS | {"more": 1}),
     "no needs": edit(needs={}),
     "a backing file": lambda folder: name_backing_file(folder / "disk-1.qcow2", secret_of(folder / "x")),

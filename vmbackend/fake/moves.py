@@ -70,8 +70,8 @@ class FakeMoves(FakeCopies):
         if found is not None:
             return found
         folder = self._incoming(snapshot_id)
-        folder.mkdir(parents=True, exist_ok=True)
         self._require_disk(-(-size_bytes >> 20))
+        folder.mkdir(parents=True, exist_ok=True)
         fetch(folder)
         self._hook("receive:fetched")
         try:

@@ -102,6 +102,14 @@ def give_identity(xml: str, identity: list[tuple[str, str]]) -> str:
     return ET.tostring(domain, encoding="unicode")
 
 
+def with_machine(xml: str, machine: str) -> str:
+    """Return the definition with this version of its type of machine: a newer one has other devices."""
+    domain = _parse(xml)
+    for kind in domain.findall("os/type"):
+        kind.set("machine", machine)
+    return ET.tostring(domain, encoding="unicode")
+
+
 def rename_values(xml: str, values: Mapping[str, str]) -> str:
     """Return the definition with new values of the places of these kinds."""
     return give_identity(xml, [(kind, values.get(kind, value)) for kind, value in identity_values(xml)])

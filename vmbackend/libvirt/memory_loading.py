@@ -12,7 +12,7 @@ from typing import Any
 import libvirt
 
 from vmbackend.libvirt import domain
-from vmbackend.libvirt.identity import give_identity, identity_values
+from vmbackend.libvirt.identity import give_identity, identity_values, with_machine
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.save_file import read_save_file, replaced_description
 from vmbackend.libvirt.starting import StartHooks
@@ -34,7 +34,10 @@ def load_memory(connection: Any, entry: StoredMemory, target: Any, files: Machin
     or other devices) and the errors of `hooks`; BackendUnavailable. There may be a process then, marked `loading`.
     """
     own, saved = _definition(target), read_save_file(entry.memory)
-    xml = own if saved.is_foreign else give_identity(saved.xml, identity_values(own))
+    if saved.is_foreign:
+        xml = with_machine(own, entry.needs["machine"])
+    else:
+        xml = give_identity(saved.xml, identity_values(own))
     files.loading.touch(0o600)
     with ThreadPoolExecutor(2) as executor:
         attaching = executor.submit(hooks.port.attach)

@@ -30,7 +30,7 @@ _NUMBERS = {"cpus": 1 << 12, "memory_mb": 1 << 24, "qemu": 1 << 40, "libvirt": 1
 _WORDS = {
     "shape": re.compile(r"[0-9a-f]{64}"),
     "cpu": re.compile(r"[0-9a-f]{16}"),
-    "machine": re.compile(r"[A-Za-z0-9._+-]{0,64}"),
+    "machine": re.compile(r"(pc-)?q35(-[0-9.]{1,16})?"),
     "accelerator": re.compile(r"kvm|qemu"),
     "image": re.compile(r"sha256:[0-9a-f]{64}"),
     "base": re.compile(r"[0-9a-f]{32}"),

@@ -18,6 +18,7 @@ from vmbackend.libvirt.received import accept_files, read_needs
 from vmbackend.libvirt.record import Record
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.store import Store, StoredMemory
+from vmbackend.plain_files import plain_bytes
 
 log = logging.getLogger(__name__)
 
@@ -100,13 +101,14 @@ class SnapshotStore:
 
     def _make_incoming(self, snapshot_id: str, size_bytes: int) -> Path:
         """Return the folder for the files. Raise CapacityExceeded unless the host has room for what is not there."""
+        folder = self.store.incoming(PREFIX + snapshot_id)
         try:
-            folder = self.store.incoming(PREFIX + snapshot_id)
-            there = sum(disks.allocated_bytes(path) for path in folder.iterdir())
+            there = plain_bytes(folder) if folder.exists() else 0
+            needed_mb = max(0, size_bytes - there) // disks.MIB + 1
+            disks.require_free_space(self._settings.machines_dir, needed_mb, self._settings.disk_reserve_mb)
+            folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise BackendUnavailable("The host could not make a folder for the snapshot.") from error
-        needed_mb = max(0, size_bytes - there) // disks.MIB + 1
-        disks.require_free_space(self._settings.machines_dir, needed_mb, self._settings.disk_reserve_mb)
         return folder
 
     def _publish_incoming(self, snapshot_id: str) -> StoredMemory:

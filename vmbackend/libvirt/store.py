@@ -113,12 +113,12 @@ class Store:
                 remove_tree(aside)
 
     def incoming(self, name: str) -> Path:
-        """Return the folder for files of an entry that come from another host. It stays until it is published or
-        dropped. Raises OSError.
+        """Return the folder for files of an entry that come from another host; it need not exist. It stays until it is
+        published or dropped.
         """
-        folder = self._incoming(name)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not a name of an entry: {name!r}")
+        return self._folder / f"{_INCOMING}{name}"
 
     def incoming_names(self, prefix: str) -> frozenset[str]:
         """Return the names of entries that begin so, and for which there is such a folder."""
@@ -127,12 +127,7 @@ class Store:
 
     def drop_incoming(self, name: str) -> bool:
         """Remove such a folder, whatever is in it; return whether nothing is left. Idempotent."""
-        return remove_tree(self._incoming(name))
-
-    def _incoming(self, name: str) -> Path:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"not a name of an entry: {name!r}")
-        return self._folder / f"{_INCOMING}{name}"
+        return remove_tree(self.incoming(name))
 
     def publish(
         self,
