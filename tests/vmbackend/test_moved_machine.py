@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakehost import Died
 from vmbackend.driver import Boot, MachineState
 from vmbackend.errors import BackendUnavailable, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
 from vmbackend.libvirt import message_exchange
 from vmbackend.libvirt.firewall import mac_for
+from vmbackend.libvirt.moved_memory import MovedMemory
 from vmbackend.power import StartedFrom
 
 from .conftest import Harness
@@ -100,6 +102,19 @@ def test_its_programs_go_on_under_another_identity(
     monkeypatch.setattr(driver._network, "connect", connect)
     assert driver.state(moved.machine_id) is MachineState.ASLEEP
     assert files_of(harness, moved.machine_id).read_chain().taken == "arrived"
+
+    def die(*_arguments: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MovedMemory, "mark_woken", die)
+        patch.setattr(driver._power, "_roll_back_start", lambda *_arguments, **_options: None)
+        with pytest.raises(Died):
+            driver.start(moved.machine_id)
+    assert driver.state(moved.machine_id) is MachineState.RUNNING, "nobody's process"
+    harness.reopen_driver()
+    driver = driver_of(harness)
+    assert driver.state(moved.machine_id) is MachineState.ASLEEP
 
     seen = wake(harness, moved)
     assert seen[2:4] == [mac_for(moved.ip), f"{moved.ip}/24"]

@@ -71,6 +71,9 @@ class MovedMemory:
             self._files.memory.rename(self._files.woken)
         except OSError as error:
             raise BackendUnavailable("The host could not note that the machine has woken.") from error
+        with suppress(OSError):
+            # Otherwise a loss of power could bring it back, and what the machine wrote since would be dropped.
+            sync_file(self._files.path)
 
     def forget(self) -> None:
         """Remove what is left of memory that has woken; what stays is removed with the next that is saved."""
