@@ -94,7 +94,7 @@ class Observed(RuleBasedStateMachine):
     @invariant()
     def all_is_as_expected(self) -> None:
         faults.fault_point = lambda kind, step: None
-        rows = Workspace.objects.in_bulk()
+        rows = Workspace.objects.only("status", "mode", "restart_due_at").in_bulk()
         seen = {key: Status(rows[key].status) if key in rows else None for key in self.expected}
         assert seen == {key: expected.status for key, expected in self.expected.items()}, seen
         wrong = fault_cases.inconsistencies(self.host, *self.expected)
