@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -42,6 +43,7 @@ class FakeHost:
         self.pool = ThreadPoolExecutor(max_workers=8)
         self.submitted: list[Future[Any]] = []
         self.held_tasks: list[tuple[str, tuple[Any, ...], dict[str, Any]]] | None = None
+        self._holding = threading.Lock()
         self.redis_away = False
         monkeypatch.setattr(current_app, "send_task", self._send_task)
         monkeypatch.setattr(process, "build_driver", lambda: self.driver)
@@ -49,9 +51,18 @@ class FakeHost:
         monkeypatch.setattr(clients, "_shared_client", self._unless_away(clients._shared_client))
 
     def start(self) -> None:
-        """What the start of the process does: open the driver, reconcile, plan the restarts."""
+        """What the start of the process does: open the driver, reconcile, plan the restarts. Celery begins with its
+        tasks after that.
+        """
         self._end_sampler()
-        self.runtime: HostRuntime = process.open_host()
+        is_held = self.held_tasks is not None
+        if not is_held:
+            self.hold_tasks()
+        try:
+            self.runtime: HostRuntime = process.open_host()
+        finally:
+            if not is_held:
+                self.release_tasks()
 
     def stop(self) -> None:
         self.release_tasks()
@@ -69,7 +80,8 @@ class FakeHost:
         self.held_tasks = []
 
     def release_tasks(self) -> None:
-        held, self.held_tasks = self.held_tasks or [], None
+        with self._holding:
+            held, self.held_tasks = self.held_tasks or [], None
         for task in held:
             self._submit(*task)
 
@@ -121,9 +133,10 @@ class FakeHost:
             return
         headers: dict[str, Any] = {}
         log_context.task_headers(headers)  # as Celery's signals do (config/celery.py)
-        if self.held_tasks is not None:
-            self.held_tasks.append((name, tuple(args), headers))
-            return
+        with self._holding:
+            if self.held_tasks is not None:
+                self.held_tasks.append((name, tuple(args), headers))
+                return
         self._submit(name, tuple(args), headers)
 
     def _submit(self, name: str, args: tuple[Any, ...], headers: dict[str, Any] | None = None) -> None:
