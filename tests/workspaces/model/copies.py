@@ -81,7 +81,7 @@ class Copies(Keeping):
         body |= {"name": name} if name else {}
         path = f"/workspace/{key}/snapshot"
         refused = state_refused(expected, memory) or self.name_refused(name) or self.number_refused()
-        answer = self.sent(path, body, dies, key)
+        answer = self.sent(path, body, dies)
         if self.is_refused(answer, refused):
             return
         self.is_kept(key, expected, answer[1]["snapshot"]["id"], memory)
@@ -116,7 +116,7 @@ class Copies(Keeping):
             return
         key, expected = found
         self.host.driver.fail_next("snapshot", CapacityExceeded("It is full."))
-        answer = self.sent(f"/workspace/{key}/snapshot", {"after": after, **({"name": name} if name else {})}, 0, key)
+        answer = self.sent(f"/workspace/{key}/snapshot", {"after": after, **({"name": name} if name else {})}, 0)
         self.is_refused(answer, UNAVAILABLE)
         row = Snapshot.objects.order_by("pk").last()
         assert row is not None

@@ -65,7 +65,7 @@ class Copying(Copies):
     ) -> tuple[int, dict[str, Any]]:
         """The request waits for its end, so that one during which vmhost dies is made of its service."""
         if not dies:
-            return self.sent(f"/workspace/{key}/restore", {"snapshot": name, "memory": memory}, 0, key)
+            return self.sent(f"/workspace/{key}/restore", {"snapshot": name, "memory": memory}, 0)
         self.host.hold_tasks()
         status, body = 200, {}
         try:
@@ -125,7 +125,7 @@ class Copying(Copies):
         if fails:
             self.host.driver.fail_next("load", CopyUnproven("It did not answer."), times=fails)
         before = set(self.expected)
-        answer = self.sent(f"/workspace/{key}/fork", {"count": copies, "memory": memory}, min(dies, 2), key)
+        answer = self.sent(f"/workspace/{key}/fork", {"count": copies, "memory": memory}, min(dies, 2))
         if self.is_refused(answer, UNAVAILABLE if fails == copies else refused) and refused:
             return
         body = answer[1]

@@ -69,16 +69,17 @@ class Keeping(History):
     def folder(self, key: str) -> Path:
         return Path(self.host.driver._store.directory(key)) / "disk"
 
-    def sent(self, path: str, body: dict[str, Any], dies: int, key: str = "") -> tuple[int, dict[str, Any]]:
+    def sent(self, path: str, body: dict[str, Any], dies: int) -> tuple[int, dict[str, Any]]:
         """Send a request and wait until what it queued has ended. If vmhost dies meanwhile, the request does not wait
-        for it."""
+        for it. Until then a stopped workspace is stopped: vmhost's start may plan its restart as that of any other.
+        """
         if dies:
             body = {**body, "wait_ready": False}
             self.host.hold_tasks()
         answer = self.api.post(path, body)
         self.die_at(dies)
         self.host.release_tasks()
-        self.settle_and_restart_machines(but=key)
+        self.settle_and_restart_machines()
         return answer.status_code, answer.json()
 
     def is_refused(self, answer: tuple[int, dict[str, Any]], refused: Answer | None) -> bool:

@@ -20,6 +20,7 @@ from tests.workspaces.model.copying import Copying
 from tests.workspaces.model.history import History
 from workspaces.charging.check import all_drifts
 from workspaces.host import faults
+from workspaces.models.workspace import RestartPolicy
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MORE = int(os.environ.get("MODEL_EXAMPLES", "0"))
@@ -62,3 +63,20 @@ def test_random_histories_of_snapshots_follow_the_contract(api: Caller, stranger
     )
     run_histories(lambda: Copying(by_hand, api, stranger), 100 if WHOLE else 30)
     assert list(all_drifts(Counts())) == []
+
+
+@pytest.mark.parametrize(("after", "planned"), [("resume", True), ("stop", False)])
+def test_a_stopped_workspace_may_be_started_by_its_policy_after_its_snapshot(
+    api: Caller, stranger: Caller, by_hand: FakeHost, after: str, planned: bool
+) -> None:
+    """Its host went down with it, and vmhost starts again during the snapshot: a restart is planned, unless the
+    workspace is to be stopped after it."""
+    history = Copying(by_hand, api, stranger)
+    history.begin()
+    history.host_goes_down_and_comes_back(rebooted=False)
+    history.make_permanent(number=0, policy=RestartPolicy.ALWAYS)
+    history.keep(number=0, name="", after=after, memory=None, dies=2, again=False)
+    [key] = history.expected
+    assert (history.row(key).restart_due_at is not None) == planned
+    history.all_is_as_expected()
+    history.teardown()
