@@ -66,8 +66,8 @@ class Expected:
     def operation_ended(self, service: str) -> None:
         """The operation was accepted and ended."""
         through = self.outcome(service)
-        if service == "stop" and through is None:
-            self.due = False
+        if service == "stop" and through is None and self.due:
+            self.due = self.came_down = False  # its owner wants it to stay stopped
         if not isinstance(through, Status):
             return
         was_running = self.status == RUNNING

@@ -80,3 +80,17 @@ def test_a_stopped_workspace_may_be_started_by_its_policy_after_its_snapshot(
     assert (history.row(key).restart_due_at is not None) == planned
     history.all_is_as_expected()
     history.teardown()
+
+
+def test_a_restart_that_its_owner_called_off_is_not_planned_again(api: Caller, by_hand: FakeHost) -> None:
+    history = History(by_hand, api.account)
+    history.begin()
+    history.make_permanent(number=0, policy=RestartPolicy.UNLESS_STOPPED)
+    history.host_goes_down_and_comes_back(rebooted=False)
+    [key] = history.expected
+    assert history.row(key).restart_due_at is not None
+    history.run_operation(number=0, name="stop", dies=0)
+    history.vmhost_restarts()
+    assert history.row(key).restart_due_at is None
+    history.all_is_as_expected()
+    history.teardown()
