@@ -68,6 +68,7 @@ host-token: setup ## open this instance to other machines, and print the line wi
 	@$(SUPERVISE) host-token "$(ADDRESS)" "$(NAME)" "$(HOST)"
 
 join: ## make this machine a host of another one: the line that `make host-token` prints there
+	@scripts/packages.sh join
 	@python3 platform/supervise/join_request.py "$(CONTROL)" "$(TOKEN)" "$(STATE)" $(ADDRESS)
 	@$(MAKE) --no-print-directory kit image doctor
 	@$(MAKE) --no-print-directory up

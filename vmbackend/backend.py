@@ -20,6 +20,7 @@ from vmbackend.machines_folder import claim_folder
 if TYPE_CHECKING:
     from vmbackend.guest.hold import HoldClient, HoldSettings
     from vmbackend.images.store import ImageStore
+    from vmbackend.transfer.server import TransferServer
 
 # Backends are imported where they are chosen: only vmhost needs libvirt, and most workers reach no guest, for which
 # SSH's library is loaded.
@@ -123,6 +124,41 @@ def control_key() -> Path:
 
         _write_once(public, read_private_key(path).export_public_key(), 0o644)
     return path
+
+
+def transfer_key() -> Path | None:
+    """Return the private key of this host with which files of workspaces move between hosts; None if it has none: the
+    instance was not opened to other machines.
+    """
+    path: Path = settings.STATE / "network" / "transfer_key"
+    return path if path.exists() else None
+
+
+def transfer_public_key() -> str:
+    """Return its public line; empty if there is none."""
+    path = transfer_key()
+    if path is None:
+        return ""
+    from asyncssh import read_private_key
+
+    return " ".join(read_private_key(path).export_public_key().decode().split()[:2])
+
+
+def transfer_server() -> TransferServer | None:
+    """Return the server at which other hosts fetch files of workspaces from this one, not started; None if none reaches
+    it.
+    """
+    key, env = transfer_key(), settings.ENV
+    if key is None or not env.host_address:
+        return None
+    from vmbackend.transfer.server import TransferServer
+
+    return TransferServer(env.host_address, transfer_port(), key)
+
+
+def transfer_port() -> int:
+    """Return the port of that server, which is the same one on all hosts."""
+    return int(settings.ENV.private_port) + 2
 
 
 def _write_once(path: Path, content: bytes, mode: int) -> None:

@@ -171,6 +171,12 @@ class TemplateUnusable(BackendError):
     retryable = True
 
 
+class TransferRefused(BackendError):
+    """Another host is not the one that it should be, does not let this one fetch, or sent what is not allowed."""
+
+    code = "transfer_refused"
+
+
 class SnapshotNotFound(BackendError):
     """This host has no snapshot of that id."""
 

@@ -88,6 +88,8 @@ class Host(models.Model):
     # The number in the state folder of the machine that joined as this host; empty: it did not join.
     machine_id = models.CharField(max_length=64, blank=True, default="", editable=False)
     joined_at = models.DateTimeField(null=True, editable=False)
+    # The public line of its SSH key (`vmbackend.transfer`), by which other hosts know it; empty: files do not move.
+    transfer_key = models.CharField(max_length=100, blank=True, default="", db_default="", editable=False)
     # Written by a machine that is to be no host any more; the control plane removes it, or sets this back to null.
     leaving_at = models.DateTimeField(null=True, editable=False)
     # What its workspaces were promised: memory of those in the running pool, disk of all that have a machine.

@@ -32,10 +32,16 @@ def find_host_id(*, name: str, claim: str) -> str:
     return Host.objects.filter(name=name).values_list("pk", flat=True).first() or new_host_id()
 
 
-def host_create(*, name: str, machine_id: str, subnet: str, address: str, arch: str) -> Host:
+def host_create(*, name: str, machine_id: str, subnet: str, address: str, arch: str, transfer_key: str = "") -> Host:
     """Return the row of a machine that joins; its vmhost reports there. Raise IntegrityError: something is taken."""
     return Host.objects.create(
-        name=name, machine_id=machine_id, subnet=subnet, address=address, arch=arch, joined_at=Now()
+        name=name,
+        machine_id=machine_id,
+        subnet=subnet,
+        address=address,
+        arch=arch,
+        transfer_key=transfer_key,
+        joined_at=Now(),
     )
 
 
@@ -55,23 +61,23 @@ def _require_joined(host_id: str, claim: str) -> None:
     require_host_name(name=host.name, claim=claim)
 
 
-def host_hand_over(*, host_id: str, machine_id: str, address: str) -> None:
-    """Give a host to another machine, or another address to its machine. Raise HostIsAlive while another one has its
-    lease, IntegrityError if the machine is another host.
+def host_hand_over(*, host_id: str, machine_id: str, address: str, transfer_key: str = "") -> None:
+    """Give a host to another machine, or another address or key to its machine. Raise HostIsAlive while another one has
+    its lease, IntegrityError if the machine is another host.
     """
     free = Host.objects.filter(pk=host_id).exclude(lease_stands() & ~Q(machine_id=machine_id))
-    if not free.update(machine_id=machine_id, address=address):
+    if not free.update(machine_id=machine_id, address=address, transfer_key=transfer_key):
         raise HostIsAlive("The machine of this host reports: stop it first, or wait until its lease of 30 s is over.")
 
 
 def record_host_seen(
-    *, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity, address: str = ""
+    *, host_id: str, name: str, claim: str, subnet: str, capacity: Capacity, address: str = "", transfer_key: str = ""
 ) -> None:
     """Store that this host's vmhost is alive and its hypervisor answers; creates the row of a new host.
 
-    `address`: at which other hosts reach it; empty: it is alone.
+    `address`: at which other hosts reach it; empty: it is alone. `transfer_key`: the public line of its SSH key.
 
-    The control plane has given subnet and address to a machine that joined, which does not write them.
+    A machine that joined does not write these and its subnet: the control plane did.
 
     Raise HostNameHeld while another machine has the lease of the name, HostRemoved if this machine joined and is no
     host any more; nothing is stored then.
@@ -97,7 +103,7 @@ def record_host_seen(
         if not _store(host_id, claim, seen):
             _require_joined(host_id, claim)
         return
-    seen |= {"subnet": subnet, "address": address}
+    seen |= {"subnet": subnet, "address": address, "transfer_key": transfer_key}
     first = {**seen, "id": host_id, "last_seen_at": Now(), "lease_since": Now(), "lease_until": lease_end()}
     if _store(host_id, claim, seen) or Host.objects.get_or_create(name=name, defaults=first)[1]:
         return

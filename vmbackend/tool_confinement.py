@@ -31,6 +31,9 @@ from vmbackend.orphaned_tools import CONFINED
 # The host's id of root inside. Above every range that systemd, Debian or this platform gives out.
 TOOL_UID = 1 << 31
 _ID_COUNT = (1 << 31) - 1
+# By kind of user namespace: its ids, those of the host, and how many. All ids for readers, as a capability of a
+# namespace holds for files of its ids alone; outside of it, and over what they do not see, it gives nothing.
+_ID_MAPS = {"user": f"0 {TOOL_UID} {_ID_COUNT}\n", "reader": f"0 0 {(1 << 32) - 1}\n"}
 _TMP_BYTES = 64 << 20
 _FILES = 4096
 _PROCESSES = 2048  # and threads, of all confined tools together
@@ -50,6 +53,7 @@ class ToolConfinement:
     capabilities: tuple[str, ...] = ()  # over files of the ids inside; as setpriv spells them
     memory_bytes: int = MEMORY_BYTES  # of the process's private memory (RLIMIT_DATA)
     network: int | None = None  # descriptor of a network namespace; None: an empty one
+    reads_all_owners: bool = False  # reads files of whichever owner, among those that it sees
 
 
 @contextmanager
@@ -62,7 +66,7 @@ def confined_command(
     BackendUnavailable if the host cannot confine.
     """
     with ExitStack() as stack:
-        namespace = _namespace("user")
+        namespace = _namespace("reader" if confinement.reads_all_owners else "user")
         network = confinement.network if confinement.network is not None else _namespace("net")
         contents = {path: stack.enter_context(_memory_file(data)) for path, data in confinement.files.items()}
         limits = [
@@ -72,16 +76,24 @@ def confined_command(
             f"--nproc={_PROCESSES}",
         ]
         limits += [f"--fsize={max_file_bytes}"] if max_file_bytes else []
-        bounds = ",".join(["-all", *(f"+{name}" for name in confinement.capabilities)])
         command = [
             *("setpriv", "--pdeathsig", "KILL", "--", "prlimit", *limits, "--"),
             *("nsenter", f"--net=/proc/self/fd/{network}", "--"),
             *(*CONFINED, *_mounts(confinement, contents), "--"),
             *("nsenter", f"--user=/proc/self/fd/{namespace}", "--"),
-            *("setpriv", f"--bounding-set={bounds}", "--inh-caps=-all", "--"),
+            *("setpriv", *_rights(confinement), "--"),
             *map(str, argv),
         ]
         yield command, [namespace, network, *contents.values()]
+
+
+def _rights(confinement: ToolConfinement) -> list[str]:
+    """Return setpriv's options. A reader is the same user in a namespace that has all ids, with one capability."""
+    if confinement.reads_all_owners:
+        ids = [f"--reuid={TOOL_UID}", f"--regid={TOOL_UID}", "--clear-groups"]
+        return [*ids, *(f"--{kind}=-all,+dac_read_search" for kind in ("bounding-set", "inh-caps", "ambient-caps"))]
+    bounds = ",".join(["-all", *(f"+{name}" for name in confinement.capabilities)])
+    return [f"--bounding-set={bounds}", "--inh-caps=-all"]
 
 
 def confined_service(argv: Sequence[str], folder: Path, capabilities: Sequence[str], *, memory_bytes: int) -> list[str]:
@@ -146,8 +158,8 @@ def _memory_file(content: bytes) -> Iterator[int]:
 
 
 def _namespace(kind: str) -> int:
-    """Return a descriptor of the user namespace, or of a network namespace without even loopback; made once a
-    process.
+    """Return a descriptor of the user namespace, of that of readers, or of a network namespace without even loopback;
+    made once a process.
     """
     with _lock:
         try:
@@ -159,8 +171,9 @@ def _namespace(kind: str) -> int:
 @cache
 def _make_namespace(kind: str) -> int:
     """Return a descriptor that keeps the namespace; the process that was started in it ends before this returns."""
+    space = "net" if kind == "net" else "user"
     with subprocess.Popen(
-        ["unshare", f"--{kind}", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ["unshare", f"--{space}", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdin is not None  # noqa: S101 - PIPE was requested
         assert process.stdout is not None  # noqa: S101
@@ -169,8 +182,8 @@ def _make_namespace(kind: str) -> int:
         process.stdin.flush()
         if process.stdout.read(1) != b"\n":
             raise OSError("the namespace was not made")
-        for name in ("uid_map", "gid_map") if kind == "user" else ():
-            Path(f"/proc/{process.pid}/{name}").write_text(f"0 {TOOL_UID} {_ID_COUNT}\n")
-        descriptor = os.open(f"/proc/{process.pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+        for name in ("uid_map", "gid_map") if kind in _ID_MAPS else ():
+            Path(f"/proc/{process.pid}/{name}").write_text(_ID_MAPS[kind])
+        descriptor = os.open(f"/proc/{process.pid}/ns/{space}", os.O_RDONLY | os.O_CLOEXEC)
         process.stdin.close()
         return descriptor

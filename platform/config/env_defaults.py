@@ -24,6 +24,7 @@ SHARED = (
     *("create_seconds", "power_seconds", "ready_seconds", "retry_seconds", "stop_grace_seconds"),
     *("reconcile_seconds", "orphan_grace_seconds", "orphan_removals_per_hour"),
     *("metering_seconds", "billing_seconds", "memory_overcommit"),
+    "private_port",  # hosts reach each other at the same one
 )
 # Empty, they would be the current folder, every address of the host, no name at all.
 EMPTY_IS_UNSET = frozenset(
@@ -59,6 +60,6 @@ def base_url(data: dict[str, Any]) -> str:
 
 
 def private_port(data: dict[str, Any]) -> int:
-    """Return the first of two ports."""
+    """Return the first of three ports."""
     port: int = data["port"]
     return port + (2000 if port <= 63534 else -2000)

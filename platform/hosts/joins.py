@@ -28,7 +28,7 @@ _COMPARED = ("name", "machine_id", "address", "subnet")
 @dataclass(frozen=True, slots=True)
 class Joining:
     """A machine as it describes itself. `routes`: the networks that it has routes to. `clock`: seconds since the
-    epoch.
+    epoch. `ssh_host_key`: the public line of the key by which other hosts know it; machines of before have none.
     """
 
     machine_id: str
@@ -39,6 +39,7 @@ class Joining:
     address: str
     routes: list[str]
     clock: float
+    ssh_host_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,12 @@ def _insert_host(token: JoinToken, asked: Joining) -> Host:
     subnet = _choose_subnet(others, asked)
     try:
         return services.host_create(
-            name=name, machine_id=asked.machine_id, subnet=str(subnet), address=asked.address, arch=asked.arch
+            name=name,
+            machine_id=asked.machine_id,
+            subnet=str(subnet),
+            address=asked.address,
+            arch=asked.arch,
+            transfer_key=asked.ssh_host_key,
         )
     except IntegrityError as error:  # a host that began by itself at this moment
         raise NameTaken(details={"name": name}) from error
@@ -107,11 +113,12 @@ def _insert_host(token: JoinToken, asked: Joining) -> Host:
 
 def _hand_over(host: Host, asked: Joining) -> Host:
     """Return the host, whose machine is this one from now on, with its subnet and its workspaces."""
-    if host.machine_id == asked.machine_id and host.address == asked.address:
+    told = {"machine_id": asked.machine_id, "address": asked.address, "transfer_key": asked.ssh_host_key}
+    if all(getattr(host, name) == value for name, value in told.items()):
         return host
     _require_free(list(Host.objects.exclude(pk=host.pk).only(*_COMPARED)), host.name, asked)
     try:
-        services.host_hand_over(host_id=host.pk, machine_id=asked.machine_id, address=asked.address)
+        services.host_hand_over(host_id=host.pk, **told)
     except HostIsAlive as error:
         raise MachineJoined(error.message, details={"host": host.name}) from error
     host.refresh_from_db()

@@ -22,6 +22,8 @@ from vmbackend.peers import unusable
 
 HOST_NAME = re.compile(r"^[a-z0-9-]{1,40}\Z")
 _MOST_ROUTES = 4096
+# The one form of a public key of this kind, without a comment: 51 bytes, of which the key is the last 32.
+SSH_KEY = re.compile(r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}\Z")
 
 
 class NewTokenRequest(s.Serializer[Any]):
@@ -200,6 +202,9 @@ class JoinRequest(s.Serializer[Any]):
     address = StrictChar(max_length=15, validators=[_check_address])
     routes = BoundedList(child=StrictChar(max_length=18, validators=[_check_network]), max_length=_MOST_ROUTES)
     clock = StrictFloat(help_text="Seconds since the epoch.")
+    ssh_host_key = StrictRegex(
+        SSH_KEY, required=False, help_text="`ssh-ed25519 BASE64`; without one no workspace moves there or away."
+    )
 
     def joining(self) -> Joining:
         """Return the machine of a valid request."""

@@ -1,9 +1,9 @@
 """`python3 join_request.py CONTROL TOKEN STATE [ADDRESS]`: asks the control machine to take this one as a host.
 
-The first step of `make join`, before anything is installed: this module uses the standard library alone, and runs as a
-file. The answer is stored in the state folder, `joined.env` last: if that is there, this machine has joined, and a
-second call with the same token does nothing. A call that died before is repeated with the same token; another token is
-for a machine whose credentials were lost with the control machine's.
+The first step of `make join`, before anything but ssh-keygen is installed: this module uses the standard library alone,
+and runs as a file. The answer is stored in the state folder, `joined.env` last: if that is there, this machine has
+joined, and a second call with the same token does nothing. A call that died before is repeated with the same token;
+another token is for a machine whose credentials were lost with the control machine's.
 
 The token ends with the fingerprint of the authority that signed the control machine's certificate: whoever answers in
 its place gets nothing.
@@ -21,6 +21,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 def join(control: str, token: str, state: str, address: str = "") -> str:
     """Make this machine a host of `control`; return a sentence. Raise JoinError, and nothing has changed then but the
-    state folder, which has this machine's number.
+    state folder, which has this machine's number and its key.
     """
     folder = Path(state)
     used = hashlib.sha256(token.encode()).hexdigest()
@@ -114,7 +115,32 @@ def _description(folder: Path, token: str, address: str) -> dict[str, Any]:
         "address": address,
         "routes": _routes(),
         "clock": time.time(),
+        "ssh_host_key": make_transfer_key(folder),
     }
+
+
+def make_transfer_key(state: Path) -> str:
+    """Return the public line of the key with which this host moves files of workspaces; made at the first call.
+
+    Raise JoinError.
+    """
+    path = _network(state) / "transfer_key"
+    try:
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+                made = Path(folder, "key")
+                _keygen("-t", "ed25519", "-N", "", "-C", "", "-f", str(made))
+                made.replace(path)
+        return " ".join(_keygen("-y", "-P", "", "-f", str(path)).split()[:2])
+    except (OSError, subprocess.SubprocessError) as error:
+        raise JoinError(f"The key {path} cannot be made or read: {error}.") from error
+
+
+def _keygen(*options: str) -> str:
+    done = subprocess.run(
+        ["ssh-keygen", "-q", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
 
 
 def _machine_id(path: Path) -> str:

@@ -17,6 +17,7 @@ from config.env import Env
 from supervise import control
 from supervise.files import write_private
 from supervise.instance import Instance, InstanceError
+from supervise.join_request import JoinError, make_transfer_key
 from supervise.network_certificates import make_certificates
 from supervise.redis_configuration import redis_port
 from supervise.subnets import own_addresses
@@ -37,11 +38,12 @@ def open_to_machines(instance: Instance, settings: Env, given: str, say: Callabl
     """
     require_own_address(address := given or settings.host_address or _outgoing_address())
     with control.exclusive_control(instance, "network"):
+        folder = network_folder(instance.state)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        require_transfer_key(instance)
         if address != stored_address(instance.state):
             for port, what in _ports(settings).items():
                 _require_free(address, port, what)
-            folder = network_folder(instance.state)
-            folder.mkdir(mode=0o700, exist_ok=True)
             make_certificates(folder, address)
             write_private(folder / ADDRESS, address)
         if control.supervisor_pid(instance) and not all(_listens(address, port) for port in _ports(settings)):
@@ -49,6 +51,14 @@ def open_to_machines(instance: Instance, settings: Env, given: str, say: Callabl
             with control.exclusive_control(instance):
                 control.restart_processes(instance, instance.settings(), _AFFECTED)
     return address
+
+
+def require_transfer_key(instance: Instance) -> None:
+    """Make the key with which this machine's host moves files of workspaces, unless it has one. Raise InstanceError."""
+    try:
+        make_transfer_key(instance.state)
+    except JoinError as error:
+        raise InstanceError(str(error)) from error
 
 
 def _ports(settings: Env) -> dict[int, str]:

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from common.private_network import stored_address
 from config.env import Env
 from config.env_types import HOST_ROLE
 from supervise.configuration import process_environment
 from supervise.control import exclusive_control
 from supervise.database import HOST_NAME_HELD, INVALID_SETTINGS, LOCK_NOT_HAD, REPORT
 from supervise.instance import ROOT, Instance, InstanceError
+from supervise.network import require_transfer_key
 from supervise.output import progress_of
 from supervise.postgres import DISK_FULL, data_folder, has_room, require_fitting_programs, says_full_disk
 from supervise.postgres_server import running_server
@@ -27,6 +29,8 @@ def prepare_instance(instance: Instance, settings: Env) -> None:
     """
     require_no_former_database(instance)
     with exclusive_control(instance, "prepare"):
+        if stored_address(instance.state):  # opened by a version that made no key
+            require_transfer_key(instance)
         if settings.has_own_server:
             require_fitting_programs(instance)
         if settings.vm_backend == "libvirt" and HOST_ROLE in settings.machine_roles:

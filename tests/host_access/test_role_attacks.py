@@ -86,6 +86,8 @@ OTHERS_ROWS = {
     "changes another host": "UPDATE vmbackend_host SET problem = 'x' WHERE id = '{other}'",
     "gives itself another's network": "UPDATE vmbackend_host SET subnet = '10.201.0.0/20' WHERE id = '{me}'",
     "gives itself another address": "UPDATE vmbackend_host SET address = '10.0.0.1' WHERE id = '{me}'",
+    "gives itself another key": "UPDATE vmbackend_host SET transfer_key = 'ssh-ed25519 AAAA' WHERE id = '{me}'",
+    "gives another host its own key": "UPDATE vmbackend_host SET transfer_key = 'x' WHERE id = '{other}'",
     "lets itself be used": "UPDATE vmbackend_host SET state = 'active' WHERE id = '{me}'",
     "makes a host": "INSERT INTO vmbackend_host (id, name, subnet) VALUES ('host_x', 'x', '10.202.0.0/20')",
     "deletes a host": "DELETE FROM vmbackend_host WHERE id = '{other}'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 
 from hosts.joins import PROTOCOL
@@ -159,10 +161,30 @@ def test_a_refusal_is_its_sentence_and_the_line_can_be_repeated(control: Control
     control.status, control.body = 409, {"message": "Another host is called 'two'."}
     with pytest.raises(JoinError, match="Another host is called 'two'"):
         join_here(control, control.token(), state)
-    assert [path.name for path in state.iterdir()] == ["host.id"]
+    assert sorted(path.name for path in state.rglob("*")) == ["host.id", "network", "transfer_key"]
     control.status, control.body = 201, answer_of(control.port, control.authority)
     join_here(control, control.token(), state)
     assert control.asked[0]["machine_id"] == control.asked[1]["machine_id"]
+    assert control.asked[0]["ssh_host_key"] == control.asked[1]["ssh_host_key"]
+
+
+def test_the_key_that_is_told_is_of_a_file_that_only_its_user_reads(control: Control, state: Path) -> None:
+    join_here(control, control.token(), state)
+    path = state / "network/transfer_key"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    told = " ".join(asyncssh.read_private_key(path).export_public_key().decode().split()[:2])
+    assert control.asked[0]["ssh_host_key"] == told
+    assert sorted(path.name for path in path.parent.iterdir()) == ["ca.pem", "token", "transfer_key"]
+
+
+def test_a_key_that_cannot_be_made_is_a_sentence(
+    control: Control, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(join_request, "_routes", list)
+    with pytest.raises(JoinError, match="transfer_key cannot be made"):
+        join_here(control, control.token(), state)
+    assert control.asked == []
 
 
 def test_a_closed_port_is_said_before_anything_is_stored(control: Control, state: Path) -> None:

@@ -18,6 +18,7 @@ from django.test import Client
 
 from hosts import joins, tokens
 from hosts.models import JoinToken
+from supervise.join_request import make_transfer_key
 from tests.hosts.rows import forget_wrong_tokens, open_network
 from tests.threads import run_at_once
 from vmbackend.models import Host
@@ -48,6 +49,10 @@ def machine(number: int = 2, **changed: Any) -> dict[str, Any]:
         "routes": ["192.0.2.0/24"],
         "clock": time.time(),
     } | changed
+
+
+def ssh_key(character: str = "a") -> str:
+    return f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA{character * 42}"
 
 
 def join(token: str, **described: Any) -> Any:
@@ -111,6 +116,13 @@ def test_ten_wrong_tokens_in_a_minute_are_the_most() -> None:
         ({"routes": ["10.0.0.1/8"]}, 400, "validation_error", None),
         ({"machine_id": "../../x"}, 400, "validation_error", None),
         ({"hostname": "a b"}, 400, "validation_error", None),
+        ({"ssh_host_key": f"{ssh_key()} comment"}, 400, "validation_error", None),
+        ({"ssh_host_key": f"{ssh_key()}\n{ssh_key()}"}, 400, "validation_error", None),
+        ({"ssh_host_key": ssh_key()[:-1]}, 400, "validation_error", None),
+        ({"ssh_host_key": ssh_key("=")}, 400, "validation_error", None),
+        ({"ssh_host_key": f"ssh-rsa {'A' * 400}"}, 400, "validation_error", None),
+        ({"ssh_host_key": f"no-pty {ssh_key()}"}, 400, "validation_error", None),
+        ({"ssh_host_key": ["x"]}, 400, "validation_error", None),
     ],
 )
 def test_a_machine_that_does_not_fit_is_refused_and_may_use_its_token_again(
@@ -160,6 +172,27 @@ def test_one_token_at_once_makes_one_host() -> None:
     run_at_once(6, lambda number: statuses.append(join(token, **machine(number + 2)).status_code))
     assert sorted(statuses) == [201] + [401] * 5
     assert Host.objects.count() == 1
+
+
+def test_the_key_of_a_machine_is_stored_and_another_join_replaces_it() -> None:
+    first = join(new_token(name="two"), **machine(ssh_host_key=ssh_key())).json()["host"]["id"]
+    assert Host.objects.get().transfer_key == ssh_key()
+    for key in (ssh_key("b"), ""):
+        token = tokens.token_create(actor="test", host=Host.objects.get()).text
+        told = {"ssh_host_key": key} if key else {}
+        assert join(token, **machine(**told)).json()["host"]["id"] == first
+        assert Host.objects.get().transfer_key == key
+
+
+def test_a_machine_of_before_joins_without_a_key() -> None:
+    assert join(new_token(), **machine()).status_code == 201
+    assert Host.objects.get().transfer_key == ""
+
+
+def test_a_key_as_it_is_made_is_taken(tmp_path: Path) -> None:
+    made = make_transfer_key(tmp_path)
+    assert join(new_token(), **machine(ssh_host_key=made)).status_code == 201
+    assert Host.objects.get().transfer_key == made
 
 
 def test_a_token_ends_with_the_fingerprint_of_what_machines_are_shown() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import asyncssh
+from asyncssh.connection import SSHConnection
 
 # A step ends between two packets; the most expensive single packet takes a few milliseconds.
 SLICE_SECONDS = 0.004
@@ -112,14 +113,12 @@ class CpuBudget:
         return max(own_wait, min(total_wait, equal_wait))
 
 
-class LimitedConnection(asyncssh.SSHClientConnection):
-    """A connection that processes packets for `SLICE_SECONDS` at a time, within its guest's budget."""
+class LimitedPackets(SSHConnection):
+    """A connection of either side that processes packets for `SLICE_SECONDS` at a time, within its peer's budget."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, options: asyncssh.SSHClientConnectionOptions, budget: CpuBudget
-    ) -> None:
-        super().__init__(loop, options, wait="auth")
-        self._max_recv_pktlen = MAX_PACKET
+    def limit_packets(self, budget: CpuBudget, max_packet: int = MAX_PACKET) -> None:
+        """Begin with it; called before anything is received."""
+        self._max_recv_pktlen = max_packet
         self._budget = budget
         self._received = 0
         self._until = 0.0
@@ -164,6 +163,16 @@ class LimitedConnection(asyncssh.SSHClientConnection):
     def _is_over_memory(self) -> bool:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return unsent > MAX_UNSENT or len(self._inpbuf) > MAX_UNPROCESSED or len(self._deferred_packets) > MAX_DEFERRED
+
+
+class LimitedConnection(LimitedPackets, asyncssh.SSHClientConnection):
+    """A connection to a guest."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, options: asyncssh.SSHClientConnectionOptions, budget: CpuBudget
+    ) -> None:
+        super().__init__(loop, options, wait="auth")
+        self.limit_packets(budget)
 
 
 def require_long_packets(connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[Any]) -> None:

@@ -38,6 +38,7 @@ class Migration(migrations.Migration):
                 ('capabilities', models.JSONField(blank=True, default=dict)),
                 ('machine_id', models.CharField(blank=True, default='', editable=False, max_length=64)),
                 ('joined_at', models.DateTimeField(editable=False, null=True)),
+                ('transfer_key', models.CharField(blank=True, db_default='', default='', editable=False, max_length=100)),
                 ('leaving_at', models.DateTimeField(editable=False, null=True)),
                 ('memory_promised_mb', models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ('disk_promised_mb', models.BigIntegerField(db_default=0, default=0, editable=False)),

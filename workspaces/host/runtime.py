@@ -17,6 +17,7 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from vmbackend import services as hosts
+from vmbackend.backend import transfer_public_key, transfer_server
 from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError, HostNameHeld, HostRemoved
 from vmbackend.host_claim import host_claim
@@ -63,6 +64,8 @@ class HostRuntime:
         self.guest_renewals = GuestRenewals(host_id)
         env = settings.ENV
         self.address: str = env.host_address
+        self._transfer_key = transfer_public_key()
+        self.transfers = transfer_server()  # None: no other host reaches this one
         self._peers = PeerKeeper(host_id, driver, address=self.address, subnet=subnet)
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
@@ -100,10 +103,14 @@ class HostRuntime:
         self._spawn("heartbeat", self._send_heartbeats)
         self._console_publisher.start()
         self._peers.start()
+        if self.transfers is not None:
+            self.transfers.start()
 
     def stop(self) -> None:
         """End the threads and disconnect; machines continue to run."""
         self._ended.set()
+        if self.transfers is not None:
+            self.transfers.stop()
         self.disk_guard.stop()
         self.guest_renewals.stop()
         self.flattening.stop()
@@ -165,6 +172,7 @@ class HostRuntime:
                 subnet=self.subnet,
                 capacity=capacity,
                 address=self.address,
+                transfer_key=self._transfer_key,
             )
         for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)
