@@ -7,7 +7,9 @@ it has written is looked at all the time.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +21,7 @@ import asyncssh
 
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, TransferRefused
 
-from .folders import Limits, longest_file, measure_folder, prepare_folder, take_over
+from .folders import Limits, measure_folder, prepare_folder, take_over
 from .offers import read_public_key
 from .processes import ConfinedProcess, confined_process
 from .rates import Rate
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 CONNECT_SECONDS = 15.0
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 150.0
+_TOO_LONG = os.strerror(errno.EFBIG)  # what a write beyond the limit of a file's length ends with
 # What rsync says besides the content of files.
 _SPOKEN_BYTES = 64 << 20
 
@@ -123,7 +126,7 @@ class _Fetch:
     def _raise_failure(self, code: int, said: str) -> None:
         logger.warning("rsync, which received files, ended with %d: %s", code, said)
         measure_folder(self.into, self.limits)
-        if longest_file(self.into) >= self.limits.max_file_bytes:
+        if _TOO_LONG in said:
             raise TransferRefused("The source sent a longer file than was expected.")
         raise BackendUnavailable("The files did not arrive whole; what did is kept.")
 

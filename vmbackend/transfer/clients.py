@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from vmbackend.guest.ssh_limits import CpuBudget, TotalBudget
 
 from .offers import Offer
-
-if TYPE_CHECKING:
-    from .session import Client
 
 # Connections that have not logged in: of an address, so that one leaves places to others, and in all.
 MAX_UNKNOWN_OF_ADDRESS = 8
@@ -22,6 +19,18 @@ MAX_ADDRESSES = 256
 # A client that has logged in asks for the folder at once; a transfer moves bytes before rsync's own limit.
 BEGIN_SECONDS = 10.0
 IDLE_SECONDS = 150.0
+
+
+class Client(Protocol):
+    """One connection. `active_at`: when it last did something (time.monotonic()); `has_begun`: a transfer runs."""
+
+    @property
+    def active_at(self) -> float: ...
+
+    @property
+    def has_begun(self) -> bool: ...
+
+    def abort(self) -> None: ...
 
 
 class Clients:

@@ -51,11 +51,6 @@ def measure_folder(into: Path, limits: Limits) -> int:
     return taken
 
 
-def longest_file(into: Path) -> int:
-    """Return the size of the longest file, with its holes. Raise TransferRefused."""
-    return max((status.st_size for _, status in _entries(into)), default=0)
-
-
 def take_over(into: Path, limits: Limits) -> None:
     """Make all that was received this process's own, for it alone. Nothing writes there any more. Raise
     TransferRefused.

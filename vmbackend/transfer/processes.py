@@ -71,6 +71,8 @@ class ConfinedProcess:
             task.cancel()
         process: Any = self._process
         process._transport.close()
+        with suppress(ConnectionError, TimeoutError):  # as it was killed before it had read everything
+            await asyncio.wait_for(process.stdin.wait_closed(), _END_SECONDS)
 
     async def _drop_output(self) -> None:
         while await self.read():
