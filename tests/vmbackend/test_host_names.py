@@ -43,6 +43,13 @@ def report(claim: str, capacity: Capacity, subnet: str = "10.200.0.0/20", addres
     services.record_host_seen(**known, subnet=subnet, capacity=capacity, address=address)
 
 
+def test_the_control_machines_host_stores_its_own_key(capacity: Capacity) -> None:
+    known = {"host_id": services.find_host_id(name="one", claim="a"), "name": "one", "claim": "a"}
+    for key in ("ssh-ed25519 AAAA", "ssh-ed25519 BBBB"):
+        services.record_host_seen(**known, subnet="10.200.0.0/20", capacity=capacity, transfer_key=key)
+        assert Host.objects.get().transfer_key == key
+
+
 def test_a_machine_has_a_claim_of_its_own_for_each_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):

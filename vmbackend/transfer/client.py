@@ -21,7 +21,7 @@ import asyncssh
 
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, TransferRefused
 
-from .folders import Limits, measure_folder, prepare_folder, take_over
+from .folders import FolderLimits, measure_folder, prepare_folder, take_over
 from .offers import read_public_key
 from .processes import ConfinedProcess, confined_process
 from .rates import Rate
@@ -39,7 +39,7 @@ _SPOKEN_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TransferSource:
     """Another host: its private address, the port of its server of transfers, the public line of its key."""
 
     address: str
@@ -57,14 +57,14 @@ class _Fetch:
 
     into: Path
     rate: Rate
-    limits: Limits
+    limits: FolderLimits
     deadline: float
     on_progress: Callable[[int], None]
     give_up: Callable[[], bool]
     received: int = 0
     active_at: float = 0.0
 
-    async def run(self, source: Source, key: Path, offer_id: str) -> None:
+    async def run(self, source: TransferSource, key: Path, offer_id: str) -> None:
         """Receive, until it is complete or must end. Raise BackendError."""
         receiving = asyncio.create_task(self._receive(source, key, offer_id))
         try:
@@ -85,7 +85,7 @@ class _Fetch:
             raise BackendUnavailable("The source sends nothing any more.")
         self.on_progress(measure_folder(self.into, self.limits))
 
-    async def _receive(self, source: Source, key: Path, offer_id: str) -> None:
+    async def _receive(self, source: TransferSource, key: Path, offer_id: str) -> None:
         async with _opened(source, key, offer_id) as session:
             self.active_at = time.monotonic()
             argv, confinement = receiving_end(self.into)
@@ -132,7 +132,7 @@ class _Fetch:
 
 
 @asynccontextmanager
-async def _opened(source: Source, key: Path, offer_id: str) -> AsyncIterator[_Session]:
+async def _opened(source: TransferSource, key: Path, offer_id: str) -> AsyncIterator[_Session]:
     """Yield the channel of a connection that ends with the block. Raise BackendUnavailable, TransferRefused."""
     connection: ClientConnection | None = None
     try:
@@ -158,7 +158,7 @@ async def _opened(source: Source, key: Path, offer_id: str) -> AsyncIterator[_Se
             await connection.wait_closed()
 
 
-async def _connect(source: Source, key: Path, offer_id: str) -> ClientConnection:
+async def _connect(source: TransferSource, key: Path, offer_id: str) -> ClientConnection:
     try:
         known = read_public_key(source.public_key)
     except ValueError as error:
@@ -179,7 +179,7 @@ async def _connect(source: Source, key: Path, offer_id: str) -> ClientConnection
 
 
 def fetch_folder(
-    source: Source,
+    source: TransferSource,
     key: Path,
     offer_id: str,
     into: Path,
@@ -202,7 +202,7 @@ def fetch_folder(
     another key, does not offer this, or sends what is not allowed: the folder is to be removed), DeadlineExceeded
     (also if given up). Whatever is raised, nothing writes there any more.
     """
-    limits = Limits(max_bytes, max_file_bytes or max_bytes)
+    limits = FolderLimits(max_bytes, max_file_bytes or max_bytes)
     prepare_folder(into)
     fetch = _Fetch(into, Rate(bytes_per_second), limits, deadline, on_progress, give_up)
     asyncio.run(fetch.run(source, key, offer_id))

@@ -21,7 +21,7 @@ BEGIN_SECONDS = 10.0
 IDLE_SECONDS = 150.0
 
 
-class Client(Protocol):
+class Connected(Protocol):
     """One connection. `active_at`: when it last did something (time.monotonic()); `has_begun`: a transfer runs."""
 
     @property
@@ -34,15 +34,15 @@ class Client(Protocol):
 
 
 class Clients:
-    """Those of one server. Belongs to its event loop."""
+    """Connections of one server. Belongs to its event loop."""
 
     def __init__(self, total: TotalBudget) -> None:
         self._total = total
-        self._unknown: dict[Client, str] = {}
-        self._known: dict[Client, Offer] = {}
+        self._unknown: dict[Connected, str] = {}
+        self._known: dict[Connected, Offer] = {}
         self._budgets: dict[str, CpuBudget] = {}
 
-    def admit(self, client: Client, address: str) -> CpuBudget | None:
+    def admit(self, client: Connected, address: str) -> CpuBudget | None:
         """Return the budget of one that has connected; None if it has no place."""
         if len(self._unknown) >= MAX_UNKNOWN or Counter(self._unknown.values())[address] >= MAX_UNKNOWN_OF_ADDRESS:
             return None
@@ -54,7 +54,7 @@ class Clients:
             del self._budgets[next(iter(self._budgets))]
         return budget
 
-    def recognize(self, client: Client, offer: Offer) -> None:
+    def recognize(self, client: Connected, offer: Offer) -> None:
         """Note that one has logged in for an offer."""
         self._unknown.pop(client, None)
         others = [other for other, its in self._known.items() if its is offer]
@@ -62,7 +62,7 @@ class Clients:
             other.abort()
         self._known[client] = offer
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: Connected) -> None:
         """Note that one is gone."""
         self._unknown.pop(client, None)
         self._known.pop(client, None)

@@ -18,7 +18,7 @@ _MODES = {stat.S_IFDIR: 0o700, stat.S_IFREG: 0o600}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FolderLimits:
     """The most that may be received: bytes on the disk, and bytes of one file with its holes."""
 
     max_bytes: int
@@ -38,7 +38,7 @@ def prepare_folder(into: Path) -> None:
         raise BackendUnavailable(f"The folder for the files cannot be written: {error.strerror}.") from error
 
 
-def measure_folder(into: Path, limits: Limits) -> int:
+def measure_folder(into: Path, limits: FolderLimits) -> int:
     """Return how many bytes it takes on the disk so far. Raise TransferRefused if it holds what is not allowed."""
     try:
         taken = sum(status.st_blocks * 512 for _, status in _entries(into))
@@ -51,7 +51,7 @@ def measure_folder(into: Path, limits: Limits) -> int:
     return taken
 
 
-def take_over(into: Path, limits: Limits) -> None:
+def take_over(into: Path, limits: FolderLimits) -> None:
     """Make all that was received this process's own, for it alone. Nothing writes there any more. Raise
     TransferRefused.
     """

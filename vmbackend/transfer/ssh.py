@@ -34,8 +34,8 @@ _SENT_PART = 5
 
 
 class TransferConnection(LimitedPackets, SSHConnection):
-    """What the connections of both sides have: a limit of what the other side's packets cost, and a wait for it to
-    take what was written.
+    """Connection of either side: with a limit of what the other side's packets cost, and a wait for it to take what was
+    written.
     """
 
     def begin_limits(self, budget: CpuBudget) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
-from vmbackend.transfer.client import Source, fetch_folder
+from vmbackend.transfer.client import TransferSource, fetch_folder
 from vmbackend.transfer.server import TransferServer
 
 HERE = "127.0.0.1"
@@ -39,8 +39,8 @@ class Hosts:
         self.sent.mkdir(mode=0o700)
 
     @property
-    def source(self) -> Source:
-        return Source(HERE, self.server.port, self.source_line)
+    def source(self) -> TransferSource:
+        return TransferSource(HERE, self.server.port, self.source_line)
 
     def offer(self, offer_id: str = OFFER, **options: Any) -> None:
         self.server.offer(offer_id, self.sent, self.target_line, **options)
@@ -109,3 +109,11 @@ def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def command_lines() -> list[bytes]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return found

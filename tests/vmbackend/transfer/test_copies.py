@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from tests.vmbackend.transfer.hosts import (
     OFFER,
     Hosts,
     children,
+    command_lines,
     random_file,
     running_hosts,
     sparse_file,
@@ -203,3 +206,24 @@ def test_a_taken_port_is_said_and_the_process_goes_on(hosts: Hosts, caplog: pyte
     assert [record.message for record in caplog.records if "no workspace moves from here" in record.message]
     hosts.offer()
     hosts.fetch()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.vmbackend.transfer.hosts import MIB, random_file, running_hosts
+
+with running_hosts(Path(sys.argv[1])) as hosts:
+    random_file(hosts.sent / "disk", 12 * MIB)
+    hosts.offer()
+    hosts.fetch(bytes_per_second=MIB // 2)
+"""
+
+
+def test_a_process_that_is_killed_leaves_nothing_that_sends_or_receives(tmp_path: Path) -> None:
+    place = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ | place) as process:
+        until(lambda: (tmp_path / "into/disk").exists())
+        process.kill()
+    bound = f"{tmp_path}/into", f"{tmp_path}/sent"  # in the commands of both ends' confinement
+    until(lambda: not any(folder.encode() in line for folder in bound for line in command_lines()))

@@ -14,11 +14,21 @@ from typing import Any
 import asyncssh
 import pytest
 
-from tests.vmbackend.transfer.hosts import HERE, MIB, PLENTY, Hosts, children, random_file, sparse_file, until
+from tests.vmbackend.transfer.hosts import (
+    HERE,
+    MIB,
+    PLENTY,
+    Hosts,
+    children,
+    command_lines,
+    random_file,
+    sparse_file,
+    until,
+)
 from vmbackend.errors import BackendError, BackendUnavailable, DeadlineExceeded, TransferRefused
 from vmbackend.tool_confinement import ToolConfinement
 from vmbackend.transfer import client
-from vmbackend.transfer.client import Source
+from vmbackend.transfer.client import TransferSource
 from vmbackend.transfer.rsync import SENDER
 
 pytestmark = pytest.mark.host
@@ -33,7 +43,7 @@ def hosts(tmp_path: Path) -> Hosts:
 
 
 @contextmanager
-def answering(hosts: Hosts, answer: Answer) -> Iterator[Source]:
+def answering(hosts: Hosts, answer: Answer) -> Iterator[TransferSource]:
     """A source that has the right key, and answers as it likes."""
     loop, port = asyncio.new_event_loop(), []
     ready = threading.Event()
@@ -63,7 +73,7 @@ def answering(hosts: Hosts, answer: Answer) -> Iterator[Source]:
     thread.start()
     assert ready.wait(30)
     try:
-        yield Source(HERE, port[0], hosts.source_line)
+        yield TransferSource(HERE, port[0], hosts.source_line)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
@@ -217,11 +227,3 @@ def test_a_receiver_that_was_taken_over_reaches_its_folder_alone(
     assert Path("/usr/bin/true").exists()
     assert not Path("/tmp/x").exists()
     until(lambda: not any(b"sleep\x00500" in cmdline for cmdline in command_lines()))
-
-
-def command_lines() -> list[bytes]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            found.append(path.read_bytes())
-    return found

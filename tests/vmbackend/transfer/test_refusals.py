@@ -13,7 +13,7 @@ from asyncssh.packet import String
 
 from tests.vmbackend.transfer.hosts import HERE, MIB, OFFER, Hosts, new_key, random_file, running_hosts, until
 from vmbackend.errors import BackendUnavailable, TransferRefused
-from vmbackend.transfer.client import Source
+from vmbackend.transfer.client import TransferSource
 
 pytestmark = pytest.mark.host
 
@@ -46,17 +46,17 @@ def test_nobody_but_the_host_to_which_it_is_offered_is_let_in(hosts: Hosts, tmp_
 def test_a_source_with_another_key_gets_nothing(hosts: Hosts, tmp_path: Path) -> None:
     hosts.offer()
     with pytest.raises(TransferRefused, match="another key"):
-        hosts.fetch(source=Source(HERE, hosts.server.port, new_key(tmp_path / "other")))
+        hosts.fetch(source=TransferSource(HERE, hosts.server.port, new_key(tmp_path / "other")))
     for line in ("", "ssh-ed25519 AAAA", "no key"):
         with pytest.raises(TransferRefused, match="no key"):
-            hosts.fetch(source=Source(HERE, hosts.server.port, line))
+            hosts.fetch(source=TransferSource(HERE, hosts.server.port, line))
 
 
 def test_a_source_that_is_away_may_come_back(hosts: Hosts) -> None:
     port = hosts.server.port
     hosts.server.stop()
     with pytest.raises(BackendUnavailable, match="cannot be reached"):
-        hosts.fetch(source=Source(HERE, port, hosts.source_line))
+        hosts.fetch(source=TransferSource(HERE, port, hosts.source_line))
 
 
 @pytest.mark.parametrize("offer_id", ["", "a b", "../x", "x" * 65])
