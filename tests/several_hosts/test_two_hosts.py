@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import asyncssh
 import psycopg
 import pytest
 import redis
@@ -31,6 +32,17 @@ def assert_policies_hold(hosts: Hosts, machines: Machines) -> None:
 
 def test_both_hosts_reach_the_ports_that_a_policy_opens(hosts: Hosts, machines: Machines) -> None:
     assert_policies_hold(hosts, machines)
+
+
+def test_hosts_reach_each_other_with_the_keys_of_their_rows(hosts: Hosts) -> None:
+    """Where they fetch files of moved workspaces."""
+    port = hosts[0].settings.private_port + 2
+    for host, other in (hosts, hosts[::-1]):
+        assert host.settings.private_port + 2 == port
+        assert host.place.connect(other.place.address, port) == "open"
+        key = asyncssh.read_private_key(host.state / "network/transfer_key").export_public_key().decode()
+        rows = hosts[0].query(f"SELECT transfer_key FROM vmbackend_host WHERE name = '{host.place.name}'")
+        assert " ".join(key.split()[:2]) in str(rows)
 
 
 def test_a_changed_policy_holds_for_the_other_host(hosts: Hosts, api: Api, machines: Machines) -> None:
