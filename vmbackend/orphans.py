@@ -50,5 +50,21 @@ class KeepsOrphans(ABC):
         """Return the orphans that this host keeps, the oldest first."""
 
     @abstractmethod
+    def put_back(self, name: str, epoch: int, ip: str) -> None:
+        """Make a kept orphan the host's machine of its id again: the machine's of this epoch, at this address.
+
+        It is then a machine whose files exist and which the hypervisor does not know: no process, no port; the next
+        `prepare` defines it, with its disk and host key. No machine wakes from the memory that an orphan has: its
+        definition and address may be others by then. That memory lies in the folder until the next `prepare`.
+
+        Idempotent: another call with this epoch changes nothing. After a failure or a death it is an orphan or a
+        machine, with all its files. Raise MachineNotFound (there is no such orphan, or its removal has begun),
+        InvalidMachineState (the host has a machine of this id, which stays as it is), BackendUnavailable.
+        """
+
+    @abstractmethod
     def remove_orphan(self, name: str) -> None:
-        """Remove a kept orphan with all its files. Idempotent. Raise BackendUnavailable."""
+        """Remove a kept orphan with all its files. Idempotent. Raise BackendUnavailable.
+
+        After a death in between it is an orphan that cannot be put back.
+        """

@@ -34,6 +34,8 @@ IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
 # In the folder of a machine: its epoch, and the snapshot that its disk was taken from before its first start, or whose
 # memory it sleeps on.
 EPOCH_FILE, TAKEN_FILE, MOVED_FILE = "epoch", "taken", "moved"
+# There: memory that a machine had when it was set aside.
+ORPHANS_MEMORY = f"{MEMORY_FILE}.saved"
 POLL = 0.01
 LOOK = 0.1  # at events that another process has queued
 
@@ -133,6 +135,7 @@ class FakeMachines:
         # Left by a machine that the hypervisor lost: it does not match the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
         (directory / MOVED_FILE).unlink(missing_ok=True)
+        (directory / ORPHANS_MEMORY).unlink(missing_ok=True)
         self._store.write(directory / EPOCH_FILE, str(spec.epoch))
         (root / "taps" / spec.id).touch()
         self._store.write(root / "firewall" / spec.id, json.dumps(spec.network.as_json()))

@@ -1,4 +1,4 @@
-"""Kept orphans of the fake host: orphans/NAME/ with the machine's folder; its definition and its memory go."""
+"""Kept orphans of the fake host: orphans/NAME/ with the machine's folder, its memory in it; its definition goes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import time
 from pathlib import Path
 
 from vmbackend.driver import StopReason
-from vmbackend.errors import MachineNotFound
-from vmbackend.fake.machines import IN_MEMORY, FakeMachines
-from vmbackend.fake.store import MEMORY_FILE
+from vmbackend.errors import InvalidMachineState, MachineNotFound
+from vmbackend.fake.machines import EPOCH_FILE, IN_MEMORY, ORPHANS_MEMORY, FakeMachines
 from vmbackend.fake.trees import file_stats
 from vmbackend.orphans import KeptOrphan
 from vmbackend.trees import remove_tree
 
 
 class FakeOrphans(FakeMachines):
-    """The contract of `vmbackend.orphans`. `crash_hook` is called with `set_aside:ended`."""
+    """The contract of `vmbackend.orphans`. `crash_hook` is called with `set_aside:ended` and `put_back:written`."""
 
     def epoch_of(self, machine_id: str) -> int | None:
         return self._epoch_of(machine_id)
@@ -32,7 +31,7 @@ class FakeOrphans(FakeMachines):
             self._hook("set_aside:ended")
             saved = self._store.saved_memory(machine_id)
             if saved.exists():
-                saved.rename(self._store.directory(machine_id) / f"{MEMORY_FILE}.saved")
+                saved.rename(self._store.directory(machine_id) / ORPHANS_MEMORY)
             self._folder.mkdir(exist_ok=True)
             self._store.directory(machine_id).rename(self._folder / f"{machine_id}.{epoch}.{int(time.time())}")
             self._remove(machine_id)
@@ -41,9 +40,26 @@ class FakeOrphans(FakeMachines):
         found = [self._read(path) for path in self._folder.glob("*")] if self._folder.exists() else []
         return tuple(sorted(found, key=lambda orphan: (orphan.kept_since, orphan.name)))
 
+    def put_back(self, name: str, epoch: int, ip: str) -> None:
+        self._enter("put_back")
+        aside, machine_id = self._orphan(name), name.partition(".")[0]
+        with self._store.locked():
+            if not aside.exists() and self.epoch_of(machine_id) == epoch:
+                return
+            if not (aside / EPOCH_FILE).exists():
+                raise MachineNotFound("This host keeps no such orphan.")
+            if self._store.directory(machine_id).exists() or self._store.domain(machine_id) is not None:
+                raise InvalidMachineState("The host has a machine of this id.")
+            self._store.write(aside / EPOCH_FILE, str(epoch))
+            self._hook("put_back:written")
+            aside.rename(self._store.directory(machine_id))
+
     def remove_orphan(self, name: str) -> None:
         self._enter("remove_orphan")
-        remove_tree(self._orphan(name))
+        with self._store.locked():
+            (self._orphan(name) / EPOCH_FILE).unlink(missing_ok=True)
+            self._hook("remove_orphan:half")
+            remove_tree(self._orphan(name))
 
     def keep_since(self, name: str, at: float) -> str:
         """Let an orphan be kept since another time; return its name from then on."""

@@ -94,6 +94,14 @@ class Confinement:
             log.exception("machine %s: its files cannot be given to user %d", files.id, uid)
             raise BackendUnavailable("The host could not prepare the machine's files.") from error
 
+    def close_folder(self, files: MachineDir) -> None:
+        """Let no machine's user reach the files until the next start: their uid may be another machine's by now.
+
+        Raises OSError.
+        """
+        if not self._disabled:
+            _set_access(files.path, 0, 0, _PRIVATE)
+
     def give_disk(self, path: Path, ip: str) -> None:
         """Let the machine's user write a new file of its disk. Raises OSError."""
         if not self._disabled:

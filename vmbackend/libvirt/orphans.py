@@ -4,7 +4,8 @@
                                                       domain.xml      its definition, as libvirt had it
                                                       memory.managed  memory that another program had libvirt save
 
-A rename keeps it: whoever dies before has moved nothing, and the machine is in the inventory as before.
+A rename keeps it: whoever dies before has moved nothing, and the machine is in the inventory as before. Another rename
+puts it back. A folder without `machine.json` is one whose removal has begun.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import logging
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, MachineNotFound
+from vmbackend.errors import BackendUnavailable, InvalidMachineState, MachineNotFound
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.power import Power
 from vmbackend.libvirt.qemu_logs import QemuLogs
 from vmbackend.libvirt.record import MachineDir
@@ -47,6 +50,7 @@ class AsideMachines(KeepsOrphans):
     _libvirt: LibvirtConnection
     _domains: domain.Domains
     _inventory: HostInventory
+    _network: Network
     _saved_state: SavedStateManager
     _watch: EventWatcher
     _events: Events
@@ -77,9 +81,41 @@ class AsideMachines(KeepsOrphans):
     def kept_orphans(self) -> tuple[KeptOrphan, ...]:
         return tuple(sorted(self._read_orphans(), key=lambda orphan: (orphan.kept_since, orphan.name)))
 
+    def put_back(self, name: str, epoch: int, ip: str) -> None:
+        aside = self._orphan(name)
+        files = self._inventory.machine_dir(name.partition(".")[0])
+        if not aside.path.exists():
+            if files.epoch() == epoch:
+                return
+            raise MachineNotFound("This host keeps no such orphan.")
+        if files.path.exists() or self._domains.find_or_none(self._libvirt.connection, files.id) is not None:
+            raise InvalidMachineState("The host has a machine of this id.")
+        # A record with the address of another network would keep the firewall of all machines from being made.
+        self._network.check_address(ip)
+        try:
+            with aside.changing():
+                self._give_back(aside, files, epoch, ip)
+        except OSError as error:
+            log.exception("the orphan %s could not be put back", name)
+            raise BackendUnavailable("The orphan's files could not be put back.") from error
+
+    def _give_back(self, aside: MachineDir, files: MachineDir, epoch: int, ip: str) -> None:
+        record = aside.read_record()
+        if record is None:
+            raise MachineNotFound("This host keeps no such orphan.")
+        aside.write_record(replace(record, epoch=epoch, ip=ip))
+        self._confiner.access.close_folder(aside)
+        aside.path.rename(files.path)
+
     def remove_orphan(self, name: str) -> None:
-        if not remove_tree(self._orphan(name)):
-            raise BackendUnavailable("The orphan's files could not be removed.")
+        aside = self._orphan(name)
+        with aside.changing():
+            try:
+                (aside.path / "machine.json").unlink(missing_ok=True)
+            except OSError as error:
+                raise BackendUnavailable("The orphan's files could not be removed.") from error
+            if not remove_tree(aside.path):
+                raise BackendUnavailable("The orphan's files could not be removed.")
 
     def _take_from_libvirt(self, target: Any, files: MachineDir) -> None:
         """End the process, and keep the definition and memory that libvirt saved in its own folder."""
@@ -88,7 +124,7 @@ class AsideMachines(KeepsOrphans):
         if state is MachineState.ASLEEP:
             managed = self._saved_state.memory_file(files)
             if managed != files.memory:
-                managed.rename(files.path / "memory.managed")
+                managed.rename(files.managed_memory)
         elif state is not MachineState.OFF:
             self._power.destroy(target, files)
         with domain.translate_errors("describe"):
@@ -111,11 +147,11 @@ class AsideMachines(KeepsOrphans):
     def _folder(self) -> Path:
         return self._settings.machines_dir / FOLDER
 
-    def _orphan(self, name: str) -> Path:
-        """Raise MachineNotFound for a name that no orphan can have."""
+    def _orphan(self, name: str) -> MachineDir:
+        """Return the folder of an orphan. Raise MachineNotFound for a name that no orphan can have."""
         if not _NAME.fullmatch(name):
             raise MachineNotFound("This host keeps no such orphan.")
-        return self._folder / name
+        return MachineDir(self._folder, name)
 
     def _read_orphans(self) -> Iterator[KeptOrphan]:
         for entry in self._folder.iterdir() if self._folder.is_dir() else ():

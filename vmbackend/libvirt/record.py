@@ -6,6 +6,7 @@
                         memory         saved memory of a sleeping machine, complete or partial; memory.seal its checksum
                         memory.moved   what the saved memory is, if it is a snapshot's (`moved_memory.py`)
                         memory.woken   that memory, once the machine has woken from it, until it is removed
+                        memory.managed   memory that nothing loads, of a machine that was an orphan (`orphans.py`)
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
                         boot.log       console output, of limited size
@@ -141,6 +142,7 @@ class MachineDir:
         self.data_disk = self.path / "data.raw"
         self.memory = self.path / "memory"
         self.memory_checksum = self.path / "memory.seal"
+        self.managed_memory = self.path / "memory.managed"
         self.config = self.path / "config"
         self.host_key = self.path / "host_key"
         self.public_key = self.path / "host_key.pub"

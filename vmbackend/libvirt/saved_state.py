@@ -113,6 +113,7 @@ class SavedStateManager:
         SavedMemory(files).drop()
         image = self._managed_image(files.id)
         try:
+            files.managed_memory.unlink(missing_ok=True)
             if image is not None:
                 image.unlink(missing_ok=True)
         except OSError as error:
