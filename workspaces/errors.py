@@ -106,6 +106,13 @@ class RunningPoolReached(DomainError):
     message = "The plan's pool of running resources is full."
 
 
+class EpochConflict(Conflict):
+    """Kept files are not to take the place of what the workspace has now."""
+
+    code = "epoch_conflict"
+    message = "The workspace has newer files than those that the host has kept."
+
+
 class NamespaceLimitReached(DomainError):
     code = "NAMESPACE_LIMIT_REACHED"
     status = 409

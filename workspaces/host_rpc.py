@@ -27,10 +27,15 @@ def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
     """Send `task(workspace_id, key, *arguments)` and wait for its reply. Raise VMUnavailable."""
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
-    key = _reply_key(workspace.host.queue)
+    return call_host(workspace.host.queue, task, workspace.pk, *arguments)
+
+
+def call_host(queue: str, task: str, workspace_id: str, *arguments: Any) -> bytes:
+    """Do what `call` does, with the host of this queue, which need not be that of the workspace."""
+    key = _reply_key(queue)
     release_connection()
     try:
-        _send(workspace.host.queue, task, workspace.pk, key, *arguments)
+        _send(queue, task, workspace_id, key, *arguments)
         received: Any = blocking_client(REPLY_SECONDS).blpop([key], timeout=REPLY_SECONDS)
     except UNREACHABLE as exc:
         raise VMUnavailable(NOT_SENT) from exc

@@ -292,6 +292,11 @@ def free_address(host: Host) -> str:
     return address
 
 
+def is_address_free(host: Host, ip: str) -> bool:
+    """Return whether `free_address` could return this address now."""
+    return ip not in _taken_addresses(host)
+
+
 def _taken_addresses(host: Host) -> set[str]:
     having = Workspace.objects.filter(host=host, ip__isnull=False).order_by()
     warm = WarmMachine.objects.filter(host=host)

@@ -12,6 +12,7 @@ from workspaces.custom_domains.targets import disconnect_gone_workspaces
 from workspaces.host import console_log, due_times, engine, host_sweep, machine_info, stored_snapshots, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
+from workspaces.host.orphans import put_back_reply, removal_reply
 from workspaces.host.process import host_runtime, reconcile_rows_and_machines
 from workspaces.host.reconcile import operations
 from workspaces.host_rpc import reply
@@ -127,6 +128,18 @@ def apply_network(workspace_id: str, key: str, close: list[int]) -> None:
 def answer_machine_info(workspace_id: str, key: str) -> None:
     """Reply with the state of a workspace's machine (`host_rpc`); on the queue of its host."""
     reply(key, machine_info.machine_info_reply(host_runtime().driver, workspace_id))
+
+
+@shared_task
+def put_orphan_back(workspace_id: str, key: str, epoch: int, ip: str) -> None:
+    """Make a workspace's kept files a machine and reply (`host_rpc`); on the queue of the host that has them."""
+    reply(key, put_back_reply(host_runtime(), workspace_id, epoch, ip))
+
+
+@shared_task
+def remove_orphans(workspace_id: str, key: str, name: str) -> None:
+    """Remove the kept files of a workspace and reply (`host_rpc`); on the queue of the host that has them."""
+    reply(key, removal_reply(host_runtime(), workspace_id, name))
 
 
 @shared_task

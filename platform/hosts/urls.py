@@ -1,5 +1,6 @@
 from django.urls import path
 
+from hosts.orphan_views import OrphanViewSet
 from hosts.views import HostTokenViewSet, HostViewSet, JoinViewSet
 
 ONE = "staff/hosts/<slug:host_id>"
@@ -11,6 +12,9 @@ urlpatterns = [
     path(f"{ONE}/activate", HostViewSet.as_view({"post": "activate"})),
     path(f"{ONE}/maintenance", HostViewSet.as_view({"post": "maintenance"})),
     path(f"{ONE}/give-up", HostViewSet.as_view({"post": "give_up"})),
+    path(f"{ONE}/orphans", OrphanViewSet.as_view({"get": "list"})),
+    path(f"{ONE}/orphans/<slug:workspace_id>", OrphanViewSet.as_view({"delete": "destroy"})),
+    path(f"{ONE}/orphans/<slug:workspace_id>/put-back", OrphanViewSet.as_view({"post": "put_back"})),
     path("join/hosts", JoinViewSet.as_view({"post": "create"})),
     path("join/ca", JoinViewSet.as_view({"get": "authority"})),
 ]

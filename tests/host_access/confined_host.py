@@ -27,6 +27,8 @@ OF_HOSTS = frozenset(
         "answer_boot_log",
         "apply_network",
         "answer_machine_info",
+        "put_orphan_back",
+        "remove_orphans",
     )
 )
 _current = threading.local()

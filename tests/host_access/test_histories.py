@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from domains.models import CustomDomain, TargetKind
@@ -25,6 +27,7 @@ from workspaces.crud.services import workspace_delete
 from workspaces.host.metering.writer import UsageWriter
 from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.sweep import sweep_due
+from workspaces.kept_orphans import prepare_put_back, put_back_complete
 from workspaces.models import MeterRecord, Snapshot, WarmMachine, Workspace
 from workspaces.models.warm_machine import WarmState
 from workspaces.states import Status
@@ -178,3 +181,22 @@ def test_a_former_copy_is_set_aside_and_one_of_another_host_is_not_deleted(
     reconcile(confined)
     reconcile(confined)
     assert len(confined.driver.kept_orphans()) == 2
+
+
+def test_kept_files_are_put_back_by_a_host_that_does_not_see_the_row_yet(
+    confined: ConfinedHost, account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0)
+    row = fault_cases.machine(confined, account)
+    gone = Host.objects.create(name="gone", subnet="10.201.0.0/20", state="gone")
+    lost = {"host": gone, "epoch": 9, "status": "lost", "error_code": "host_lost", "ip": "10.201.0.9"}
+    Workspace.objects.filter(pk=row.pk).update(**lost)
+    reconcile(confined)
+    host = Host.objects.get(pk=confined.id)
+    planned = prepare_put_back(host=host, workspace_id=row.pk)
+    reconcile(confined)
+    assert len(confined.driver.kept_orphans()) == 1, "a stray for as long as no row says otherwise"
+    with transaction.atomic():
+        put_back_complete(planned=planned, actor="staff", reason="it is back")
+    reconcile(confined)
+    assert (confined.driver.epoch_of(row.pk), confined.driver.kept_orphans()) == (planned.epoch, ())

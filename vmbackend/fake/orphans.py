@@ -37,7 +37,8 @@ class FakeOrphans(FakeMachines):
             self._remove(machine_id)
 
     def kept_orphans(self) -> tuple[KeptOrphan, ...]:
-        found = [self._read(path) for path in self._folder.glob("*")] if self._folder.exists() else []
+        with self._store.locked():
+            found = [self._read(path) for path in self._folder.glob("*")] if self._folder.exists() else []
         return tuple(sorted(found, key=lambda orphan: (orphan.kept_since, orphan.name)))
 
     def put_back(self, name: str, epoch: int, ip: str) -> None:

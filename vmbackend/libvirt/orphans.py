@@ -23,7 +23,7 @@ from vmbackend.errors import BackendUnavailable, InvalidMachineState, MachineNot
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.connection import LibvirtConnection
-from vmbackend.libvirt.disks import write_atomically
+from vmbackend.libvirt.disks import allocated_bytes, write_atomically
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.inventory import HostInventory
 from vmbackend.libvirt.network import Network
@@ -156,5 +156,5 @@ class AsideMachines(KeepsOrphans):
     def _read_orphans(self) -> Iterator[KeptOrphan]:
         for entry in self._folder.iterdir() if self._folder.is_dir() else ():
             if found := _NAME.fullmatch(entry.name):
-                size = sum(path.stat().st_blocks * 512 for path in entry.glob("*"))
+                size = sum(allocated_bytes(path) for path in entry.glob("*"))  # another thread may remove it
                 yield KeptOrphan(entry.name, found[1], int(found[2]), float(found[3]), size)

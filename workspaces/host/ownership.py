@@ -7,6 +7,7 @@ from a backup, beside a database that was. It is never started and never deleted
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Collection
 from dataclasses import asdict
@@ -36,6 +37,8 @@ KEPT_FOR = timedelta(days=7)
 FOREIGN = "foreign"  # a fact of the operation: the machine that it found was a former copy
 # Operations that need nothing of what the workspace had.
 WITHOUT_ITS_DISK = frozenset({OperationKind.CREATE, OperationKind.DESTROY, OperationKind.DELETE})
+# Held while an orphan is put back, and while one is set aside of which the rest is then removed.
+orphan_changes = threading.Lock()
 
 
 def is_foreign(epoch: int | None, workspace: Workspace) -> bool:
@@ -48,7 +51,11 @@ def require_own_machine(context: Context) -> None:
 
     Raise MachineSetAside if the operation is about what the workspace had: with no word it would go on with an empty
     disk. The next start makes one. A later attempt raises it too, although the machine is gone by then.
+
+    A machine that was set aside before the row had its epoch is put back.
     """
+    if context.operation.kind not in WITHOUT_ITS_DISK:
+        take_back(context.driver, context.workspace)
     if is_foreign(context.driver.epoch_of(context.workspace.pk), context.workspace):
         context.record_fact(FOREIGN)
     if not context.facts.get(FOREIGN):
@@ -76,6 +83,46 @@ def set_foreign_aside(driver: Driver, workspace: Workspace) -> bool:
     text = "A copy of an earlier assignment was found on a host; it was ended, and its files are kept there for 7 days."
     record_activity(workspace, "copy_set_aside", text)
     return True
+
+
+def take_back(driver: Driver, workspace: Workspace) -> bool:
+    """Put the kept orphan back that has the epoch of the workspace, if the host has no machine of it: it is its machine
+    after all. Return whether there was one. Raise BackendError.
+
+    Staff had it put back, say, and it was set aside before the row said so (`workspaces.kept_orphans`). The caller runs
+    the workspace's operation, or holds its row's lock while it has none.
+    """
+    if workspace.ip is None or driver.epoch_of(workspace.pk) is not None:
+        return False
+    wanted = (workspace.pk, workspace.epoch)
+    own = [orphan.name for orphan in driver.kept_orphans() if (orphan.machine_id, orphan.epoch) == wanted]
+    if own:
+        driver.put_back(own[-1], workspace.epoch, workspace.ip)
+        logger.warning("%s: its machine of epoch %s had been set aside, and is put back", *wanted)
+    return bool(own)
+
+
+def take_all_back(runtime: HostRuntime) -> int:
+    """Do what `take_back` does, for the workspaces of this host. Return how many were put back."""
+    kept = {(orphan.machine_id, orphan.epoch) for orphan in runtime.driver.kept_orphans()}
+    rows = Workspace.objects.filter(host_id=runtime.host_id, pk__in=[key for key, _ in kept])
+    own = kept.intersection(rows.values_list("pk", "epoch")) if kept else ()
+    return sum(_take_back(runtime, key) for key, _ in sorted(own))
+
+
+@transaction.atomic
+def _take_back(runtime: HostRuntime, machine_id: str) -> bool:
+    # No operation begins while the row is locked.
+    workspace = find_and_lock(machine_id)
+    if workspace is None or workspace.host_id != runtime.host_id or queue.live_operation(workspace):
+        return False
+    if workspace.status == Status.DELETING or _is_written_off(workspace):
+        return False
+    try:
+        return take_back(runtime.driver, workspace)
+    except BackendError as exc:
+        logger.warning("the machine %s could not be put back: %s", machine_id, exc.message)
+        return False
 
 
 def set_strays_aside(runtime: HostRuntime, machine_ids: set[str]) -> int:

@@ -21,7 +21,7 @@ from workspaces.counted import CORRECTIONS
 from workspaces.crud.services import workspace_delete
 from workspaces.host.machine_events import handle_machine_end, memory_expiry
 from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
-from workspaces.host.ownership import expire_orphans, set_gone_aside, set_strays_aside
+from workspaces.host.ownership import expire_orphans, orphan_changes, set_gone_aside, set_strays_aside, take_all_back
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, WarmMachine, Workspace
@@ -67,6 +67,7 @@ def reconcile_machines(runtime: HostRuntime) -> int:
         for row in rows.select_related("account", "host"):
             repaired += _reconcile_row(runtime, row, inventory)
     orphans = _remove_orphans(runtime, inventory, set(epochs) | busy | warm)
+    repaired += take_all_back(runtime)
     expire_orphans(runtime)
     counters.record_additions(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
     return repaired + orphans
@@ -251,11 +252,12 @@ def _remove_orphans(runtime: HostRuntime, inventory: Inventory, known: set[str])
 
 def _remove_orphan(runtime: HostRuntime, key: str) -> bool:
     try:
-        epoch = runtime.driver.epoch_of(key)
-        if epoch:
-            runtime.driver.set_aside(key)
-        # What no record names, such as a port or memory in libvirt's folder.
-        runtime.driver.delete(key)
+        with orphan_changes:  # one that is put back between both calls would be deleted
+            epoch = runtime.driver.epoch_of(key)
+            if epoch:
+                runtime.driver.set_aside(key)
+            # What no record names, such as a port or memory in libvirt's folder.
+            runtime.driver.delete(key)
     except BackendError as exc:
         logger.warning("the orphan %s could not be removed: %s", key, exc)
         return False
