@@ -34,6 +34,8 @@ from workspaces.transitions import TransitionLost, transition
 PUT_BACK_TASK = "workspaces.tasks.put_orphan_back"
 REMOVE_TASK = "workspaces.tasks.remove_orphans"
 NOT_KEPT = "The host keeps no files of a workspace of this id."
+# More assignments than any workspace has: the next one fits the column still.
+_MOST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,21 @@ class Assignment:
     ip: str
 
 
+def listed_orphans(host: Host) -> list[dict[str, Any]]:
+    """Return the orphans as the host reported them, as far as they are some: one that was taken over says anything."""
+    return [orphan for orphan in host.orphans if _is_orphan(orphan)] if isinstance(host.orphans, list) else []
+
+
+def _is_orphan(orphan: Any) -> bool:
+    texts, numbers = ("name", "machine_id"), ("epoch", "kept_since", "size_bytes")
+    return (
+        isinstance(orphan, dict)
+        and all(isinstance(orphan.get(name), str) for name in texts)
+        and all(isinstance(orphan.get(name), int | float) and 0 <= orphan[name] < _MOST for name in numbers)
+        and isinstance(orphan["epoch"], int)
+    )
+
+
 def prepare_put_back(*, host: Host, workspace_id: str) -> Assignment:
     """Let the host make the workspace's newest orphan a machine again, which belongs to no row yet.
 
@@ -57,12 +74,12 @@ def prepare_put_back(*, host: Host, workspace_id: str) -> Assignment:
     or destroyed workspace), EpochConflict, VMUnavailable. No row has changed by then.
     """
     workspace = Workspace.objects.filter(pk=workspace_id).first()
-    kept = [orphan["epoch"] for orphan in host.orphans if orphan["machine_id"] == workspace_id]
+    kept = [orphan["epoch"] for orphan in listed_orphans(host) if orphan["machine_id"] == workspace_id]
     if workspace is None or not kept:
         raise NotFound(NOT_KEPT)
     if not host.takes_new:
         raise _not_active(host)
-    _require_older(workspace, max(kept))
+    _require_older(workspace, host, max(kept))
     stays = workspace.host_id == host.pk and workspace.ip
     planned = Assignment(
         workspace_id=workspace_id,
@@ -86,7 +103,7 @@ def put_back_complete(*, planned: Assignment, actor: str, reason: str) -> Worksp
         raise NotFound(NOT_KEPT)
     if workspace.epoch != planned.was:
         raise EpochConflict
-    _require_older(workspace, planned.kept)
+    _require_older(workspace, host, planned.kept)
     if taking_new().select_for_update(no_key=True).filter(pk=host.pk).values_list("pk").first() is None:
         raise _not_active(host)
     if str(workspace.ip) != planned.ip and not is_address_free(host, planned.ip):
@@ -107,15 +124,19 @@ def orphans_remove(*, host: Host, workspace_id: str, name: str = "") -> list[str
     return _call(host, REMOVE_TASK, workspace_id, name)
 
 
-def _require_older(workspace: Workspace, kept: int) -> None:
-    """Raise unless files of the epoch `kept` may take the place of what the workspace has."""
+def _require_older(workspace: Workspace, host: Host, kept: int) -> None:
+    """Raise unless files of the epoch `kept` on this host may take the place of what the workspace has.
+
+    One that is stopped on another host has a disk there. That this host has a newer one is its own word.
+    """
     require_no_operation(workspace)
     details = {"status": workspace.status}
     if workspace.status in NO_MACHINE:
         raise InvalidState(f"A workspace that is {workspace.status} has no place for files.", details=details)
     if is_lost_with_host(workspace):
         return
-    if workspace.status not in (Status.LOST, Status.STOPPED) or workspace.epoch >= kept:
+    is_stopped_here = workspace.status == Status.STOPPED and workspace.host_id == host.pk
+    if workspace.epoch >= kept or not (workspace.status == Status.LOST or is_stopped_here):
         raise EpochConflict(details=details)
 
 

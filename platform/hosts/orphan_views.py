@@ -20,7 +20,7 @@ from hosts.serializers import ReasonRequest
 from staff.audit import Target, record_entry
 from staff.models import Outcome
 from vmbackend.models import Host
-from workspaces.kept_orphans import orphans_remove, prepare_put_back, put_back_complete
+from workspaces.kept_orphans import listed_orphans, orphans_remove, prepare_put_back, put_back_complete
 from workspaces.models import Workspace
 
 NOT_PUT_BACK = (
@@ -44,9 +44,9 @@ class OrphanViewSet(ViewSet):
         what it has kept for seven days it removes.
         """
         host = get_host(host_id)
-        ids = {orphan["machine_id"] for orphan in host.orphans}
-        rows = {key: (status, epoch) for key, status, epoch in _states(ids)}
-        return respond(bodies.OrphansResponse, orphans=bodies.orphan_objects(host.orphans, rows))
+        kept = listed_orphans(host)
+        rows = {key: (status, epoch) for key, status, epoch in _states({orphan["machine_id"] for orphan in kept})}
+        return respond(bodies.OrphansResponse, orphans=bodies.orphan_objects(kept, rows))
 
     @extend_schema(
         request=ReasonRequest,

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import F
 from requests import Request
 
 from config.api_examples_reader import Example, all_examples, with_ids
@@ -23,8 +24,10 @@ from tests.openapi import document
 from tests.workspaces.rows import port_link
 from vmbackend.models import Host
 from workspaces.commands.input import open_input
+from workspaces.host.ownership import expire_orphans
+from workspaces.host.process import host_runtime
 from workspaces.models import Workspace
-from workspaces.states import Provisioning, Status
+from workspaces.states import HOST_LOST, Provisioning, Status
 
 JSON = "application/json"
 _inputs = ExitStack()
@@ -78,7 +81,9 @@ def _prepare(name: str, stage: Stage) -> None:
     if name == "POST /join/hosts":
         forget_wrong_tokens()
         stage.ids["join_token"] = token_create(actor="test").text
-    if "/staff/hosts/{host_id}" in name:
+    if "/staff/hosts/{host_id}/orphans" in name:
+        _keep_files(stage)
+    elif "/staff/hosts/{host_id}" in name:
         Host.objects.filter(name="two").delete()
         stage.ids["host_id"] = joined_host("two").pk
     if name.endswith("/provisioning/retry"):
@@ -87,6 +92,16 @@ def _prepare(name: str, stage: Stage) -> None:
     if name in ("DELETE /namespaces/{namespace_id}", "POST /namespaces/{namespace_id}/suspend"):
         made = Namespace.objects.create(account=stage.owner.account, name="Other", slug=f"other-{name[:1].lower()}")
         stage.ids["namespace_id"] = made.pk
+
+
+def _keep_files(stage: Stage) -> None:
+    """Let the workspace be lost with its host, which is back and has kept its files."""
+    runtime, key = host_runtime(), stage.ids["workspace_id"]
+    lost = {"status": Status.LOST, "ready": False, "error_code": HOST_LOST, "epoch": F("epoch") + 1}
+    Workspace.objects.filter(pk=key).update(**lost)
+    runtime.driver.set_aside(key)
+    expire_orphans(runtime)
+    stage.ids["host_id"] = runtime.host_id
 
 
 async def _open_input(workspace_id: str, key: str) -> None:

@@ -120,7 +120,7 @@ NEWER = [
     ("running", 1, "epoch_conflict"),
     ("paused", 1, "epoch_conflict"),
     ("sleeping", 1, "epoch_conflict"),
-    ("stopped", 2, "epoch_conflict"),
+    ("stopped", 1, "epoch_conflict"),  # on another host
     ("lost", 3, "epoch_conflict"),
     ("failed", 1, "invalid_state"),
     ("destroyed", 1, "invalid_state"),
@@ -139,3 +139,14 @@ def test_what_a_workspace_has_now_is_not_replaced(
     now = Workspace.objects.get()
     assert (now.status, now.epoch, now.host_id) == (status, epoch, row.host_id)
     assert not StaffEntry.objects.exists()
+
+
+@pytest.mark.parametrize("said", [{}, [1], [{}], [{"machine_id": "ws_a"}], "epoch", "kept_since"])
+def test_what_a_taken_over_host_says_of_its_orphans_fails_nothing(host: Host, api: Caller, said: Any) -> None:
+    row = make_workspace(api.account, status="lost")
+    keep(host, (row.pk, 2))
+    if isinstance(said, str):
+        said = [{**Host.objects.get(pk=host.pk).orphans[0], said: 1 << 63}]
+    Host.objects.filter(pk=host.pk).update(orphans=said)
+    assert send(staff_token(), "GET", f"/staff/hosts/{host.pk}/orphans").json()["orphans"] == []
+    assert send(staff_token(), "POST", path_of(host, row.pk, "/put-back")).status_code == 404

@@ -67,6 +67,47 @@ def test_what_cannot_be_undone_is_confirmed(server: Script, ws: Ws) -> None:
     assert ws.output("hosts", "rm", "two", "--reason", "sold", "--yes") == "Removed the host two.\n"
 
 
+def orphan(**fields: Any) -> dict[str, Any]:
+    return {
+        "workspace_id": "ws_a", "workspace_status": "lost", "workspace_epoch": 3, "epoch": 2, "name": "ws_a.2.5",
+        "kept_since": 5.0, "size_bytes": 2048, **fields,
+    }  # fmt: skip
+
+
+def test_what_a_host_has_kept_is_listed(server: Script, ws: Ws) -> None:
+    kept = [orphan(), orphan(workspace_id="ws_b", workspace_status=None)]
+    server.steps = [several(host()), answer(200, {"success": True, "orphans": kept})]
+    shown = ws.output("hosts", "orphans", "two")
+    assert server.seen[-1][:2] == ("GET", f"/staff/hosts/{ID}/orphans")
+    for text in ("ws_a", "lost", "ws_b", "deleted", "1970-01-01T00:00:05+00:00", "ws_a.2.5"):
+        assert text in shown
+
+
+def test_what_a_host_has_kept_is_put_back_with_a_reason(server: Script, ws: Ws) -> None:
+    bodies: list[Any] = []
+    made = {"workspace_id": "ws_a", "status": "stopped", "host": "two", "ip": "10.130.0.9", "epoch": 4}
+    server.steps = [several(host()), recorded(bodies, made)]
+    shown = ws.output("hosts", "orphans", "two", "--put-back", "ws_a", "--reason", "it is back")
+    assert shown == "ws_a is stopped on two, with its files.\n"
+    assert server.seen[-1][:2] == ("POST", f"/staff/hosts/{ID}/orphans/ws_a/put-back")
+    assert bodies == [{"reason": "it is back"}]
+
+
+def test_what_a_host_has_kept_is_removed_once_it_is_confirmed(server: Script, ws: Ws) -> None:
+    server.steps = [several(host())] * 2 + [answer(200, {"success": True, "removed": ["ws_a.2.5"]})]
+    delete = ("hosts", "orphans", "two", "--delete", "ws_a", "--reason", "why")
+    assert "--yes" in ws.fails(2, *delete)
+    assert ws.output(*delete, "--yes") == "Removed ws_a.2.5.\n"
+    assert server.seen[-1][:2] == ("DELETE", f"/staff/hosts/{ID}/orphans/ws_a?reason=why")
+
+
+def test_one_act_at_a_time_and_none_without_a_reason(server: Script, ws: Ws) -> None:
+    both = ("--put-back", "ws_a", "--delete", "ws_b", "--reason", "why", "--yes")
+    for words in (("--put-back", "ws_a"), ("--delete", "ws_a", "--yes"), both):
+        ws.fails(2, "hosts", "orphans", "two", *words)
+    assert server.seen == []
+
+
 def test_a_token_of_staff_is_a_profile(server: Script, ws: Ws) -> None:
     server.steps = [several()]
     ws.output("login", "staff", "--url", server.url, "--token-stdin", stdin="stf_a-token\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,15 @@ FIELDS = (
     Column("Seen", lambda row: row["last_seen_at"]),
 )
 
+ORPHAN_COLUMNS = (
+    Column("Workspace", lambda row: row["workspace_id"]),
+    Column("It is", lambda row: row["workspace_status"] or "deleted"),
+    Column("Kept since", lambda row: datetime.fromtimestamp(row["kept_since"], UTC).isoformat(timespec="seconds")),
+    Column("Size", lambda row: size_text(row["size_bytes"])),
+    Column("Epoch", lambda row: row["epoch"]),
+    Column("Name", lambda row: row["name"]),
+)
+
 
 def add_host_commands(app: typer.Typer) -> None:
     hosts = command_group("hosts", "Hosts of the platform, for staff.", app)
@@ -48,6 +58,7 @@ def add_host_commands(app: typer.Typer) -> None:
     command(hosts, "activate")(activate_host)
     command(hosts, "maintenance")(maintain_host)
     command(hosts, "give-up")(give_host_up)
+    command(hosts, "orphans")(handle_orphans)
     command(hosts, "rm")(remove_host)
 
 
@@ -110,6 +121,37 @@ def remove_host(session: Session, *, host: HostName, reason: Reason, yes: Confir
     require_confirmation(f"Remove the host {host}", yes)
     session.client.hosts.remove(found, reason=reason)
     session.output.show_result({"id": found, "removed": True}, f"Removed the host {host}.")
+
+
+def handle_orphans(
+    session: Session,
+    *,
+    host: HostName,
+    put_back: Annotated[
+        str | None, typer.Option("--put-back", metavar="ID", help="Give this workspace its newest files back.")
+    ] = None,
+    delete: Annotated[
+        str | None, typer.Option("--delete", metavar="ID", help="Remove what is kept of this workspace.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")] = None,
+    yes: Confirmed = False,
+) -> None:
+    """List what a host has kept of workspaces that are not its own any more; put it back, or remove it."""
+    if put_back and delete:
+        raise CommandError("--put-back and --delete exclude each other.", "Say one of them.", ExitCode.USAGE)
+    if (put_back or delete) and not reason:
+        raise CommandError("Nothing is changed without a reason.", "Say why with --reason TEXT.", ExitCode.USAGE)
+    found = _id_of(session, host)
+    if put_back:
+        made = session.client.hosts.put_back(found, put_back, reason=reason or "")
+        session.output.show_result(made, f"{put_back} is {made['status']} on {made['host']}, with its files.")
+    elif delete:
+        require_confirmation(f"Remove what {host} has kept of {delete}", yes)
+        removed = session.client.hosts.remove_orphans(found, delete, reason=reason or "")
+        session.output.show_result({"removed": removed}, f"Removed {', '.join(removed)}.")
+    else:
+        rows: list[dict[str, Any]] = [dict(row) for row in session.client.hosts.orphans(found)]
+        session.output.show_rows(ORPHAN_COLUMNS, rows, "Nothing is kept.")
 
 
 def _id_of(session: Session, name: str) -> str:

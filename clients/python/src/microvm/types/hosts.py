@@ -163,3 +163,37 @@ class NewTokenResponse(TypedDict):
     token: str
     command: str
     expires_at: str
+
+
+class OrphansResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.orphans`."""
+
+    orphans: list[KeptOrphan]
+
+
+class KeptOrphan(TypedDict):
+    """Answer, or a part of one, of `hosts.orphans`."""
+
+    workspace_id: str
+    epoch: int
+    kept_since: float
+    size_bytes: int
+    name: str
+    workspace_status: str | None
+    workspace_epoch: int | None
+
+
+class PutBackResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.put_back`."""
+
+    workspace_id: str
+    status: str
+    host: str
+    ip: str
+    epoch: int
+
+
+class RemovedOrphansResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.remove_orphans`."""
+
+    removed: list[str]

@@ -5,6 +5,7 @@ Written by `make client`.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from typing import Literal, Unpack
 
@@ -14,9 +15,11 @@ from microvm.types.hosts import (
     GiveUpRequest,
     Host,
     HostDetails,
+    KeptOrphan,
     NewTokenRequest,
     NewTokenResponse,
     PatchedChangeHostRequest,
+    PutBackResponse,
     ReasonRequest,
 )
 
@@ -75,3 +78,31 @@ class AsyncHostRoutes(AsyncGroup):
     async def remove(self, host: str, *, reason: str) -> None:
         """Remove a host that has no workspaces. Its credentials end at once."""
         await self._delete(f"/staff/hosts/{quoted(host)}", query={"reason": reason})
+
+    async def orphans(self, host: str) -> builtins.list[KeptOrphan]:
+        """List what the host keeps, the oldest first. It reports that once a minute, and after each change by
+        staff; what it has kept for seven days it removes.
+        """
+        answer: builtins.list[KeptOrphan] = await self._call(
+            "GET", f"/staff/hosts/{quoted(host)}/orphans", part="orphans"
+        )
+        return answer
+
+    async def put_back(self, host: str, workspace: str, **body: Unpack[ReasonRequest]) -> PutBackResponse:
+        """Give a workspace the files that the host has kept of it: it is `stopped`, on this host, with that disk."""
+        answer: PutBackResponse = await self._call(
+            "POST", f"/staff/hosts/{quoted(host)}/orphans/{quoted(workspace)}/put-back", body=body
+        )
+        return answer
+
+    async def remove_orphans(
+        self, host: str, workspace: str, *, reason: str, name: str | None = None
+    ) -> builtins.list[str]:
+        """Remove at once what the host keeps of a workspace: all of it, or that of `name`. The workspace stays."""
+        answer: builtins.list[str] = await self._call(
+            "DELETE",
+            f"/staff/hosts/{quoted(host)}/orphans/{quoted(workspace)}",
+            query={"reason": reason, "name": name},
+            part="removed",
+        )
+        return answer
