@@ -23,7 +23,15 @@ OF_WORKSPACE: dict[Status, SandboxStatus] = {
     Status.RUNNING: SandboxStatus.ACTIVE,
     **dict.fromkeys((Status.STOPPED, Status.STOPPING, Status.DELETING), SandboxStatus.STOPPED),
     **dict.fromkeys(
-        (Status.SLEEPING, Status.SUSPENDING, Status.WAKING, Status.PAUSED, Status.PAUSING, Status.RESUMING),
+        (
+            Status.SLEEPING,
+            Status.SUSPENDING,
+            Status.WAKING,
+            Status.PAUSED,
+            Status.PAUSING,
+            Status.RESUMING,
+            Status.MOVING,
+        ),
         SandboxStatus.SUSPENDED,
     ),
     **dict.fromkeys(

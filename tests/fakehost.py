@@ -131,7 +131,7 @@ class FakeHost:
             raise OperationalError("The broker is away.")
         if queue == "webhooks":  # of another process
             return
-        headers: dict[str, Any] = {}
+        headers: dict[str, Any] = {"queue": queue}
         log_context.task_headers(headers)  # as Celery's signals do (config/celery.py)
         with self._holding:
             if self.held_tasks is not None:

@@ -13,6 +13,7 @@ OPERATION_SECONDS = Histogram(
 )
 OPERATION_RETRIES = Counter("mvm_operation_retries", "Attempts of operations that were repeated.", ("kind",))
 CORRECTIONS = Counter("mvm_reconcile", "Corrections of reconcile: workspaces, and removed orphans.", ("kind",))
+MOVES_ENDED = Counter("mvm_moves", "Moves of workspaces to other hosts that ended.", ("outcome",))
 HOST_DRIFTS = Counter(
     "mvm_host_drifts", "Hosts whose counters of promised resources differed from their workspaces.", ("outcome",)
 )

@@ -70,6 +70,40 @@ class InvalidHostState(Conflict):
     message = "The host is not in a state in which this is possible."
 
 
+class SameHost(Conflict):
+    code = "same_host"
+    message = "The workspace is on this host."
+
+
+class HostNotActive(Conflict):
+    code = "host_not_active"
+    message = "The host takes no new machines now."
+
+
+class HostFull(Conflict):
+    """No host has room for the workspace that is to move."""
+
+    code = "host_full"
+    message = "The host has no room for the workspace."
+
+
+class HostUnfit(Conflict):
+    """The machine cannot go on there. `details.differs`: what is another on both hosts."""
+
+    code = "host_unfit"
+    message = "The hosts differ: the workspace cannot go on there. Without its memory (`memory: false`) it may."
+
+
+class StaticAddress(Conflict):
+    code = "static_address"
+    message = 'The workspace keeps its address (`static_network`), and another host has others: say `address: "new"`.'
+
+
+class MoveCommitted(Conflict):
+    code = "move_committed"
+    message = "The workspace is on the new host already."
+
+
 class SnapshotLimitReached(DomainError):
     code = "SNAPSHOT_LIMIT_REACHED"
     status = 402

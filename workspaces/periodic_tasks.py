@@ -15,6 +15,7 @@ def schedule(env: Any) -> Schedule:
         "expire-operations": run_every(10, "workspaces.tasks.expire_operations"),
         # Six times within a lease.
         "sweep-hosts": run_every(5, "workspaces.tasks.sweep_hosts"),
+        "drain-hosts": run_every(5, "workspaces.tasks.drain_hosts"),
         # Every second: a TTL fires within two seconds of its time. With nothing due it is one indexed query.
         "sweep-due": run_every(1, "workspaces.tasks.sweep_due", lives=1),
         "correct-due-times": run_every(60, "workspaces.tasks.correct_due_times"),

@@ -25,7 +25,8 @@ from vmbackend.host_states import HostState
 from vmbackend.models import Host, taking_new
 from workspaces import warm_machines
 from workspaces.host_away import require_live_host
-from workspaces.models import ReleasedAddress, WarmMachine, Workspace
+from workspaces.models import Move, ReleasedAddress, WarmMachine, Workspace
+from workspaces.models.move import MoveState
 from workspaces.promised import HELD_SECONDS
 from workspaces.quota import Amount
 
@@ -47,15 +48,16 @@ IMAGE_BONUS = 0.1
 class Wish:
     """Hosts that a machine may be on, and those that it should rather not be on.
 
-    `labels`, `arch`, `capabilities`, `host`: on those only. `apart`, `zones`, `wrong_arch`: hosts, zones and the
-    architecture that are taken only if there is no other. `image`: the reference in full form; a host that has it is
-    preferred a little.
+    `labels`, `arch`, `capabilities`, `host`: on those only; `leaves`: not on this one. `apart`, `zones`,
+    `wrong_arch`: hosts, zones and the architecture that are taken only if there is no other. `image`: the reference in
+    full form; a host that has it is preferred a little.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     host: str | None = None
+    leaves: str | None = None
     apart: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
     wrong_arch: str = ""
@@ -68,7 +70,9 @@ class Wish:
             "labels__contains": self.labels, "arch": self.arch, "capabilities__contains": self.capabilities,
             "pk": self.host,
         }  # fmt: skip
-        return Q(**{name: value for name, value in wanted.items() if value})
+        found = Q(**{name: value for name, value in wanted.items() if value})
+        # A host without a key of its own can copy nothing from another one.
+        return found & ~Q(pk=self.leaves) & ~Q(transfer_key="") if self.leaves else found
 
     @property
     def last_resort(self) -> Any:
@@ -301,6 +305,8 @@ def _taken_addresses(host: Host) -> set[str]:
     having = Workspace.objects.filter(host=host, ip__isnull=False).order_by()
     warm = WarmMachine.objects.filter(host=host)
     had = ReleasedAddress.objects.filter(HELD, host=host)
-    parts = [rows.values_list("ip", flat=True) for rows in (warm, had)]
+    coming = Move.objects.filter(target=host, state=MoveState.LIVE).order_by()
+    parts: list[Any] = [rows.values_list("ip", flat=True) for rows in (warm, had)]
+    parts.append(coming.values_list("address", flat=True))
     taken = having.values_list("ip", flat=True).union(*parts, all=True)
     return {str(ip) for ip in taken}.union(*held_addresses())

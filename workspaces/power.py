@@ -305,17 +305,17 @@ ACTOR = "request"
 def ensure_running(workspace: Workspace, timeout: float) -> bool:
     """Record the use, and wake the workspace if it sleeps; at most `timeout` seconds. Return True once it runs.
 
-    Concurrent requests share one wake; a workspace that is falling asleep, or of which a snapshot is being made, is
-    woken after that. Return False if it did not wake in time or the wake failed. Raise InvalidState (it is stopped,
-    paused, ...), NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another
-    operation is in flight).
+    Concurrent requests share one wake; a workspace that is falling asleep, that moves to another host, or of which a
+    snapshot is being made, is woken after that. Return False if it did not wake in time or the wake failed. Raise
+    InvalidState (it is stopped, paused, ...), NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable,
+    OperationInProgress (another operation is in flight).
     """
     require_reachable(workspace)
     last_used.record_use(workspace.pk)
     if workspace.status == Status.RUNNING and workspace.ready:
         return True
     until = time.monotonic() + timeout
-    before = queue.live_operation(workspace, OperationKind.SLEEP, *KEEPS_STATUS)
+    before = queue.live_operation(workspace, OperationKind.SLEEP, OperationKind.MOVE, *KEEPS_STATUS)
     if before is not None and waiting.wait_for_outcome(before, timeout) is None:
         return False
     operation = workspace_wake(workspace=workspace, actor=ACTOR)

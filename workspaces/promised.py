@@ -1,6 +1,7 @@
-"""Promises of hosts: counters of their rows, which the database itself keeps equal to the workspaces' rows.
+"""Promises of hosts: counters of their rows, which the database itself keeps equal to the rows of workspaces, and of
+moves to these hosts.
 
-Triggers change them in the statement that inserts, changes or deletes a workspace's row. So they hold for each writer,
+Triggers change them in the statement that inserts, changes or deletes such a row. So they hold for each writer,
 and nobody has to know which status the row had before. They run with the rights of the tables' owner: who may change a
 workspace's row need not be allowed to change its host's. A change that moves nothing between the sums locks no host.
 
@@ -68,6 +69,19 @@ _IN_ORDER = f"""
     IF OLD.host_id <> NEW.host_id AND NOT {_is_in(NO_MACHINE).format(row="OLD")} THEN
         PERFORM 1 FROM vmbackend_host WHERE id IN (OLD.host_id, NEW.host_id) ORDER BY id FOR NO KEY UPDATE;
     END IF;"""
+# What a live move needs of its target, as if the workspace were there.
+_MOVE = """(SELECT {row}.target_id AS host_id, {row}.counts_as AS status, {row}.memory_mb AS applied_memory_mb,
+    {row}.disk_mb AS applied_disk_size_mb WHERE {row}.state = 'live') AS made"""
+
+
+def _of_move(row: str, sign: str) -> str:
+    return f"SELECT host_id, {_columns(f'{sign}({{sum}}) AS {{name}}')} FROM {_MOVE.format(row=row)}"  # noqa: S608
+
+
+_MOVED = f"""
+    SELECT host_id, {_columns("sum({name}) AS {name}")} FROM (
+        {_of_move("OLD", "-")} UNION ALL {_of_move("NEW", "")}
+    ) AS parts GROUP BY host_id"""  # noqa: S608
 _RELEASED = f"""
     INSERT INTO workspaces_releasedaddress (host_id, ip, held_until)
     SELECT id, OLD.ip, clock_timestamp() + interval '{HELD_SECONDS} seconds'
@@ -78,6 +92,11 @@ _FUNCTIONS = {
     "workspaces_promised_deleted": _add(_DELETED),
     "workspaces_promised_changed": _IN_ORDER + _add(_CHANGED),
     "workspaces_address_released": _RELEASED,
+    "workspaces_promised_move": f"""
+    IF TG_OP = 'INSERT' THEN {_add(_of_move("NEW", ""))}
+    ELSIF TG_OP = 'DELETE' THEN {_add(_of_move("OLD", "-"))}
+    ELSE {_add(_MOVED)}
+    END IF;""",
 }
 # The schema is fixed: a table of the caller's own must not take the place of ours.
 _FUNCTION = """
@@ -96,6 +115,8 @@ CREATE TRIGGER promised_deleted AFTER DELETE ON workspaces_workspace REFERENCING
 CREATE TRIGGER promised_changed AFTER UPDATE ON workspaces_workspace FOR EACH ROW
     WHEN (({_COUNTED.format("OLD")}) IS DISTINCT FROM ({_COUNTED.format("NEW")}))
     EXECUTE FUNCTION workspaces_promised_changed();
+CREATE TRIGGER promised_move AFTER INSERT OR DELETE OR UPDATE OF state, target_id ON workspaces_move
+    FOR EACH ROW EXECUTE FUNCTION workspaces_promised_move();
 CREATE CONSTRAINT TRIGGER address_changed AFTER UPDATE ON workspaces_workspace
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.ip IS NOT NULL AND (OLD.host_id, OLD.ip) IS DISTINCT FROM (NEW.host_id, NEW.ip))
@@ -119,17 +140,21 @@ def drop_triggers(apps: Any, schema_editor: Any) -> None:
         schema_editor.execute(f"DROP FUNCTION {name}() CASCADE")
 
 
+_COUNTED_ROWS = """(
+        SELECT host_id, status, applied_memory_mb, applied_disk_size_mb FROM workspaces_workspace
+        UNION ALL SELECT target_id, counts_as, memory_mb, disk_mb FROM workspaces_move WHERE state = 'live'
+    ) AS made"""
 # One statement, so that counters and sums are of one moment.
 _DRIFTED = f"""
     SELECT host.id, host.name, {_columns("host.{name} - COALESCE(sums.{name}, 0)")}
     FROM vmbackend_host AS host LEFT JOIN (
-        SELECT host_id, {_columns("sum({sum}) AS {name}")} FROM workspaces_workspace AS made GROUP BY host_id
+        SELECT host_id, {_columns("sum({sum}) AS {name}")} FROM {_COUNTED_ROWS} GROUP BY host_id
     ) AS sums ON sums.host_id = host.id
     WHERE ({_columns("host.{name}")}) IS DISTINCT FROM ({_columns("COALESCE(sums.{name}, 0)")})"""  # noqa: S608
 _LOCK = "SELECT 1 FROM vmbackend_host WHERE id = %s FOR NO KEY UPDATE"
 _REPAIR = f"""
     UPDATE vmbackend_host AS host SET {_columns("{name} = sums.{name}")} FROM (
-        SELECT {_columns("COALESCE(sum({sum}), 0) AS {name}")} FROM workspaces_workspace AS made WHERE host_id = %s
+        SELECT {_columns("COALESCE(sum({sum}), 0) AS {name}")} FROM {_COUNTED_ROWS} WHERE host_id = %s
     ) AS sums WHERE id = %s"""  # noqa: S608
 
 

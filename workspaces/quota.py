@@ -6,7 +6,7 @@ concurrent requests can never both take the last of a pool.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Count, Q, Sum
@@ -45,6 +45,11 @@ class Amount:
     @property
     def cpus(self) -> float:
         return self.cpu_millis / 1000
+
+    @property
+    def without_memory(self) -> Amount:
+        """Return the same for a machine that is off."""
+        return replace(self, memory_mb=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@
     running -> suspending -> sleeping -> waking -> running
     running, stopped -> resizing -> as before         resources applied, overlay resized
     running, paused, sleeping, stopped -> restoring -> running    restore of a snapshot; stopped if it did not start
+    running, sleeping, stopped -> moving -> sleeping, stopped     move to another host; waking or starting if it ran
     any with a machine -> reinstalling -> running     reinstall; stopped if it did not start again
     any at rest -> stopping -> destroyed              destroy; the record stays
     running, paused -> stopped | lost                 the VM ended, or disappeared from its host
@@ -55,6 +56,7 @@ class Status(models.TextChoices):
     REINSTALLING = "reinstalling"
     RESIZING = "resizing"
     RESTORING = "restoring"
+    MOVING = "moving"
 
 
 # The error of a workspace that was lost with a host that staff gave up.
@@ -124,6 +126,7 @@ _POWER = frozenset(
         Status.REINSTALLING,
         Status.RESIZING,
         Status.RESTORING,
+        Status.MOVING,
     }
 )
 # Left only by the end of an operation.
@@ -135,6 +138,8 @@ ANY = frozenset(Status)
 HAS_MACHINE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING, Status.LOST})
 # A snapshot can be made of it, or loaded in its place.
 HAS_STATE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING})
+# It can be moved to another host.
+MOVABLE = frozenset({Status.RUNNING, Status.STOPPED, Status.SLEEPING})
 AT_REST = ANY - TRANSITIONAL
 
 # For each state, the states it may be entered from. `deleting` may follow every state; no state follows it.
@@ -143,16 +148,17 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.CREATING: frozenset({Status.QUEUED, Status.CREATING}),
     # Also after a destroy that failed: without a machine it can only be created again.
     Status.FAILED: frozenset({Status.QUEUED, Status.CREATING, Status.STOPPING}),
-    Status.STARTING: frozenset({Status.STOPPED, Status.LOST, Status.STARTING, Status.RUNNING}),
+    Status.STARTING: frozenset({Status.STOPPED, Status.LOST, Status.STARTING, Status.RUNNING, Status.MOVING}),
     Status.STOPPING: frozenset(AT_REST - {Status.DESTROYED}),
     Status.RESTARTING: frozenset({Status.RUNNING}),
     Status.PAUSING: frozenset({Status.RUNNING}),
     Status.RESUMING: frozenset({Status.PAUSED}),
     Status.SUSPENDING: frozenset({Status.RUNNING}),
-    Status.WAKING: frozenset({Status.SLEEPING}),
+    Status.WAKING: frozenset({Status.SLEEPING, Status.MOVING}),
     Status.RESIZING: frozenset({Status.RUNNING, Status.STOPPED}),
     Status.REINSTALLING: HAS_MACHINE,
     Status.RESTORING: HAS_STATE,
+    Status.MOVING: MOVABLE,
     # After an operation, or when reconcile finds the machine in another state than its row.
     Status.RUNNING: _POWER | {Status.CREATING, Status.LOST, Status.STOPPED, Status.SLEEPING},
     Status.STOPPED: _POWER | {Status.CREATING, Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},

@@ -9,13 +9,15 @@ from workspaces import namespace_members, promised
 from workspaces.charging import billing, check, snapshots, wakeups
 from workspaces.charging import services as charging
 from workspaces.custom_domains.targets import disconnect_gone_workspaces
-from workspaces.host import console_log, due_times, engine, host_sweep, machine_info, stored_snapshots, sweep
+from workspaces.host import console_log, due_times, engine, host_sweep, machine_info, moved, stored_snapshots, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
 from workspaces.host.orphans import put_back_reply, removal_reply
 from workspaces.host.process import host_runtime, reconcile_rows_and_machines
 from workspaces.host.reconcile import operations
 from workspaces.host_rpc import reply
+from workspaces.moves import drains
+from workspaces.moves.commits import commit_ready_moves
 
 
 @shared_task
@@ -28,6 +30,18 @@ def run_operation(operation_id: str) -> None:
 def reconcile_host() -> int:
     """Reconcile one host; on its queue, every minute."""
     return reconcile_rows_and_machines(host_runtime())
+
+
+@shared_task
+def receive_moves() -> None:
+    """Begin what moves to this host; on its queue."""
+    host_runtime().arrivals.begin()
+
+
+@shared_task
+def settle_moves() -> int:
+    """Remove what is not needed of moves that ended; on the queues of both hosts."""
+    return moved.settle_moves(host_runtime())
 
 
 @shared_task
@@ -70,6 +84,12 @@ def sweep_hosts() -> int:
 
 
 @shared_task
+def drain_hosts() -> int:
+    """Move workspaces away from hosts that are drained. Called by Celery beat."""
+    return drains.drain_hosts()
+
+
+@shared_task
 def disconnect_domains() -> int:
     """Disconnect the domains of workspaces that are gone. Called by Celery beat."""
     return disconnect_gone_workspaces()
@@ -77,8 +97,8 @@ def disconnect_domains() -> int:
 
 @shared_task
 def sweep_due() -> int:
-    """Sweep: TTL, idle sleep, expiry of saved memory, restarts. Called by Celery beat."""
-    return sweep.sweep_due()
+    """Sweep: TTL, idle sleep, expiry of saved memory, restarts, commits of moves. Called by Celery beat."""
+    return sweep.sweep_due() + commit_ready_moves()
 
 
 @shared_task

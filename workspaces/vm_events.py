@@ -17,7 +17,15 @@ HAD_MACHINE = ENDED_BY_ITSELF | {Status.SLEEPING}
 STOPS = frozenset({OperationKind.STOP, OperationKind.SNAPSHOT})
 # Transitional states that may also be entered from a state without a machine.
 _MAYBE_STOPPED_BEFORE = frozenset(
-    {Status.CREATING, Status.STARTING, Status.REINSTALLING, Status.RESTORING, Status.RESIZING, Status.LOST}
+    {
+        Status.CREATING,
+        Status.STARTING,
+        Status.REINSTALLING,
+        Status.RESTORING,
+        Status.RESIZING,
+        Status.MOVING,
+        Status.LOST,
+    }
 )
 
 

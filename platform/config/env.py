@@ -180,6 +180,9 @@ class Env(
     image_cache_mb: int = Field(default=50 * 1024, ge=1, le=_EXBIBYTE_MB)
     image_pull_seconds: int = Field(default=900, ge=1, le=_YEAR)
 
+    # Moves between hosts
+    move_mb_per_second: int = Field(default=100, ge=0, le=_MANY)
+
     # Places that users name: receivers of webhooks, push services of browsers
     private_receivers: Places = ()
     refused_networks: Networks = ()
@@ -187,6 +190,7 @@ class Env(
     # Deadlines of operations
     create_seconds: int = Field(default=1800, ge=10, le=_YEAR)
     power_seconds: int = Field(default=300, ge=5, le=_YEAR)
+    move_seconds: int = Field(default=21600, ge=60, le=_YEAR)
     ready_seconds: int = Field(default=180, ge=5, le=_YEAR)
     retry_seconds: float = Field(default=2.0, ge=0, le=_YEAR)
     webhook_retry_seconds: float = Field(default=5.0, ge=0, le=3600)

@@ -21,6 +21,7 @@ RENAMED = {
 SHARED = (
     *("base_url", "public_url", "sandbox_url", "runtime_url", "cdn_url", "default_image"),
     *("insecure_registries", "private_registries", "refused_networks", "image_max_mb", "image_pull_seconds"),
+    *("move_seconds", "move_mb_per_second"),
     *("create_seconds", "power_seconds", "ready_seconds", "retry_seconds", "stop_grace_seconds"),
     *("reconcile_seconds", "orphan_grace_seconds", "orphan_removals_per_hour"),
     *("metering_seconds", "billing_seconds", "memory_overcommit"),

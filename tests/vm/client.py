@@ -14,7 +14,7 @@ from tests.vm.images import BUSYBOX
 IN_BETWEEN = frozenset(
     {
         *("queued", "creating", "starting", "stopping", "restarting", "pausing", "resuming", "suspending"),
-        *("waking", "reinstalling", "resizing", "restoring", "deleting"),
+        *("waking", "reinstalling", "resizing", "restoring", "moving", "deleting"),
     }
 )
 # A process that restarts may cost a request; nothing may take longer than this to serve again.

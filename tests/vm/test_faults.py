@@ -22,7 +22,7 @@ from workspaces.host.engine import KINDS
 
 pytestmark = [pytest.mark.vm, pytest.mark.campaign, pytest.mark.usefixtures("clean")]
 # Operations on snapshots begin from more than a state: `test_snapshots.py` has their deaths.
-TOLD = {kind: KINDS[kind].steps for kind in KINDS if kind not in ("snapshot", "restore", "fork")}
+TOLD = {kind: KINDS[kind].steps for kind in KINDS if kind not in ("snapshot", "restore", "fork", "move")}
 ROUNDS = max(len(steps) for steps in TOLD.values())
 PREPARED_AT_ONCE = 3  # machines that boot side by side
 # What an operation begins from, where that is not `running`.

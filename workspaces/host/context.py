@@ -17,6 +17,7 @@ from workspaces.rows import update_row
 
 if TYPE_CHECKING:
     from vmbackend.images.store import ImageStore
+    from workspaces.host.transfers import Transfers
 
 MAX_MESSAGE = 500
 
@@ -37,7 +38,7 @@ class Cancelled(Exception):
 class Context:
     """One attempt at one operation. `facts`: those of this attempt and, as true, those recorded by earlier ones.
 
-    `note_digest` is told which digest the registry gave for a tag.
+    `note_digest` is told which digest the registry gave for a tag. `transfers`: copies to and from other hosts.
     """
 
     operation: Operation
@@ -45,6 +46,7 @@ class Context:
     driver: Driver
     images: ImageStore
     note_digest: Callable[[str, str], None]
+    transfers: Transfers
     facts: dict[str, object] = field(default_factory=dict)
 
     def remaining(self) -> float:

@@ -25,7 +25,7 @@ from workspaces.host.context import Cancelled, Context
 from workspaces.host.ownership import require_own_machine
 from workspaces.host.released_calls import released_calls
 from workspaces.host.runtime import HostRuntime
-from workspaces.host.steps import create, delete, destroy, power, reinstall, resize, restore, sleep, snapshot
+from workspaces.host.steps import create, delete, destroy, move, power, reinstall, resize, restore, sleep, snapshot
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
@@ -82,6 +82,7 @@ KINDS: dict[str, Procedure] = {
     OperationKind.RESTORE: Procedure(
         restore.RESTORE_STEPS, power.no_preparation, restore.restore_failed, power.power_cancelled
     ),
+    OperationKind.MOVE: Procedure(move.MOVE_STEPS, power.no_preparation, move.move_failed, move.move_cancelled),
     OperationKind.DESTROY: Procedure(
         destroy.DESTROY_STEPS, power.no_preparation, destroy.destroy_failed, power.power_cancelled
     ),
@@ -133,7 +134,7 @@ def _operation_span(operation: Operation) -> AbstractContextManager[object]:
 def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     workspace = Workspace.objects.select_related("namespace", "host", "account").get(pk=operation.workspace_id)
     driver, images = released_calls(runtime.driver), released_calls(runtime.images)
-    context = Context(operation, workspace, driver, images, runtime.pool.note_digest)
+    context = Context(operation, workspace, driver, images, runtime.pool.note_digest, runtime.transfers)
     kind = KINDS[operation.kind]
     try:
         runtime.flattening.give_up(workspace.pk)

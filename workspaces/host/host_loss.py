@@ -18,7 +18,9 @@ from workspaces.crud.services import remove_workspace_row
 from workspaces.host.steps.create import mark_failed
 from workspaces.host_away import is_lost_with_host
 from workspaces.models import Operation, Workspace
+from workspaces.models.move import MoveState
 from workspaces.models.operation import LIVE, OperationState
+from workspaces.moves.rows import move_end
 from workspaces.operations import queue
 from workspaces.rows import find_and_lock, update_row
 from workspaces.snapshot_rows import fail_snapshot_of
@@ -73,6 +75,7 @@ def _end_operation(operation: Operation, message: str) -> None:
     if owned is not None:
         queue.finish_operation(owned, OperationState.FAILED, code=HOST_LOST, message=message)
         fail_snapshot_of(owned, HOST_LOST, message)
+        move_end(owned, MoveState.FAILED, HOST_LOST, message)
 
 
 def _write_lost(workspace: Workspace, message: str) -> None:

@@ -58,7 +58,9 @@ def assumed_status(operation: Operation) -> Status:
     changed nothing.
     """
     before = operation.params.get("from")
-    unchanged = operation.kind == OperationKind.STOP or operation.kind in KEEPS_STATUS
+    if before == Status.RUNNING and operation.kind == OperationKind.MOVE and operation.attempt:
+        return Status.SLEEPING if operation.params["memory"] else Status.STOPPED
+    unchanged = operation.kind in KEEPS_STATUS | {OperationKind.STOP, OperationKind.MOVE}
     if before and (unchanged or operation.attempt == 0):
         return Status(before)
     return UNOBSERVED_STATUS.get(OperationKind(operation.kind), Status.STOPPED)

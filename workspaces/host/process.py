@@ -21,6 +21,7 @@ from workspaces.host import restarts
 from workspaces.host.host_shutdown import stop_all_machines
 from workspaces.host.machine_events import handle_machine_event
 from workspaces.host.metering.sampler import Sampler
+from workspaces.host.moved import settle_moves
 from workspaces.host.network_policy import apply_stale_policies
 from workspaces.host.pool.demand import WINDOW
 from workspaces.host.reconcile.machines import reconcile_machines, resume_paused_machines
@@ -102,6 +103,8 @@ def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
     repaired = settle_orphaned_operations(runtime)
     warm_machines.remove_requests(runtime.host_id, WINDOW)
     try:
+        repaired += settle_moves(runtime)
+        runtime.arrivals.begin()
         repaired += reconcile_machines(runtime)
         repaired += reconcile_snapshots(runtime)
         repaired += apply_stale_policies(runtime.driver, runtime.host_id)

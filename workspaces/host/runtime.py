@@ -17,11 +17,12 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from vmbackend import services as hosts
-from vmbackend.backend import transfer_public_key, transfer_server
+from vmbackend.backend import transfer_public_key
 from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError, HostNameHeld, HostRemoved
 from vmbackend.host_claim import host_claim
 from vmbackend.models import queue_of_host
+from workspaces.host.arrivals import ArrivalKeeper, ReceivingHost
 from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.flattening import Flattening
@@ -30,6 +31,7 @@ from workspaces.host.operation_shares import OperationShares
 from workspaces.host.peers import PeerKeeper
 from workspaces.host.pool.keeper import PoolKeeper
 from workspaces.host.released_calls import released_calls
+from workspaces.host.transfers import host_transfers
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -65,8 +67,9 @@ class HostRuntime:
         env = settings.ENV
         self.address: str = env.host_address
         self._transfer_key = transfer_public_key()
-        self.transfers = transfer_server()  # None: no other host reaches this one
         self._peers = PeerKeeper(host_id, driver, address=self.address, subnet=subnet)
+        self.transfers = host_transfers()
+        self.arrivals = ArrivalKeeper(ReceivingHost(host_id, driver, images, self.transfers))
         self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
             host_id, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
@@ -103,18 +106,17 @@ class HostRuntime:
         self._spawn("heartbeat", self._send_heartbeats)
         self._console_publisher.start()
         self._peers.start()
-        if self.transfers is not None:
-            self.transfers.start()
+        self.transfers.start()
 
     def stop(self) -> None:
         """End the threads and disconnect; machines continue to run."""
         self._ended.set()
-        if self.transfers is not None:
-            self.transfers.stop()
+        self.transfers.stop()
         self.disk_guard.stop()
         self.guest_renewals.stop()
         self.flattening.stop()
         self.pool.stop()
+        self.arrivals.stop()
         self._peers.stop()
         self._events.put(None)
         self._console_publisher.stop()
@@ -174,6 +176,7 @@ class HostRuntime:
                 address=self.address,
                 transfer_key=self._transfer_key,
             )
+        self.arrivals.begin()  # of which the notification was lost
         for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)
 

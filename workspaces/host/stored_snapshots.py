@@ -15,6 +15,7 @@ from common.confinement import is_confined
 from vmbackend.errors import BackendError
 from workspaces.charging.snapshots import remove_charged
 from workspaces.counted import CORRECTIONS
+from workspaces.host.moved import held_entries
 from workspaces.host.runtime import HostRuntime
 from workspaces.models import Operation, Snapshot
 from workspaces.models.operation import LIVE
@@ -78,7 +79,7 @@ def reconcile_snapshots(runtime: HostRuntime) -> int:
     failed = {key for key, status in rows.items() if status == SnapshotStatus.FAILED} & stored
     for key in failed:
         runtime.driver.remove_snapshot(key)
-    orphans = _remove_orphans(runtime, stored - set(rows))
+    orphans = _remove_orphans(runtime, stored - set(rows) - held_entries(runtime.host_id))
     counters.record_additions(CORRECTIONS.of(lost, "snapshot") + CORRECTIONS.of(orphans, "orphan"))
     return lost + orphans
 

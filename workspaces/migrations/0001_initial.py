@@ -7,6 +7,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 import workspaces.images.shapes
+import workspaces.models.move
 import workspaces.models.operation
 import workspaces.models.port_link
 import workspaces.models.public_port
@@ -166,7 +167,7 @@ class Migration(migrations.Migration):
                 ('attempt', models.PositiveIntegerField(default=0)),
                 ('id', models.CharField(default=workspaces.models.operation.new_operation_id, editable=False, max_length=24, primary_key=True, serialize=False)),
                 ('account_id', models.CharField(db_default='', default='', editable=False, max_length=24)),
-                ('kind', models.CharField(choices=[('create', 'Create'), ('start', 'Start'), ('stop', 'Stop'), ('restart', 'Restart'), ('pause', 'Pause'), ('resume', 'Resume'), ('sleep', 'Sleep'), ('wake', 'Wake'), ('resize', 'Resize'), ('reinstall', 'Reinstall'), ('snapshot', 'Snapshot'), ('restore', 'Restore'), ('fork', 'Fork'), ('destroy', 'Destroy'), ('delete', 'Delete')], max_length=16)),
+                ('kind', models.CharField(choices=[('create', 'Create'), ('start', 'Start'), ('stop', 'Stop'), ('restart', 'Restart'), ('pause', 'Pause'), ('resume', 'Resume'), ('sleep', 'Sleep'), ('wake', 'Wake'), ('resize', 'Resize'), ('reinstall', 'Reinstall'), ('snapshot', 'Snapshot'), ('restore', 'Restore'), ('fork', 'Fork'), ('move', 'Move'), ('destroy', 'Destroy'), ('delete', 'Delete')], max_length=16)),
                 ('params', models.JSONField(default=dict)),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued', max_length=16)),
                 ('step', models.CharField(blank=True, default='', max_length=40)),
@@ -317,7 +318,7 @@ class Migration(migrations.Migration):
                 ('ssh_keys', models.JSONField(blank=True, default=list)),
                 ('ssh_stale', models.BooleanField(default=False)),
                 ('stale_workloads', models.JSONField(blank=True, default=list)),
-                ('status', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing'), ('restoring', 'Restoring')], default='queued', max_length=16)),
+                ('status', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing'), ('restoring', 'Restoring'), ('moving', 'Moving')], default='queued', max_length=16)),
                 ('ready', models.BooleanField(default=False)),
                 ('user_requested_stop', models.BooleanField(default=False)),
                 ('started_at', models.DateTimeField(null=True)),
@@ -812,6 +813,99 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('host', 'ip'), name='released_address_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Move',
+            fields=[
+                ('id', models.CharField(default=workspaces.models.move.new_move_id, editable=False, max_length=24, primary_key=True, serialize=False)),
+                ('workspace_id', models.CharField(db_index=True, editable=False, max_length=24)),
+                ('account_id', models.CharField(editable=False, max_length=24)),
+                ('operation_id', models.CharField(editable=False, max_length=24)),
+                ('source_name', models.CharField(max_length=40)),
+                ('target_name', models.CharField(max_length=40)),
+                ('state', models.CharField(choices=[('live', 'Live'), ('committed', 'Committed'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='live', max_length=16)),
+                ('epoch', models.PositiveBigIntegerField()),
+                ('from_status', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing'), ('restoring', 'Restoring'), ('moving', 'Moving')], max_length=16)),
+                ('memory', models.BooleanField()),
+                ('address', models.GenericIPAddressField(protocol='IPv4')),
+                ('counts_as', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing'), ('restoring', 'Restoring'), ('moving', 'Moving')], max_length=16)),
+                ('memory_mb', models.PositiveIntegerField()),
+                ('disk_mb', models.PositiveIntegerField()),
+                ('offers', models.JSONField(default=list)),
+                ('needs', models.JSONField(default=dict)),
+                ('actor', models.CharField(max_length=160)),
+                ('reason', models.CharField(max_length=500)),
+                ('error_code', models.CharField(blank=True, default='', max_length=64)),
+                ('error_message', models.TextField(blank=True, default='')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('still_since', models.DateTimeField(null=True)),
+                ('finished_at', models.DateTimeField(null=True)),
+                ('follower_id', models.CharField(blank=True, default='', editable=False, max_length=24)),
+                ('left_at', models.DateTimeField(null=True)),
+                ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='moves_from', to='vmbackend.host')),
+                ('target', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='moves_to', to='vmbackend.host')),
+            ],
+            options={
+                'ordering': ['-created_at', '-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Arrival',
+            fields=[
+                ('move', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='arrival', serialize=False, to='workspaces.move')),
+                ('state', models.CharField(choices=[('receiving', 'Receiving'), ('ready', 'Ready'), ('refused', 'Refused')], default='receiving', max_length=16)),
+                ('received', models.JSONField(default=list)),
+                ('bytes_done', models.BigIntegerField(default=0)),
+                ('attempts', models.PositiveIntegerField(default=0)),
+                ('error_code', models.CharField(blank=True, default='', max_length=64)),
+                ('error_message', models.TextField(blank=True, default='')),
+                ('differs', models.JSONField(default=list)),
+                ('ssh_host_key', models.TextField(blank=True, default='')),
+                ('control_port', models.PositiveIntegerField(default=0)),
+                ('settled_at', models.DateTimeField(null=True)),
+                ('target', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='arrivals', to='vmbackend.host')),
+            ],
+        ),
+        migrations.AddIndex(
+            model_name='move',
+            index=models.Index(fields=['source', '-created_at'], name='move_from'),
+        ),
+        migrations.AddIndex(
+            model_name='move',
+            index=models.Index(fields=['target', '-created_at'], name='move_to'),
+        ),
+        migrations.AddIndex(
+            model_name='move',
+            index=models.Index(condition=models.Q(('left_at__isnull', True)), fields=['source'], name='move_to_leave'),
+        ),
+        migrations.AddConstraint(
+            model_name='move',
+            constraint=models.UniqueConstraint(condition=models.Q(('state', 'live')), fields=('workspace_id',), name='one_live_move'),
+        ),
+        migrations.AddConstraint(
+            model_name='move',
+            constraint=models.UniqueConstraint(condition=models.Q(('state', 'live')), fields=('target', 'address'), name='move_address'),
+        ),
+        migrations.AddIndex(
+            model_name='arrival',
+            index=models.Index(condition=models.Q(('settled_at__isnull', True)), fields=['target'], name='arrival_to_settle'),
+        ),
+        migrations.CreateModel(
+            name='Drain',
+            fields=[
+                ('host', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='drain', serialize=False, to='vmbackend.host')),
+                ('memory', models.BooleanField(default=True)),
+                ('waits', models.BooleanField(default=False)),
+                ('deadline_at', models.DateTimeField(null=True)),
+                ('actor', models.CharField(max_length=160)),
+                ('reason', models.CharField(max_length=500)),
+                ('refusals', models.JSONField(default=dict)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('ended_at', models.DateTimeField(null=True)),
+            ],
+            options={
+                'ordering': ['-created_at'],
             },
         ),
         migrations.RunPython(add_catalog, migrations.RunPython.noop),

@@ -13,6 +13,8 @@ from workspaces.models.charging import (
     NamespaceTick,
     WorkspaceHour,
 )
+from workspaces.models.drain import Drain
+from workspaces.models.move import Arrival, Move
 from workspaces.models.operation import Operation
 from workspaces.models.port_link import PortLink
 from workspaces.models.public_port import PublicPort
@@ -25,14 +27,17 @@ from workspaces.models.workspace import Workspace
 
 __all__ = [
     "Activity",
+    "Arrival",
     "BillingCycle",
     "CatalogEntry",
     "ChargePosition",
     "CheckPosition",
     "CycleUsage",
+    "Drain",
     "LateRecord",
     "MeterRecord",
     "Metered",
+    "Move",
     "NamespaceHour",
     "NamespaceMinute",
     "NamespaceTick",

@@ -19,7 +19,8 @@ class OperationKind(models.TextChoices):
     """Kind of an operation (specification, Lifecycle and power). `host.engine.KINDS` lists the steps of each kind.
 
     `start` also starts a lost machine again; `resize` applies new sizes; `destroy` removes the machine and keeps the
-    workspace's row, `delete` removes both. `snapshot` and `fork` keep its state, and leave its status as it is.
+    workspace's row, `delete` removes both. `snapshot` and `fork` keep its state, and leave its status as it is. `move`
+    gives it to another host.
     """
 
     CREATE = "create"
@@ -35,6 +36,7 @@ class OperationKind(models.TextChoices):
     SNAPSHOT = "snapshot"
     RESTORE = "restore"
     FORK = "fork"
+    MOVE = "move"
     DESTROY = "destroy"
     DELETE = "delete"
 

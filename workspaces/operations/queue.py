@@ -37,6 +37,7 @@ RUN_TASK = "workspaces.tasks.run_operation"
 NOTIFY_AGAIN_AFTER = timedelta(seconds=5)
 # Six renewals. No other host takes over an operation: a host's operations are its own (`reconcile.operations`).
 LEASE = Lease(timedelta(seconds=30))
+MOVES_AT_ONCE = 2
 _RUNNING = Q(state=OperationState.RUNNING)
 
 
@@ -71,7 +72,8 @@ def enqueue_operation(
 
 def _time_for(kind: str) -> timedelta:
     env = settings.ENV
-    return timedelta(seconds=env.create_seconds if kind == OperationKind.CREATE else env.power_seconds)
+    own = {OperationKind.CREATE: env.create_seconds, OperationKind.MOVE: env.move_seconds}
+    return timedelta(seconds=own.get(OperationKind(kind), env.power_seconds))
 
 
 def overdue_operations() -> QuerySet[Operation]:
@@ -113,7 +115,8 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
     Return None if it is not available, or if the claim was lost before its row was read.
 
     A delete is available only once nothing else is in flight on its workspace: it follows the operations that it
-    cancelled. A creation of a fork is available once the snapshot of its parent is complete, or has failed.
+    cancelled. A creation of a fork is available once the snapshot of its parent is complete, or has failed; a move
+    while fewer than MOVES_AT_ONCE run on its host.
     """
     operation = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED).first()
     if operation is None:
@@ -121,6 +124,8 @@ def claim_operation(operation_id: str, token: str) -> Operation | None:
     if operation.kind == OperationKind.DELETE and _others_live(operation):
         return None
     if operation.kind == OperationKind.CREATE and _awaits_snapshot(operation):
+        return None
+    if operation.kind == OperationKind.MOVE and _moves_running(operation.queue) >= MOVES_AT_ONCE:
         return None
     queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED)
     columns: dict[str, Any] = {"state": OperationState.RUNNING, "attempt": F("attempt") + 1, "step": ""}
@@ -138,6 +143,13 @@ def _others_live(operation: Operation) -> bool:
     return (
         Operation.objects.filter(workspace_id=operation.workspace_id, state__in=LIVE).exclude(pk=operation.pk).exists()
     )
+
+
+def _moves_running(queue: str) -> int:
+    """Return how many moves leave a host now. Two that are claimed at once may both be one too many, which is harmless:
+    the limit is for disk and network.
+    """
+    return Operation.objects.filter(queue=queue, state=OperationState.RUNNING, kind=OperationKind.MOVE).count()
 
 
 def _awaits_snapshot(operation: Operation) -> bool:
@@ -242,6 +254,11 @@ def cancel_operations(workspace: Workspace) -> bool:
             _count_on_commit(operation)
             announce_on_commit(operation)
     return bool(others.filter(state=OperationState.RUNNING).update(cancel_requested=True))
+
+
+def cancel_move(operation_id: str) -> None:
+    """Let the host of a move end it at its next step. It stays queued until its host looks at it."""
+    Operation.objects.filter(pk=operation_id, state__in=LIVE).update(cancel_requested=True)
 
 
 def requeue_operation(operation: Operation, *, because: str, after: float = 0) -> bool:

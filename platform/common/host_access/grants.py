@@ -14,6 +14,9 @@ ANY_ROW = "true"
 OWN_HOST = f"host_id = {ME}"
 
 
+_COMES = f"own.target_id = {ME} AND own.state = 'live'"
+
+
 def of_own_workspace(table: str, column: str = "workspace_id") -> str:
     """Return the condition that a row names a workspace of the host."""
     return (
@@ -29,11 +32,12 @@ def in_own_network(table: str) -> str:
 
 
 def of_own_account(table: str, column: str = "account_id") -> str:
-    """Return the condition that a row is of an account with a workspace or a snapshot on the host."""
+    """Return the condition that a row is of an account with a workspace or a snapshot on the host, or on its way."""
     return (
         f"(EXISTS (SELECT 1 FROM workspaces_workspace own WHERE own.account_id = {table}.{column}"
         f" AND own.host_id = {ME}) OR EXISTS (SELECT 1 FROM workspaces_snapshot own"
-        f" WHERE own.account_id = {table}.{column} AND own.host_id = {ME}))"
+        f" WHERE own.account_id = {table}.{column} AND own.host_id = {ME})"
+        f" OR EXISTS (SELECT 1 FROM workspaces_move own WHERE own.account_id = {table}.{column} AND {_COMES}))"
     )
 
 
@@ -41,7 +45,8 @@ def of_own_account(table: str, column: str = "account_id") -> str:
 class Grant:
     """Rights of hosts to a table's rows for which `rows` holds.
 
-    `written` is the condition on rows as they are after a write; by default the same.
+    `written` is the condition on rows as they are after a write; by default the same. `seen`: rows that may be read
+    besides.
     """
 
     table: str
@@ -51,6 +56,7 @@ class Grant:
     update: tuple[str, ...] = ()
     delete: bool = False
     written: str = ""
+    seen: str = ""
 
 
 # What a host reports. What was given at the join (name, subnet, address) and its state are the control plane's.
@@ -98,6 +104,28 @@ GRANTS = (
         update=_WORKSPACE_STATE,
         delete=True,
         written=f"{OWN_HOST} AND {in_own_network('workspaces_workspace')}",
+        # What moves here is made here before it is this host's.
+        seen=(
+            "EXISTS (SELECT 1 FROM workspaces_move own"
+            f" WHERE own.workspace_id = workspaces_workspace.id AND {_COMES})"
+        ),
+    ),
+    Grant(
+        "workspaces_move",
+        f"source_id = {ME}",
+        read=ALL,
+        update=("offers", "needs", "still_since", "state", "error_code", "error_message", "finished_at", "left_at"),
+        seen=f"target_id = {ME}",
+    ),
+    Grant(
+        "workspaces_arrival",
+        f"target_id = {ME}",
+        read=ALL,
+        update=(
+            *("state", "received", "bytes_done", "attempts", "error_code", "error_message", "differs", "ssh_host_key"),
+            *("control_port", "settled_at"),
+        ),
+        seen=f"EXISTS (SELECT 1 FROM workspaces_move own WHERE own.id = move_id AND own.source_id = {ME})",
     ),
     Grant(
         "workspaces_operation",

@@ -76,7 +76,8 @@ def statements(grant: Grant) -> Iterator[str]:
     written = grant.written or grant.rows
     # A host that may read every row changes its own alone.
     changed = written if grant.rows == ANY_ROW else grant.rows
-    yield _policy(table, "SELECT", f"USING ({grant.rows})")
+    seen = f"{grant.rows} OR {grant.seen}" if grant.seen else grant.rows
+    yield _policy(table, "SELECT", f"USING ({seen})")
     yield _policy(table, "INSERT", f"WITH CHECK ({written})")
     yield _policy(table, "UPDATE", f"USING ({changed}) WITH CHECK ({written})")
     yield _policy(table, "DELETE", f"USING ({changed})")

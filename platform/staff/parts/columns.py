@@ -24,7 +24,7 @@ KINDS = {
     **dict.fromkeys(("failed", "lost", "suspended", "expired", "rejected", "gone", "offline", "stalled"), BAD),
     **dict.fromkeys(("paused", "failing", "disabled", "revoked", "inactive", "draining", "unresponsive"), WARNING),
     **dict.fromkeys(("queued", "creating", "starting", "stopping", "restarting", "pausing", "resuming"), BUSY),
-    **dict.fromkeys(("suspending", "waking", "reinstalling", "resizing", "restoring", "deleting"), BUSY),
+    **dict.fromkeys(("suspending", "waking", "reinstalling", "resizing", "restoring", "moving", "deleting"), BUSY),
     **dict.fromkeys(("pending", "processing"), BUSY),
     **dict.fromkeys(("uploading", "receiving", "deploying"), BUSY),
 }

@@ -3,7 +3,7 @@
 The steps are those of the code (`engine.KINDS`). After at most two passes of reconcile nothing is left over or doubled,
 the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete.
 
-`make test` has a third of the table's cells, in which each operation meets each fault, and each of its steps one;
+`make test` has a sixth of the table's cells, in which each operation meets each fault, and each of its steps one;
 the others are a campaign.
 """
 
@@ -28,7 +28,7 @@ from workspaces.host import engine
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ONE_IN = 4
+ONE_IN = 7
 
 
 def cells() -> Iterator[ParameterSet]:
@@ -75,7 +75,8 @@ def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case
 
 
 def test_every_kind_of_operation_is_in_the_table() -> None:
-    assert {case.kind for case in CASES} == set(engine.KINDS)
+    # A move needs two hosts: tests/workspaces/moves/test_deaths.py.
+    assert {case.kind for case in CASES} == set(engine.KINDS) - {"move"}
 
 
 def test_every_step_and_every_fault_of_each_operation_is_in_the_part_that_is_no_campaign() -> None:

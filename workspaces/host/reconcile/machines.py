@@ -20,6 +20,7 @@ from workspaces.audit import record_activity
 from workspaces.counted import CORRECTIONS
 from workspaces.crud.services import workspace_delete
 from workspaces.host.machine_events import handle_machine_end, memory_expiry
+from workspaces.host.moved import moving_machines
 from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
 from workspaces.host.ownership import expire_orphans, orphan_changes, set_gone_aside, set_strays_aside, take_all_back
 from workspaces.host.runtime import HostRuntime
@@ -54,19 +55,20 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     if hosts.is_host_gone(runtime.host_id):
         return set_gone_aside(runtime, inventory.ids())
     # Before the workspaces: the machine that a create takes in between is in one of both.
+    moving = moving_machines(runtime.host_id)
     warm = set(WarmMachine.objects.filter(host_id=runtime.host_id).values_list("pk", flat=True))
     busy = set(
         Operation.objects.filter(queue=runtime.queue_name, state__in=LIVE).values_list("workspace_id", flat=True)
     )
     epochs = dict(Workspace.objects.filter(host_id=runtime.host_id).values_list("pk", "epoch"))
-    repaired = set_strays_aside(runtime, _strays(inventory, epochs, warm) - busy)
+    repaired = set_strays_aside(runtime, _strays(inventory, epochs, warm) - busy - moving)
     if repaired:
         inventory = runtime.driver.inventory()
     for part in batched([key for key in epochs if key not in busy], ROWS_AT_ONCE):
         rows = Workspace.objects.filter(pk__in=part, host_id=runtime.host_id).defer("env", "workloads")
         for row in rows.select_related("account", "host"):
             repaired += _reconcile_row(runtime, row, inventory)
-    orphans = _remove_orphans(runtime, inventory, set(epochs) | busy | warm)
+    orphans = _remove_orphans(runtime, inventory, set(epochs) | busy | warm | moving)
     repaired += take_all_back(runtime)
     expire_orphans(runtime)
     counters.record_additions(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))

@@ -14,7 +14,9 @@ from workspaces.host.outcomes import assumed_status, rest_fields, rest_status, r
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
+from workspaces.models.move import MoveState
 from workspaces.models.operation import KEEPS_STATUS, OperationKind, OperationState
+from workspaces.moves.rows import move_end
 from workspaces.operations import queue
 from workspaces.rows import find_and_lock
 from workspaces.snapshot_rows import fail_snapshot_of
@@ -72,6 +74,7 @@ def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
             logger.info("%s has changed its status already", workspace.pk)
         queue.finish_operation(owned, OperationState.FAILED, code=code, message=message)
         fail_snapshot_of(owned, code, message)
+        move_end(owned, MoveState.FAILED, code, message)
         record_activity(workspace, f"{owned.kind}_failed", message)
     return True
 
@@ -80,7 +83,7 @@ def _fail_workspace(workspace: Workspace, operation: Operation, code: str, messa
     """Write the status after a failure whose machine was not observed. Reconcile corrects it later."""
     if operation.kind == OperationKind.CREATE:
         mark_failed(workspace, code, message)
-    elif operation.kind in KEEPS_STATUS and workspace.status not in TRANSITIONAL:
+    elif operation.kind in KEEPS_STATUS | {OperationKind.MOVE} and workspace.status not in TRANSITIONAL:
         return
     elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete
         if _applied_no_sizes(operation):
