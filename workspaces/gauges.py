@@ -15,8 +15,9 @@ from common.gauges import seconds_since
 from common.times import EPOCH
 from vmbackend.host_states import UNREACHABLE, HostState, is_control_plane_fault
 from vmbackend.models import Host
-from workspaces.models import MeterRecord, Operation, Snapshot, WarmMachine, Workspace
+from workspaces.models import Drain, MeterRecord, Move, Operation, Snapshot, WarmMachine, Workspace
 from workspaces.models.charging import ChargePosition
+from workspaces.models.move import MoveState
 from workspaces.models.operation import LIVE
 from workspaces.models.snapshot import LIVING
 from workspaces.models.warm_machine import WarmState
@@ -91,7 +92,7 @@ def _operations() -> Iterator[Metric]:
 
 
 def _hosts(hosts: list[Host]) -> Iterator[Metric]:
-    """Yield the metrics of hosts, from their rows."""
+    """Yield the metrics of hosts. Two queries besides their rows."""
     up = GaugeMetricFamily("mvm_host_up", "Whether its vmhost reports and its hypervisor answers.", labels=["host"])
     state = GaugeMetricFamily("mvm_host_state", "Its state: 1 for that one.", labels=["host", "state"])
     lease = GaugeMetricFamily("mvm_host_lease_age_seconds", "Seconds since its lease was renewed.", labels=["host"])
@@ -99,8 +100,15 @@ def _hosts(hosts: list[Host]) -> Iterator[Metric]:
     room = GaugeMetricFamily("mvm_host_memory_room_bytes", "Memory for further machines.", labels=["host"])
     disk = GaugeMetricFamily("mvm_host_disk_free_bytes", "Free on its disk, after its reserve.", labels=["host"])
     orphans = GaugeMetricFamily("mvm_orphans", "Former copies of workspaces whose files it keeps.", labels=["host"])
+    moves = GaugeMetricFamily("mvm_moves_live", "Workspaces that are leaving it.", labels=["host"])
+    stuck = GaugeMetricFamily("mvm_drain_refused", "Workspaces of a drain that can move nowhere now.", labels=["host"])
+    refused = dict(Drain.objects.filter(ended_at=None, host__state=HostState.DRAINING).values_list("pk", "refusals"))
+    live = Move.objects.filter(state=MoveState.LIVE).order_by().values_list("source").annotate(count=Count("pk"))
+    leaving = dict(live)
     for host in hosts:
         name = [host.name]
+        moves.add_metric(name, leaving.get(host.pk, 0))
+        stuck.add_metric(name, len(refused.get(host.pk, ())))
         up.add_metric(name, host.answers)
         for each in (*HostState.values, UNREACHABLE):
             state.add_metric([host.name, each], host.shown_state == each)
@@ -109,7 +117,7 @@ def _hosts(hosts: list[Host]) -> Iterator[Metric]:
         room.add_metric(name, uncommitted_memory(host) * (1 << 20))
         disk.add_metric(name, host.disk_free_mb << 20)
         orphans.add_metric(name, len(host.orphans))
-    yield from (up, state, lease, memory, room, disk, orphans)
+    yield from (up, state, lease, memory, room, disk, orphans, moves, stuck)
 
 
 def _fault(hosts: list[Host]) -> Metric:

@@ -26,6 +26,7 @@ from vmbackend.models import Host
 from workspaces.admin import WorkspaceAdmin
 from workspaces.host_changes import host_give_up, host_state_change
 from workspaces.host_columns import HostColumns
+from workspaces.moves.drains import DrainRequest, host_drain
 
 WorkspaceAdmin.add_staff_action(TERMINAL)
 
@@ -37,6 +38,17 @@ class ReasonForm(ActionForm):
         super().__init__(*args, harms=True, **kwargs)
 
 
+class DrainForm(ReasonForm):
+    """How the host is emptied."""
+
+    waits = forms.BooleanField(
+        required=False, label="Wait for those that run", help_text="They move when they stop or sleep."
+    )
+    drops_memory = forms.BooleanField(
+        required=False, label="Without their memory", help_text="What runs or sleeps starts anew from its disk."
+    )
+
+
 class GiveUpForm(ActionForm):
     """The confirmation that a host is lost: its name, typed."""
 
@@ -45,6 +57,11 @@ class GiveUpForm(ActionForm):
 
 def _state_set(act: Act, to: HostState) -> None:
     host_state_change(host_id=act.row.pk, to=to)
+
+
+def _drain(act: Act) -> None:
+    asked = DrainRequest(act.reason, memory=not act.data["drops_memory"], waits=act.data["waits"])
+    host_drain(host=act.row, asked=asked, actor=act.actor)
 
 
 def _give_up(act: Act) -> None:
@@ -99,10 +116,10 @@ def _described(row: Host) -> dict[str, str]:
 class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
-            name="drain", label="Drain", call=partial(_state_set, to=HostState.DRAINING), icon="output",
-            allowed=_may_become(HostState.DRAINING), form=ReasonForm,
-            will="No new machine is placed on the host. Its machines go on, and are started and woken there; to "
-            "empty the host, delete or destroy them, or wait for their owners.",
+            name="drain", label="Drain", call=_drain, icon="output",
+            allowed=_may_become(HostState.DRAINING), form=DrainForm,
+            will="No new machine is placed on the host, and its workspaces move to other hosts, two at once, with "
+            "their files, snapshots and memory; their addresses change. Those that fit nowhere stay.",
         ),
         StaffAction(
             name="maintenance", label="Maintenance", call=partial(_state_set, to=HostState.MAINTENANCE),

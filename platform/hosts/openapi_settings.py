@@ -9,6 +9,8 @@ from common.api_groups import ApiGroup
 ENUM_NAME_OVERRIDES: dict[str, Any] = {}
 GROUPS = [
     ApiGroup(
-        "Hosts", "Machines of the platform, for staff, and how machines join.", r"/(staff/hosts(/.*)?|join/(hosts|ca))"
+        "Hosts",
+        "Machines of the platform, for staff, and how machines join.",
+        r"/(staff/hosts(/.*)?|staff/workspaces/.*|join/(hosts|ca))",
     )
 ]

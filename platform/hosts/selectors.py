@@ -21,6 +21,14 @@ def get_host(host_id: str) -> Host:
     return found
 
 
+def find_host(name_or_id: str) -> Host:
+    """Return the host with this id or name. Raise NotFound."""
+    found = Host.objects.filter(Q(pk=name_or_id) | Q(name=name_or_id)).first()
+    if found is None:
+        raise NotFound(f"There is no host {name_or_id!r}.")
+    return found
+
+
 def listed_hosts(*, state: str = "", label: str = "", search: str = "") -> QuerySet[Any]:
     """Return hosts by name. `state` as users see it; `label`: `NAME`, or `NAME=VALUE`; `search`: a part of the name, or
     an id.

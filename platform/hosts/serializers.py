@@ -14,11 +14,13 @@ from common.fields import BoundedList, StrictChar, StrictFloat, StrictInteger, S
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from hosts.joins import PROTOCOL, Joining
-from hosts.selectors import workspace_count
+from hosts.move_bodies import DrainObject, MoveObject
 from hosts.tokens import DEFAULT, LONGEST, SHORTEST
 from vmbackend.host_states import SHOWN_STATES
 from vmbackend.models import Host
 from vmbackend.peers import unusable
+from workspaces.moves.outlook import moves_outlook
+from workspaces.moves.selectors import ShownMove, shown_moves
 
 HOST_NAME = re.compile(r"^[a-z0-9-]{1,40}\Z")
 _MOST_ROUTES = 4096
@@ -39,7 +41,7 @@ class NewTokenResponse(Success):
 
 
 class RemoveHostQuery(s.Serializer[Any]):
-    reason = StrictChar(min_length=1, max_length=300)
+    reason = StrictChar(min_length=1, max_length=500)
 
 
 class ListHostsQuery(s.Serializer[Any]):
@@ -51,7 +53,7 @@ class ListHostsQuery(s.Serializer[Any]):
 
 
 class ReasonRequest(s.Serializer[Any]):
-    reason = StrictChar(min_length=1, max_length=300)
+    reason = StrictChar(min_length=1, max_length=500)
 
 
 class GiveUpRequest(ReasonRequest):
@@ -158,22 +160,25 @@ class HostWould(s.Serializer[Any]):
 class HostDetails(HostObject):
     images = s.ListField(child=s.CharField())
     orphans = HostOrphan(many=True)
-    moves = s.ListField(child=s.DictField())
+    moves = MoveObject(many=True)
     would = HostWould()
 
     def read_orphans(self, host: Host) -> list[dict[str, Any]]:
         return [{**orphan, "workspace_id": orphan["machine_id"]} for orphan in host.orphans]
 
-    def read_moves(self, host: Host) -> list[dict[str, Any]]:
-        """Return none: workspaces do not move yet."""
-        return []
+    def read_moves(self, host: Host) -> list[ShownMove]:
+        return shown_moves(host)
 
     def read_would(self, host: Host) -> dict[str, Any]:
-        return {"moves": 0, "fits_nowhere": [], "replicated": 0, "lost": workspace_count(host)}
+        return moves_outlook(host)
 
 
 class HostResponse(Success):
     host = HostDetails()
+
+
+class DrainResponse(HostResponse):
+    drain = DrainObject()
 
 
 def _check_address(value: str) -> None:

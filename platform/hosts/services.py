@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import ProtectedError
+from django.db.models import ProtectedError, Q
 from redis import RedisError
 
 from common.errors import NotFound, ValidationError
@@ -15,7 +15,8 @@ from hosts.credentials import drop_credentials
 from hosts.errors import HostInUse, NameTaken
 from vmbackend.models import Host
 from vmbackend.services import host_delete, host_describe, host_rename, refuse_leave
-from workspaces.models import Workspace
+from workspaces.models import Move, Workspace
+from workspaces.models.move import MoveState
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ def host_remove(*, host_id: str) -> None:
         with transaction.atomic():
             if not Host.objects.filter(pk=host_id).exists():
                 raise NotFound("There is no such host.")
+            if Move.objects.filter(Q(source=host_id) | Q(target=host_id), state=MoveState.LIVE).exists():
+                raise HostInUse("Workspaces are moving from or to the host.", details={"workspaces": 0})
             host_delete(host_id=host_id)
     except ProtectedError as error:
         there = Workspace.objects.filter(host_id=host_id)

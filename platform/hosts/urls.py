@@ -1,5 +1,6 @@
 from django.urls import path
 
+from hosts.move_views import MoveViewSet
 from hosts.orphan_views import OrphanViewSet
 from hosts.views import HostTokenViewSet, HostViewSet, JoinViewSet
 
@@ -12,6 +13,7 @@ urlpatterns = [
     path(f"{ONE}/activate", HostViewSet.as_view({"post": "activate"})),
     path(f"{ONE}/maintenance", HostViewSet.as_view({"post": "maintenance"})),
     path(f"{ONE}/give-up", HostViewSet.as_view({"post": "give_up"})),
+    path("staff/workspaces/<slug:workspace_id>/move", MoveViewSet.as_view({"post": "create", "delete": "destroy"})),
     path(f"{ONE}/orphans", OrphanViewSet.as_view({"get": "list"})),
     path(f"{ONE}/orphans/<slug:workspace_id>", OrphanViewSet.as_view({"delete": "destroy"})),
     path(f"{ONE}/orphans/<slug:workspace_id>/put-back", OrphanViewSet.as_view({"post": "put_back"})),

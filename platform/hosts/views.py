@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -29,12 +29,14 @@ from hosts import serializers as bodies
 from hosts.authentication import ACT, READ, StaffAuthentication, StaffPermission, StaffRequest, member_of
 from hosts.errors import TokenInvalid
 from hosts.joins import join_machine
+from hosts.move_bodies import DrainHostRequest
 from hosts.selectors import get_host
 from hosts.tokens import token_create
 from staff.audit import Target, record_entry
 from vmbackend.host_states import HostState
 from vmbackend.models import Host
 from workspaces.host_changes import host_give_up, host_state_change
+from workspaces.moves.drains import DrainRequest, host_drain
 
 # Of all callers together: a token lives for minutes, and who has one needs one attempt.
 WRONG_TOKENS = AttemptLimits("join", 10, 10, 60)
@@ -115,10 +117,23 @@ class HostViewSet(GenericViewSet[Any]):
             services.host_change(host=host, **changes)
         return _shown(get_host(host_id))
 
-    @extend_schema(request=bodies.ReasonRequest, responses={202: bodies.HostResponse, **refused({409: NOT_FROM_HERE})})
+    @extend_schema(request=DrainHostRequest, responses={202: bodies.DrainResponse, **refused({409: NOT_FROM_HERE})})
     def drain(self, request: StaffRequest, host_id: str) -> Response:
-        """Place nothing new on the host. Its machines go on, and are started and woken there."""
-        return self._change_state(request, host_id, HostState.DRAINING, 202)
+        """Place nothing new on the host, and move away what is there: what is off first, then what sleeps, then what
+        runs. A host that is being drained goes on as it is.
+        """
+        host = get_host(host_id)
+        data = validated(DrainHostRequest, request)
+        asked = DrainRequest(
+            data["reason"],
+            memory=data["memory"] == "keep",
+            waits=data["running"] == "wait",
+            deadline_seconds=data.get("deadline_seconds"),
+        )
+        repeated = host.state == HostState.DRAINING
+        with nullcontext() if repeated else _recorded(request, host, HostState.DRAINING, asked.reason):
+            drain = host_drain(host=host, asked=asked, actor=member_of(request).actor)
+        return respond(bodies.DrainResponse, 202, drain=drain, host=get_host(host_id))
 
     @extend_schema(request=bodies.ReasonRequest, responses={200: bodies.HostResponse, **refused({409: NOT_FROM_HERE})})
     def activate(self, request: StaffRequest, host_id: str) -> Response:

@@ -55,7 +55,7 @@ class StaffEntry(models.Model):
     object_id = models.CharField(max_length=255, blank=True, default="")
     object_label = models.CharField(max_length=200, blank=True, default="")
     account_id = models.CharField(max_length=24, blank=True, default="")
-    reason = models.CharField(max_length=300, blank=True, default="")
+    reason = models.CharField(max_length=500, blank=True, default="")
     outcome = models.CharField(max_length=8, choices=Outcome.choices, default=Outcome.DONE)
     detail = models.CharField(max_length=500, blank=True, default="")
     submission = models.CharField(max_length=32, blank=True, default="", editable=False)

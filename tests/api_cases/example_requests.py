@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import F
+from django.utils import timezone
 from requests import Request
 
 from config.api_examples_reader import Example, all_examples, with_ids
@@ -21,12 +22,13 @@ from tests.api_cases.stage import Stage
 from tests.api_cases.wsgi import WsgiAnswer, answer_of
 from tests.hosts.rows import forget_wrong_tokens, joined_host, open_network
 from tests.openapi import document
-from tests.workspaces.rows import port_link
+from tests.workspaces.rows import port_link, renew_leases
 from vmbackend.models import Host
 from workspaces.commands.input import open_input
 from workspaces.host.ownership import expire_orphans
 from workspaces.host.process import host_runtime
-from workspaces.models import Workspace
+from workspaces.models import Arrival, Move, Operation, Workspace
+from workspaces.models.operation import OperationKind
 from workspaces.states import HOST_LOST, Provisioning, Status
 
 JSON = "application/json"
@@ -76,22 +78,55 @@ def _prepare(name: str, stage: Stage) -> None:
         asyncio.run(_open_input(stage.ids["workspace_id"], stage.ids["stdin_key"]))
     if name.endswith("/{link_id}"):
         stage.ids["link_id"] = port_link(Workspace.objects.get(pk=stage.ids["workspace_id"])).pk
-    if name.startswith(("POST /staff/hosts", "POST /join", "GET /join")):
-        open_network()
-    if name == "POST /join/hosts":
-        forget_wrong_tokens()
-        stage.ids["join_token"] = token_create(actor="test").text
-    if "/staff/hosts/{host_id}/orphans" in name:
-        _keep_files(stage)
-    elif "/staff/hosts/{host_id}" in name:
-        Host.objects.filter(name="two").delete()
-        stage.ids["host_id"] = joined_host("two").pk
+    _prepare_hosts(name, stage)
     if name.endswith("/provisioning/retry"):
         failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
         Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)
     if name in ("DELETE /namespaces/{namespace_id}", "POST /namespaces/{namespace_id}/suspend"):
         made = Namespace.objects.create(account=stage.owner.account, name="Other", slug=f"other-{name[:1].lower()}")
         stage.ids["namespace_id"] = made.pk
+
+
+def _prepare_hosts(name: str, stage: Stage) -> None:
+    """Make hosts, their kept files and moves, and open the instance to joins."""
+    if name.startswith(("POST /staff/hosts", "POST /join", "GET /join")):
+        open_network()
+    if name == "POST /join/hosts":
+        forget_wrong_tokens()
+        stage.ids["join_token"] = token_create(actor="test").text
+    if name.endswith("/move"):
+        _make_room_elsewhere()
+        if name.startswith("DELETE"):
+            _begin_move(Workspace.objects.get(pk=stage.ids["workspace_id"]))
+    if "/staff/hosts/{host_id}/orphans" in name:
+        _keep_files(stage)
+    elif "/staff/hosts/{host_id}" in name:
+        Host.objects.filter(name="two").delete()
+        stage.ids["host_id"] = joined_host("two").pk
+
+
+def _make_room_elsewhere() -> None:
+    """Let another host be there to which workspaces can move, and none of them move yet."""
+    Operation.objects.filter(kind=OperationKind.MOVE).delete()
+    Move.objects.all().delete()
+    if not Host.objects.filter(name="three").exists():
+        joined_host("three")
+    room = {"memory_mb": 65536, "disk_mb": 1 << 20, "disk_free_mb": 1 << 20, "arch": "amd64"}
+    Host.objects.filter(name="three").update(**room)
+    Host.objects.update(transfer_key="ssh-ed25519 AAAA")
+    renew_leases()
+
+
+def _begin_move(row: Workspace) -> None:
+    """Let the workspace be moving, as a host sees it that has not begun."""
+    target, now = Host.objects.get(name="three"), timezone.now()
+    operation = Operation.objects.create(workspace=row, kind=OperationKind.MOVE, queue="nowhere", deadline_at=now)
+    move = Move.objects.create(
+        workspace_id=row.pk, account_id=row.account_id, operation_id=operation.pk, source=row.host, target=target,
+        source_name="local", target_name="three", epoch=row.epoch, from_status=row.status, memory=True,
+        address="10.130.240.9", counts_as=row.status, memory_mb=512, disk_mb=512, actor="staff ada", reason="test",
+    )  # fmt: skip
+    Arrival.objects.create(move=move, target=target)
 
 
 def _keep_files(stage: Stage) -> None:

@@ -44,6 +44,7 @@ FIRED: dict[str, tuple[str, str, str, int, dict[str, str]]] = {
         'mvm_host_state{host="one", state="unreachable"}', "1", "0", 2, {"host": "one", "state": "unreachable"},
     ),
     "ControlPlaneFault": ('mvm_control_plane_fault{host="one"}', "1", "0", 2, {}),
+    "DrainStuck": ('mvm_drain_refused{host="one"}', "2", "0", 16, {"host": "one"}),
     "OperationsWait": (
         'mvm_operation_oldest_seconds{queue="host.one", state="queued"}', "301", "200", 6, {"queue": "host.one"},
     ),
@@ -116,6 +117,7 @@ def series(api: Caller) -> list[Series]:
         + counted.OPERATION_RETRIES.of(1, "start")
     )
     counters.record_additions(counted.CORRECTIONS.of(1, "orphan") + counted.HOST_DRIFTS.of(1, "repaired"))
+    counters.record_additions(counted.MOVES_ENDED.of(1, "committed"))
     return [(name, dict(labels)) for name, labels in samples()]
 
 

@@ -8,7 +8,8 @@ ROUTES: list[Route] = []
 # By tokens of staff (tests/hosts/test_staff_routes.py), by the token of a join (tests/hosts/test_joins.py).
 ONE = "staff/hosts/{host_id}"
 ACTS = {f"{ONE}/{act}" for act in ("drain", "activate", "maintenance", "give-up")}
+MOVE = "staff/workspaces/{workspace_id}/move"
 # tests/hosts/test_orphan_routes.py
 ORPHANS = {f"{ONE}/orphans", f"{ONE}/orphans/{{workspace_id}}", f"{ONE}/orphans/{{workspace_id}}/put-back"}
-NOT_WALKED = {"staff/hosts", "staff/hosts/tokens", ONE, "join/hosts", "join/ca"} | ACTS | ORPHANS
+NOT_WALKED = {"staff/hosts", "staff/hosts/tokens", ONE, MOVE, "join/hosts", "join/ca"} | ACTS | ORPHANS
 VALUES = {"host_id": "host_22222222222222aa"}

@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
                 ('object_id', models.CharField(blank=True, default='', max_length=255)),
                 ('object_label', models.CharField(blank=True, default='', max_length=200)),
                 ('account_id', models.CharField(blank=True, default='', max_length=24)),
-                ('reason', models.CharField(blank=True, default='', max_length=300)),
+                ('reason', models.CharField(blank=True, default='', max_length=500)),
                 ('outcome', models.CharField(choices=[('done', 'Done'), ('refused', 'Refused'), ('begun', 'Begun')], default='done', max_length=8)),
                 ('detail', models.CharField(blank=True, default='', max_length=500)),
                 ('submission', models.CharField(blank=True, default='', editable=False, max_length=32)),

@@ -55,6 +55,8 @@ def add_host_commands(app: typer.Typer) -> None:
     command(hosts, "show")(show_host)
     command(hosts, "token")(make_token)
     command(hosts, "drain")(drain_host)
+    command(hosts, "move")(move_workspace)
+    command(hosts, "cancel-move")(cancel_move)
     command(hosts, "activate")(activate_host)
     command(hosts, "maintenance")(maintain_host)
     command(hosts, "give-up")(give_host_up)
@@ -92,9 +94,45 @@ def make_token(
     session.output.show_result(made, made["command"])
 
 
-def drain_host(session: Session, *, host: HostName, reason: Reason) -> None:
-    """Place nothing new on a host. Its workspaces go on, and are started and woken there."""
-    _show_state(session, session.client.hosts.drain(_id_of(session, host), reason=reason))
+def drain_host(
+    session: Session,
+    *,
+    host: HostName,
+    reason: Reason,
+    wait: Annotated[bool, typer.Option("--wait", help="Move running ones when they stop or sleep.")] = False,
+    deadline: Annotated[
+        int | None, typer.Option("--deadline", metavar="SECONDS", help="With --wait: then move them all the same.")
+    ] = None,
+    drop_memory: Annotated[bool, typer.Option("--drop-memory", help="What slept or ran starts anew.")] = False,
+) -> None:
+    """Place nothing new on a host, and move its workspaces to others."""
+    wanted: Any = collect_fields(deadline_seconds=deadline)
+    wanted |= {"running": "wait" if wait else "move", "memory": "drop" if drop_memory else "keep"}
+    drain = session.client.hosts.drain(_id_of(session, host), reason=reason, **wanted)
+    left = drain["workspaces_left"]
+    session.output.show_result(drain, f"{drain['host']} is {drain['state']}, with {left} workspaces left.")
+
+
+def move_workspace(
+    session: Session,
+    *,
+    workspace: Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its id.")],
+    reason: Reason,
+    to: Annotated[str | None, typer.Option("--to", metavar="HOST", help="Name or id; else the best one.")] = None,
+    no_memory: Annotated[bool, typer.Option("--no-memory", help="It starts anew from its disk.")] = False,
+    new_address: Annotated[bool, typer.Option("--new-address", help="Also if it is to keep its address.")] = False,
+) -> None:
+    """Move a workspace to another host, with its files, its snapshots and its memory."""
+    wanted: Any = collect_fields(to=to, address="new" if new_address else None)
+    move = session.client.hosts.move(workspace, reason=reason, memory=not no_memory, **wanted)
+    _show_move(session, move)
+
+
+def cancel_move(
+    session: Session, *, workspace: Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its id.")]
+) -> None:
+    """End a move before its commit: the workspace goes on where it is."""
+    _show_move(session, session.client.hosts.cancel_move(workspace))
 
 
 def activate_host(session: Session, *, host: HostName, reason: Reason) -> None:
@@ -164,3 +202,10 @@ def _id_of(session: Session, name: str) -> str:
 
 def _show_state(session: Session, host: Any) -> None:
     session.output.show_result(host, f"{host['name']} is {host['state']}.")
+
+
+def _show_move(session: Session, move: Any) -> None:
+    text = (
+        f"The move of {move['workspace_id']} from {move['from']} to {move['to']} is {move['state']} ({move['step']})."
+    )
+    session.output.show_result(move, text)

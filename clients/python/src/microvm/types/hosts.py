@@ -105,7 +105,7 @@ class HostDetails(TypedDict):
     last_seen_at: str | None
     images: list[str]
     orphans: list[HostOrphan]
-    moves: list[dict[str, Any]]
+    moves: list[Move]
     would: HostWould
 
 
@@ -116,6 +116,33 @@ class HostOrphan(TypedDict):
     epoch: int
     kept_since: float
     size_bytes: int
+
+
+Move = TypedDict(
+    "Move",
+    {
+        "id": "str",
+        "workspace_id": "str",
+        "state": "str",
+        "step": "str",
+        "from": "str",
+        "to": "str",
+        "bytes_total": "int",
+        "bytes_done": "int",
+        "standstill_seconds": "float | None",
+        "error": "MoveError | None",
+        "created_at": "str",
+        "finished_at": "str | None",
+    },
+)
+
+
+class MoveError(TypedDict):
+    """Answer, or a part of one, of `hosts.get`."""
+
+    code: str
+    message: str
+    differs: list[dict[str, Any]]
 
 
 class HostWould(TypedDict):
@@ -136,8 +163,63 @@ class PatchedChangeHostRequest(TypedDict):
     zone: NotRequired[str]
 
 
-class ReasonRequest(TypedDict):
+class DrainHostRequest(TypedDict):
     """Body, or a part of it, of `hosts.drain`."""
+
+    reason: str
+    deadline_seconds: NotRequired[int]
+    memory: NotRequired[Literal["keep", "drop"]]
+    running: NotRequired[Literal["move", "wait"]]
+
+
+class DrainResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.drain`."""
+
+    host: HostDetails
+    drain: Drain
+
+
+class Drain(TypedDict):
+    """Answer, or a part of one, of `hosts.drain`."""
+
+    host: str
+    state: str
+    memory: str
+    running: str
+    deadline_at: str | None
+    workspaces_left: int
+    moves: int
+    refusals: list[DrainRefusal]
+    reason: str
+    created_at: str
+    ended_at: str | None
+
+
+class DrainRefusal(TypedDict):
+    """Answer, or a part of one, of `hosts.drain`."""
+
+    workspace_id: str
+    code: str
+    message: str
+
+
+class MoveWorkspaceRequest(TypedDict):
+    """Body, or a part of it, of `hosts.move`."""
+
+    to: NotRequired[str]
+    memory: NotRequired[bool]
+    address: NotRequired[Literal["new"]]
+    reason: str
+
+
+class MoveResponse(TypedDict):
+    """Answer, or a part of one, of `hosts.move`."""
+
+    operation: Move
+
+
+class ReasonRequest(TypedDict):
+    """Body, or a part of it, of `hosts.activate`."""
 
     reason: str
 

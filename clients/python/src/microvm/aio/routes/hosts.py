@@ -12,10 +12,14 @@ from typing import Literal, Unpack
 from microvm.addresses import quoted
 from microvm.aio.group import AsyncGroup
 from microvm.types.hosts import (
+    Drain,
+    DrainHostRequest,
     GiveUpRequest,
     Host,
     HostDetails,
     KeptOrphan,
+    Move,
+    MoveWorkspaceRequest,
     NewTokenRequest,
     NewTokenResponse,
     PatchedChangeHostRequest,
@@ -48,9 +52,26 @@ class AsyncHostRoutes(AsyncGroup):
         answer: HostDetails = await self._call("PATCH", f"/staff/hosts/{quoted(host)}", body=body, part="host")
         return answer
 
-    async def drain(self, host: str, **body: Unpack[ReasonRequest]) -> HostDetails:
-        """Place nothing new on the host. Its machines go on, and are started and woken there."""
-        answer: HostDetails = await self._call("POST", f"/staff/hosts/{quoted(host)}/drain", body=body, part="host")
+    async def drain(self, host: str, **body: Unpack[DrainHostRequest]) -> Drain:
+        """Place nothing new on the host, and move away what is there: what is off first, then what sleeps, then
+        what runs. A host that is being drained goes on as it is.
+        """
+        answer: Drain = await self._call("POST", f"/staff/hosts/{quoted(host)}/drain", body=body, part="drain")
+        return answer
+
+    async def move(self, workspace: str, **body: Unpack[MoveWorkspaceRequest]) -> Move:
+        """Move a workspace to another host. It keeps its files, its snapshots and, if the hosts are alike, its
+        memory; its address changes. A running one stands still only while its memory and what it wrote last are
+        copied.
+        """
+        answer: Move = await self._call(
+            "POST", f"/staff/workspaces/{quoted(workspace)}/move", body=body, part="operation"
+        )
+        return answer
+
+    async def cancel_move(self, workspace: str) -> Move:
+        """End a move before its commit: the workspace goes on where it is."""
+        answer: Move = await self._call("DELETE", f"/staff/workspaces/{quoted(workspace)}/move", part="operation")
         return answer
 
     async def activate(self, host: str, **body: Unpack[ReasonRequest]) -> HostDetails:

@@ -51,6 +51,7 @@ class AsyncWorkspaceRoutes(AsyncGroup):
             "reinstalling",
             "resizing",
             "restoring",
+            "moving",
         ]
         | None = None,
         page_size: int = 100,
