@@ -57,6 +57,10 @@ class HostInstance(TestInstance):
         ready = f"SELECT name FROM vmbackend_host WHERE problem = '' AND name = '{self.place.name}'"
         until(lambda: self.query(ready), START_SECONDS, f"the host {self.place.name} is ready")
 
+    def manage(self, *words: str) -> str:
+        """Run a management command in the place; return its output."""
+        return self.place.run([sys.executable, str(Path.cwd() / "manage.py"), *words], self.environment)
+
     def token(self, name: str) -> tuple[str, str]:
         """Open the instance to other machines; return address and token with which one joins as this host."""
         command = [sys.executable, "-m", "supervise", "host-token", self.place.address, name]

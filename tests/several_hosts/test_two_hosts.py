@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import asyncssh
 import psycopg
@@ -17,6 +19,12 @@ from tests.vmbackend.policy.peer_hosts import answering
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
 
+MAKE_TOKEN = """
+from django.contrib.auth.models import User
+from staff.api_tokens import token_create
+user = User.objects.filter(is_superuser=True).first() or User.objects.create_superuser("ada")
+print(token_create(user=user, can=("hosts.read", "hosts.act"), ttl_seconds=7200).text)
+"""
 Hosts = tuple[HostInstance, HostInstance]
 Machines = list[dict[str, str]]
 OPEN, CLOSED = 8080, 9090
@@ -92,6 +100,78 @@ def test_the_rules_outlive_a_vmhost(hosts: Hosts, machines: Machines) -> None:
         assert_policies_hold(hosts, machines)
         host.wait_until_serving()
         assert_policies_hold(hosts, machines)
+
+
+# Moves
+
+
+@pytest.fixture(scope="module")
+def staff(hosts: Hosts, api: Api) -> Callable[..., dict[str, Any]]:
+    """Calls of the API with a token of staff."""
+    token = hosts[0].manage("shell", "-v", "0", "-c", MAKE_TOKEN).split()[-1]
+
+    def call(method: str, path: str, **body: Any) -> dict[str, Any]:
+        answer = api.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, json=body or None)
+        assert answer.status_code < 300, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    for host in call("GET", "/staff/hosts")["hosts"]:
+        call("POST", f"/staff/hosts/{host['id']}/activate", reason="a test")
+    return call
+
+
+def moved(staff: Callable[..., dict[str, Any]], workspace: str, to: str) -> dict[str, Any]:
+    """Move a workspace, and return the move once it has ended."""
+    begun = staff("POST", f"/staff/workspaces/{workspace}/move", to=to, reason="a test")["operation"]
+    host = next(row["id"] for row in staff("GET", "/staff/hosts")["hosts"] if row["name"] == to)
+
+    def ended() -> dict[str, Any] | None:
+        moves = staff("GET", f"/staff/hosts/{host}")["host"]["moves"]
+        found: dict[str, Any] = next(each for each in moves if each["id"] == begun["id"])
+        return found if found["finished_at"] else None
+
+    found: dict[str, Any] = until(ended, 60, f"{workspace} moves to {to}")
+    assert found["state"] == "succeeded", found
+    return found
+
+
+def test_a_running_machine_moves_to_the_other_host_and_back(
+    hosts: Hosts, api: Api, machines: Machines, staff: Callable[..., dict[str, Any]]
+) -> None:
+    """What is only in its memory, and what is on its disk, are there; it has an address of the host where it is."""
+    machine = machines[0]
+    api.output(machine["id"], "echo on the disk > /root/note; sync; (cat > /dev/null & echo $! > /dev/shm/pid); true")
+    api.output(machine["id"], "head -c 16 /dev/urandom | base64 > /dev/shm/nonce; cat /dev/shm/nonce")
+    before = api.output(machine["id"], "cat /dev/shm/nonce /root/note")
+    for to, own in (("two", hosts[1]), ("one", hosts[0])):
+        move = moved(staff, machine["id"], to)
+        assert move["bytes_done"] > 0
+        row = api.reaches(machine["id"], "running")
+        machine["ip"] = row["ip"]
+        assert row["host"] == to
+        assert api.output(machine["id"], "cat /dev/shm/nonce /root/note") == before
+        assert machine["ip"] in api.output(machine["id"], "ip -4 address show dev eth0")
+        assert own.place.connect(machine["ip"], OPEN) == "open"
+        assert move["standstill_seconds"] is None or move["standstill_seconds"] > 0
+
+
+def test_a_stopped_one_moves_and_starts(
+    hosts: Hosts, api: Api, machines: Machines, staff: Callable[..., dict[str, Any]]
+) -> None:
+    machine = machines[1]
+    api.output(machine["id"], "echo on the disk > /root/note; sync")
+    api.power(machine["id"], "stop")
+    api.reaches(machine["id"], "stopped")
+    for to in ("one", "two"):
+        moved(staff, machine["id"], to)
+        api.power(machine["id"], "start")
+        row = api.reaches(machine["id"], "running")
+        assert (row["host"], api.output(machine["id"], "cat /root/note")) == (to, "on the disk")
+        machine["ip"] = row["ip"]
+        if to == "one":
+            api.power(machine["id"], "stop")
+            api.reaches(machine["id"], "stopped")
 
 
 # The last ones: the second machine leaves.
