@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+# Four minutes of a processor for a page that changes with the tools of its reader: one run of three has it.
+pytestmark = pytest.mark.campaign
 ROOT = Path(settings.ROOT)
 RECIPE = ROOT / "docs" / "adding-a-resource.md"
 # A file's name on a line of its own, and the blocks under it.

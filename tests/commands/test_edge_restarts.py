@@ -31,8 +31,9 @@ from tests.run_extent import WHOLE, campaign_after
 
 Make = Callable[[str], Instance]
 THREADS = 16
-# Answers of new processes after each restart. The api has nine: more than 100,000 requests in the long version.
-ANSWERS = 12_000 if WHOLE else 300
+# Answers of new processes after each restart. The api has nine: about a thousand requests, and more than 100,000 in the
+# long version.
+ANSWERS = 12_000 if WHOLE else 100
 SECONDS = 600
 
 
