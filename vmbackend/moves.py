@@ -68,3 +68,10 @@ class Moved(ABC):
         be removed at once. Idempotent. Raise SnapshotNotFound, SnapshotIncompatible (without memory, of another size,
         or this host lacks what it needs), InvalidMachineState, MachineNotFound, BackendUnavailable.
         """
+
+    @abstractmethod
+    def sync_machine(self, machine_id: str) -> None:
+        """Wait until all files of a machine that is off or asleep are on the host's disk, as after a loss of power.
+
+        Raise MachineNotFound, BackendUnavailable.
+        """

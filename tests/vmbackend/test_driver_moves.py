@@ -113,6 +113,7 @@ def test_a_machine_moves_with_its_memory(any_harness: Harness) -> None:
     identity = driver.prepare(spec)
     for _ in range(2):
         driver.sleep_on(spec.id, MOVED)
+    driver.sync_machine(spec.id)
     for snapshot in (LEFT, MOVED):
         driver.remove_snapshot(snapshot)
     driver.sleep_on(spec.id, MOVED)
@@ -188,6 +189,8 @@ def test_what_is_not_there_is_named(harness: Harness) -> None:
         harness.driver.sleep_on(spec.id, "snap_none")
     with pytest.raises(MachineNotFound):
         harness.driver.sleep_on("none", LEFT)
+    with pytest.raises(MachineNotFound):
+        harness.driver.sync_machine("none")
 
 
 def test_a_copy_goes_on_where_it_ended_until_it_is_dropped(harness: Harness) -> None:

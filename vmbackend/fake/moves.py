@@ -107,6 +107,10 @@ class FakeMoves(FakeCopies):
             self._store.write(self._store.saved_memory(machine_id), "whole")
             self._store.save(domain, state=MachineState.ASLEEP, ready_at=None, ready_in=0.0)
 
+    def sync_machine(self, machine_id: str) -> None:
+        self._enter("sync_machine")
+        self._known(machine_id)
+
     def _restore(self, domain: Domain) -> None:
         """Load its memory, with a generation of its own if it is a snapshot's. Raise SavedMemoryUnusable."""
         moved = self._store.directory(domain.spec.id) / MOVED_FILE

@@ -76,6 +76,17 @@ class MovedMachines(CopiedMachines, Moved):
         self._snapshot_store.require_loadable(entry, record, self._provisioner.domain_type)
         memory.link(entry)
 
+    def sync_machine(self, machine_id: str) -> None:
+        self._find_machine(machine_id)
+        folder = self._inventory.machine_dir(machine_id).path
+        try:
+            # Neither links nor pipes: both are made again.
+            files = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+            for path in (*files, folder, folder.parent):
+                sync_file(path)
+        except OSError as error:
+            raise BackendUnavailable("The host could not write the machine's files.") from error
+
     def _wake_moved(self, target: Any, files: MachineDir, record: Record) -> StartedFrom:
         """Start a machine that sleeps on a snapshot's memory. Raise the errors of `Driver.start`.
 

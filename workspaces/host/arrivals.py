@@ -223,6 +223,8 @@ class Receiving:
         identity: MachineIdentity = self._driver.prepare(replace(spec, ip=move.address, epoch=epoch))
         if move.memory:
             self._driver.sleep_on(row.pk, move.pk)
+        # The source removes its copy once the move is committed.
+        self._driver.sync_machine(row.pk)
         return identity
 
     def _must_end(self) -> bool:

@@ -23,6 +23,7 @@ from workspaces.moves.services import lock_moves
 from workspaces.operations import queue
 from workspaces.power import begin_operation
 from workspaces.rows import find_and_lock
+from workspaces.snapshot_rows import is_in_use
 from workspaces.states import Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -86,7 +87,10 @@ def _give(workspace: Workspace, move: Move) -> Operation | None:
     TransitionLost, OperationInProgress.
     """
     kept = Snapshot.objects.filter(LIVING, workspace=workspace, host=move.source, status=SnapshotStatus.READY)
-    kept.filter(pk__in=move.arrival.received).update(host=move.target)
+    # What a machine is being made from on the source stays there. Locked first: whoever begins to use one waits.
+    locked = kept.filter(pk__in=move.arrival.received).select_for_update(of=("self",)).values_list("pk", flat=True)
+    free = [key for key in locked if not is_in_use(key)]
+    Snapshot.objects.filter(pk__in=free).update(host=move.target)
     rests = Status.STOPPED if move.from_status == Status.STOPPED or not move.memory else Status.SLEEPING
     given: dict[str, Any] = {
         "host": move.target,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 import pytest
 from django.db.models import Sum
+from django.utils import timezone
 
 from tests.threads import wait_until
 from tests.workspaces.moves.conftest import NOTE, Moving
 from tests.workspaces.moves.pair import SUBNET
+from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import bring
 from vmbackend.copies import Difference
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
@@ -148,6 +151,37 @@ def test_an_error_that_passes_is_gone_on_with(moving: Moving) -> None:
     moving.begin()
     assert moving.finish().state == MoveState.COMMITTED
     assert (moving.row.status, moving.move.arrival.attempts) == (Status.RUNNING, 2)
+
+
+def test_a_machine_that_ends_by_itself_meanwhile_has_ended_and_stays(moving: Moving) -> None:
+    ended: list[str] = []
+
+    def end(offer_id: str) -> None:
+        if not ended:
+            ended.append(offer_id)
+            moving.hosts.driver.kill(moving.id)
+
+    moving.hosts.second_transfers.before_fetch = end
+    moving.begin()
+    move = moving.finish()
+    row = moving.row
+    assert (move.state, row.status, row.last_exit_reason) == (MoveState.FAILED, Status.STOPPED, "crashed")
+    assert row.host_id == moving.hosts.runtime.host_id
+    assert (moving.hosts.driver._store.directory(moving.id) / "disk" / "note").read_text() == NOTE
+
+
+def test_a_snapshot_that_is_read_stays_where_it_is_read(moving: Moving) -> None:
+    made = [moving.api.post(f"/workspace/{moving.id}/snapshot", {"name": name}).json()["snapshot"] for name in "ab"]
+    other = make_workspace(moving.api.account, host=moving.row.host, ip="10.200.9.9", status=Status.CREATING)
+    reading = {"kind": OperationKind.CREATE, "queue": "nowhere", "params": {"snapshot": made[0]["id"]}}
+    Operation.objects.create(workspace=other, deadline_at=timezone.now() + timedelta(hours=1), **reading)
+    moving.begin()
+    moving.finish()
+    moving.hosts.reconcile()
+    hosts = dict(Snapshot.objects.values_list("pk", "host__name"))
+    assert hosts == {made[0]["id"]: "local", made[1]["id"]: "second"}
+    assert moving.hosts.driver.inventory().snapshots == {made[0]["id"]}
+    assert moving.hosts.second_driver.inventory().snapshots == {made[1]["id"]}
 
 
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.SLEEPING, Status.STOPPED])
