@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import connections
+from django.db.models import QuerySet
 
 from vmbackend.driver import MachineIdentity, MachineState
 from vmbackend.errors import BackendError
@@ -68,27 +69,50 @@ class ArrivalKeeper:
     def __init__(self, host: ReceivingHost) -> None:
         self._host = host
         self._lock = threading.Lock()
+        self._looking: threading.Thread | None = None
         self._threads: dict[str, threading.Thread] = {}
         self._ended = threading.Event()
 
     def begin(self) -> None:
-        """Begin what waits, as far as there are threads for it. One indexed query."""
-        waiting = Arrival.objects.filter(target_id=self._host.id, settled_at=None)
-        live = waiting.filter(state=ArrivalState.RECEIVING, move__state=MoveState.LIVE)
-        for move_id in live.order_by("move__created_at").values_list("move_id", flat=True):
-            with self._lock:
-                self._threads = {key: thread for key, thread in self._threads.items() if thread.is_alive()}
-                if move_id in self._threads or len(self._threads) >= MOVES_AT_ONCE or self._ended.is_set():
-                    continue
-                thread = threading.Thread(target=self._receive, args=[move_id], name=f"arrival-{move_id}", daemon=True)
-                self._threads[move_id] = thread
-                thread.start()
+        """Look after what moves here, until nothing does. One indexed query."""
+        if not self._coming().exists():
+            return
+        with self._lock:
+            if self._looking is None or not self._looking.is_alive():
+                self._looking = threading.Thread(target=self._look, name="arrivals", daemon=True)
+                self._looking.start()
 
     def stop(self) -> None:
         """End the threads; the next process of this host goes on."""
         self._ended.set()
-        for thread in list(self._threads.values()):
+        for thread in filter(None, (self._looking, *self._threads.values())):
             thread.join(timeout=10)
+
+    def _coming(self) -> QuerySet[Arrival]:
+        waiting = Arrival.objects.filter(target_id=self._host.id, settled_at=None)
+        return waiting.filter(state=ArrivalState.RECEIVING, move__state=MoveState.LIVE)
+
+    def _look(self) -> None:
+        try:
+            while self._coming().exists() and not self._ended.is_set():
+                self._begin_offered()
+                self._ended.wait(POLL_SECONDS)
+        except Exception:  # the database is away: the heartbeat begins it again
+            logger.exception("moves to this host are not looked after now")
+        finally:
+            connections.close_all()
+
+    def _begin_offered(self) -> None:
+        """Begin what its source has begun, as far as there are threads for it. One that its source has not would only
+        keep others waiting, whose sources may wait for this host.
+        """
+        offered = self._coming().exclude(move__offers=[]).order_by("move__created_at")
+        for move_id in list(offered.values_list("move_id", flat=True)):
+            self._threads = {key: thread for key, thread in self._threads.items() if thread.is_alive()}
+            if move_id not in self._threads and len(self._threads) < MOVES_AT_ONCE:
+                thread = threading.Thread(target=self._receive, args=[move_id], name=f"arrival-{move_id}", daemon=True)
+                self._threads[move_id] = thread
+                thread.start()
 
     def _receive(self, move_id: str) -> None:
         try:
