@@ -49,6 +49,8 @@ BEGIN
                    'IN ROLE platform_host', host);
   END IF;
   EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L CONNECTION LIMIT %s', host, verifier, connections);
+  -- Whose host it is: a server may have the databases of several instances.
+  EXECUTE format('COMMENT ON ROLE %I IS %L', host, current_database());
   -- Nor may a host make temporary tables, or connect to the database of another instance.
   EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database());
   EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), host);
@@ -100,6 +102,7 @@ CREATE OR REPLACE FUNCTION host_roles.names() RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.rolname::text FROM pg_roles r WHERE r.rolname ~ '^host_[a-z2-7]{16}$'
   AND pg_has_role(r.oid, 'platform_host'::regrole, 'MEMBER')
+  AND shobj_description(r.oid, 'pg_authid') = current_database()
 $$;
 
 DO $$ DECLARE owner text; BEGIN

@@ -49,12 +49,35 @@ def test_a_token_is_the_line_for_the_other_machine(server: Script, ws: Ws) -> No
 
 
 def test_states_are_set_with_a_reason(server: Script, ws: Ws) -> None:
-    for act, state in (("drain", "draining"), ("maintenance", "maintenance"), ("activate", "active")):
+    for act, state in (("maintenance", "maintenance"), ("activate", "active")):
         bodies: list[Any] = []
         server.steps = [several(host()), recorded(bodies, {"host": host(state=state)})]
         assert ws.output("hosts", act, "two", "--reason", "a disk") == f"two is {state}.\n"
         assert bodies == [{"reason": "a disk"}]
         assert "--reason" in ws.fails(2, "hosts", act, "two")
+
+
+def test_a_host_is_drained_as_asked(server: Script, ws: Ws) -> None:
+    bodies: list[Any] = []
+    shown = {"host": "two", "state": "draining", "workspaces_left": 3, "moves": 0, "refusals": []}
+    server.steps = [several(host()), recorded(bodies, {"drain": shown, "host": host()})] * 2
+    assert ws.output("hosts", "drain", "two", "--reason", "a disk") == "two is draining, with 3 workspaces left.\n"
+    ws.output("hosts", "drain", "two", "--reason", "a disk", "--wait", "--deadline", "60", "--drop-memory")
+    assert bodies == [
+        {"reason": "a disk", "running": "move", "memory": "keep"},
+        {"reason": "a disk", "running": "wait", "memory": "drop", "deadline_seconds": 60},
+    ]
+    assert "--reason" in ws.fails(2, "hosts", "drain", "two")
+
+
+def test_a_workspace_is_moved_and_a_move_cancelled(server: Script, ws: Ws) -> None:
+    bodies: list[Any] = []
+    move = {"workspace_id": "ws_a", "from": "one", "to": "two", "state": "queued", "step": "reserve"}
+    server.steps = [recorded(bodies, {"operation": move}), answer(202, {"success": True, "operation": move})]
+    text = "The move of ws_a from one to two is queued (reserve).\n"
+    assert ws.output("hosts", "move", "ws_a", "--to", "two", "--no-memory", "--reason", "hot") == text
+    assert bodies == [{"reason": "hot", "memory": False, "to": "two"}]
+    assert ws.output("hosts", "cancel-move", "ws_a") == text
 
 
 def test_what_cannot_be_undone_is_confirmed(server: Script, ws: Ws) -> None:
