@@ -13,12 +13,23 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from vmbackend.host_states import LEASE_FOR, LONGEST, UNREACHABLE, HostState, takes_new
+from vmbackend.reported import ReportedFloat, ReportedJSON
 
 if TYPE_CHECKING:
     DateTimeField = models.DateTimeField[Any, Any]
 else:
     DateTimeField = models.DateTimeField
 
+# Lists that a host reports, by the item: whatever else it writes there is not read.
+_TEMPLATE = {
+    **dict.fromkeys(("cpus", "memory_mb", "size_bytes", "loads", "failures"), int),
+    "made_at": float,
+}
+_POOL_SHARE = {
+    "image": str,
+    **dict.fromkeys(("cpu_millis", "memory_mb", "wanted", "ready", "claimed", "missed"), int),
+}
+_ORPHAN = {"name": str, "machine_id": str, "epoch": int, "kept_since": float, "size_bytes": int}
 HOST_ID = re.compile(r"host_[a-z2-7]{16}")
 
 
@@ -102,21 +113,21 @@ class Host(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     zone = models.CharField(max_length=63, blank=True, default="")
     # References of the images that are ready there.
-    images = models.JSONField(default=list, blank=True)
+    images = ReportedJSON(shape=[str], default=list, blank=True)
     # The claim of the machine that has the name: `vmbackend.host_claim`. It holds while the host reports.
     claim = models.CharField(max_length=80, blank=True, default="", db_default="", editable=False)
     # As `vmbackend.driver.BootTemplate` has them.
-    templates = models.JSONField(default=list, blank=True)
+    templates = ReportedJSON(shape=[_TEMPLATE], default=list, blank=True)
     # As `vmbackend.capabilities.HostCapabilities` has them.
-    capabilities = models.JSONField(default=dict, blank=True)
+    capabilities = ReportedJSON(shape=dict, default=dict, blank=True)
     # A list of `workspaces.host.pool.demand.PoolShare`, as objects.
-    pool = models.JSONField(default=list, blank=True)
+    pool = ReportedJSON(shape=[_POOL_SHARE], default=list, blank=True)
     # A list of `vmbackend.orphans.KeptOrphan`, as objects.
-    orphans = models.JSONField(default=list, blank=True)
+    orphans = ReportedJSON(shape=[_ORPHAN], default=list, blank=True)
     boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
-    clock_offset_seconds = models.FloatField(null=True, help_text="Its clock less the database's.")
-    load = models.FloatField(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")
+    clock_offset_seconds = ReportedFloat(null=True, help_text="Its clock less the database's.")
+    load = ReportedFloat(null=True, help_text="Processes that ran or wanted to, averaged over a minute.")
     version = models.CharField(max_length=40, blank=True, default="", help_text="Of the platform on the host.")
     problem = models.TextField(
         blank=True, default="", help_text="Why the hypervisor does not answer; empty if it does."

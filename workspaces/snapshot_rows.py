@@ -101,9 +101,10 @@ def snapshot_use(snapshot: Snapshot) -> bool:
     """Note that a machine is made from the snapshot, in the transaction that queues it: a deletion waits for its
     commit, and the removal of the files for the operation's end. Call it after the operation is queued.
 
-    Return False if it was deleted concurrently: its files may be gone.
+    Return False if it was deleted concurrently, or has moved to another host: its files may be gone.
     """
-    return snapshot_update(snapshot, last_used_at=timezone.now())
+    here = Snapshot.objects.filter(LIVING, host_id=snapshot.host_id)
+    return _update(here, snapshot, last_used_at=timezone.now())
 
 
 def snapshot_update(snapshot: Snapshot, **columns: Any) -> bool:

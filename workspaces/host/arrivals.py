@@ -153,7 +153,7 @@ class Receiving:
     def _go_on(self) -> bool:
         """Take one step. Return whether the machine is there."""
         self._move.refresh_from_db(fields=["offers", "needs", "state"])
-        offers = [offer for offer in self._move.offers if offer["id"] not in self._arrival.received]
+        offers = [offer for offer in self._move.offered if offer["id"] not in self._arrival.received]
         for offer in offers:
             self._take(offer)
         if self._move.pk in self._arrival.received:
@@ -175,12 +175,12 @@ class Receiving:
                     offer["id"],
                     folder,
                     source,
-                    max_bytes=int(offer["bytes"]) + _MARGIN_BYTES,
-                    max_file_bytes=max(int(offer["bytes"]), self._move.disk_mb * MIB) + _MARGIN_BYTES,
+                    max_bytes=offer["bytes"] + _MARGIN_BYTES,
+                    max_file_bytes=max(offer["bytes"], self._move.disk_mb * MIB) + _MARGIN_BYTES,
                     on_progress=self._note,
                     give_up=self._must_end,
                 ),
-                size_bytes=int(offer["bytes"]),
+                size_bytes=offer["bytes"],
             )
         arrival_received(self._arrival, offer["id"], self._before + self._copied)
 

@@ -6,10 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from vmbackend.errors import BackendError
-from workspaces.host.steps.move import first_id
 from workspaces.models import Arrival, Move, Snapshot, Workspace
 from workspaces.models.move import MoveState
 from workspaces.moves.rows import arrival_settled, move_left
+from workspaces.snapshot_rows import is_in_use
 
 if TYPE_CHECKING:
     from workspaces.host.runtime import HostRuntime
@@ -39,18 +39,20 @@ def held_entries(host_id: str) -> set[str]:
     leaving = Move.objects.filter(source_id=host_id, left_at=None)
     arriving = Arrival.objects.filter(target_id=host_id, settled_at=None).select_related("move")
     moves = [*leaving, *(arrival.move for arrival in arriving)]
-    return {key for move in moves for key in (move.pk, first_id(move), *(offer["id"] for offer in move.offers))}
+    return {key for move in moves for key in move.entries}
 
 
 def _leave(runtime: HostRuntime, move: Move) -> bool:
     """Do the source's part: no offer is left; the machine goes if it is the target's now."""
-    driver, offered = runtime.driver, [offer["id"] for offer in move.offers]
+    driver = runtime.driver
     try:
-        for snapshot_id in offered:
+        for snapshot_id in move.entries:
             runtime.transfers.withdraw(snapshot_id)
         if move.state == MoveState.COMMITTED and _has(runtime, move, move.epoch):
             driver.delete(move.workspace_id)
-        for snapshot_id in {move.pk, first_id(move), *offered}:
+        if any(is_in_use(snapshot_id) for snapshot_id in move.snapshots):  # machines are made of it here
+            return False
+        for snapshot_id in move.entries:
             if not Snapshot.objects.filter(pk=snapshot_id, host_id=runtime.host_id).exists():
                 driver.remove_snapshot(snapshot_id)
     except BackendError as error:
@@ -64,11 +66,11 @@ def _settle(runtime: HostRuntime, arrival: Arrival) -> bool:
     """Do the target's part: nothing partial is left; without the commit the machine goes, too."""
     driver, move = runtime.driver, arrival.move
     try:
-        for snapshot_id in (offer["id"] for offer in move.offers):
+        for snapshot_id in move.entries:
             driver.drop_received(snapshot_id)
         if move.state != MoveState.COMMITTED and _has(runtime, move, move.epoch + 1):
             driver.delete(move.workspace_id)
-        for snapshot_id in {move.pk, first_id(move), *(offer["id"] for offer in move.offers)}:
+        for snapshot_id in move.entries:
             if not Snapshot.objects.filter(pk=snapshot_id, host_id=runtime.host_id).exists():
                 driver.remove_snapshot(snapshot_id)
     except BackendError as error:

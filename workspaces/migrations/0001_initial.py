@@ -832,6 +832,7 @@ class Migration(migrations.Migration):
                 ('counts_as', models.CharField(choices=[('queued', 'Queued'), ('creating', 'Creating'), ('running', 'Running'), ('stopped', 'Stopped'), ('paused', 'Paused'), ('sleeping', 'Sleeping'), ('failed', 'Failed'), ('destroyed', 'Destroyed'), ('deleting', 'Deleting'), ('lost', 'Lost'), ('starting', 'Starting'), ('stopping', 'Stopping'), ('restarting', 'Restarting'), ('pausing', 'Pausing'), ('resuming', 'Resuming'), ('suspending', 'Suspending'), ('waking', 'Waking'), ('reinstalling', 'Reinstalling'), ('resizing', 'Resizing'), ('restoring', 'Restoring'), ('moving', 'Moving')], max_length=16)),
                 ('memory_mb', models.PositiveIntegerField()),
                 ('disk_mb', models.PositiveIntegerField()),
+                ('snapshots', models.JSONField(default=list)),
                 ('offers', models.JSONField(default=list)),
                 ('needs', models.JSONField(default=dict)),
                 ('actor', models.CharField(max_length=160)),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from common.ids import new_id
 from vmbackend.models import Host
+from vmbackend.reported import ReportedJSON
 from workspaces.states import Status
 
 
@@ -33,8 +36,9 @@ class Move(models.Model):
 
     Written by `workspaces.moves.rows` only. While it is live, the target's counters have what it needs there, as if a
     workspace in `counts_as` were on it, and its address is nobody else's. `epoch`: of the assignment that it ends.
-    `offers`: the snapshots that the target is to copy, in their order, each `{id, bytes}`; the machine is made from the
-    one that has the move's id. `needs`: what the memory in it needs of a host.
+    `snapshots`: those of the workspace that go along. `offers`: what the target is to copy, in its order, each
+    `{id, bytes}`; the machine is made from the one that has the move's id. `needs`: what the memory in it needs of a
+    host. The source writes both, so who reads offers takes those of `offered`.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_move_id, editable=False)
@@ -55,8 +59,9 @@ class Move(models.Model):
     counts_as = models.CharField(max_length=16, choices=Status.choices)
     memory_mb = models.PositiveIntegerField()
     disk_mb = models.PositiveIntegerField()
-    offers = models.JSONField(default=list)
-    needs = models.JSONField(default=dict)
+    snapshots = models.JSONField(default=list)
+    offers: models.Field[Any, Any] = ReportedJSON(shape=[{"id": str, "bytes": int}], default=list)
+    needs: models.Field[Any, Any] = ReportedJSON(shape=dict, default=dict)
     actor = models.CharField(max_length=160)
     reason = models.CharField(max_length=500)
     error_code = models.CharField(max_length=64, blank=True, default="")
@@ -89,6 +94,23 @@ class Move(models.Model):
     def is_live(self) -> bool:
         return self.state == MoveState.LIVE
 
+    @property
+    def first_id(self) -> str:
+        """Return the id of the snapshot of the disk that is copied while the machine runs."""
+        return f"{self.pk}_first"
+
+    @property
+    def entries(self) -> list[str]:
+        """Return the ids that snapshots of this move have in the stores of both hosts."""
+        return [self.pk, self.first_id, *self.snapshots]
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """Return the offers of what belongs to the move: under another id the source could give, or take, what is
+        another workspace's.
+        """
+        return [offer for offer in self.offers if offer["id"] in self.entries]
+
 
 class ArrivalState(models.TextChoices):
     """State of the target's half. The last two are final."""
@@ -107,12 +129,12 @@ class Arrival(models.Model):
     move = models.OneToOneField(Move, primary_key=True, on_delete=models.CASCADE, related_name="arrival")
     target = models.ForeignKey(Host, null=True, on_delete=models.SET_NULL, related_name="arrivals")
     state = models.CharField(max_length=16, choices=ArrivalState.choices, default=ArrivalState.RECEIVING)
-    received = models.JSONField(default=list)
+    received: models.Field[Any, Any] = ReportedJSON(shape=[str], default=list)
     bytes_done = models.BigIntegerField(default=0)
     attempts = models.PositiveIntegerField(default=0)
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_message = models.TextField(blank=True, default="")
-    differs = models.JSONField(default=list)
+    differs: models.Field[Any, Any] = ReportedJSON(shape=[dict], default=list)
     ssh_host_key = models.TextField(blank=True, default="")
     control_port = models.PositiveIntegerField(default=0)
     # When the target had removed what is not needed after the move's end.

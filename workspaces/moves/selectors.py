@@ -16,7 +16,7 @@ from workspaces.models.operation import OperationState
 LAST = 20
 # As the wire contract names them, by the steps of the operation.
 _STEPS = {"stand_still": "memory", "": "reserve"}
-_OUTCOMES = {
+_OUTCOMES: dict[str, OperationState] = {
     MoveState.COMMITTED: OperationState.SUCCEEDED,
     MoveState.FAILED: OperationState.FAILED,
     MoveState.CANCELLED: OperationState.CANCELLED,
@@ -71,11 +71,11 @@ def _one(move: Move, operation: Operation | None, follower: Operation | None) ->
     return ShownMove(
         id=move.operation_id,
         workspace_id=move.workspace_id,
-        state=operation.state if move.is_live and operation else _OUTCOMES.get(MoveState(move.state), "failed"),
+        state=operation.state if move.is_live and operation else _OUTCOMES.get(move.state, OperationState.FAILED),
         step="clean" if move.state == MoveState.COMMITTED else _STEPS.get(step, step),
         source=move.source_name,
         target=move.target_name,
-        bytes_total=sum(int(offer["bytes"]) for offer in move.offers),
+        bytes_total=sum(offer["bytes"] for offer in move.offers),
         bytes_done=arrival.bytes_done,
         standstill_seconds=_standstill(move, follower),
         error=_error(move),

@@ -14,9 +14,10 @@ from vmbackend.models import Host
 from workspaces import placement, quota
 from workspaces.errors import HostFull, HostNotActive, HostUnfit, MoveCommitted, SameHost, StaticAddress
 from workspaces.host_away import require_live_host
-from workspaces.models import Arrival, Move, Workspace
+from workspaces.models import Arrival, Move, Snapshot, Workspace
 from workspaces.models.move import MoveState
 from workspaces.models.operation import OperationKind
+from workspaces.models.snapshot import SHOWN, SnapshotStatus
 from workspaces.moves.rows import live_move_of
 from workspaces.operations import queue
 from workspaces.placement import Wish
@@ -87,12 +88,19 @@ def workspace_move(*, workspace: Workspace, asked: MoveRequest, actor: str) -> M
         counts_as=Status.RUNNING if runs else Status.STOPPED,
         memory_mb=amount.memory_mb,
         disk_mb=amount.disk_size_mb,
+        snapshots=_kept_snapshots(workspace),
         actor=actor,
         reason=asked.reason,
     )
     Arrival.objects.create(move=move, target=target)
     transaction.on_commit(lambda: task_send(RECEIVE_TASK, target.queue, []))
     return move
+
+
+def _kept_snapshots(workspace: Workspace) -> list[str]:
+    """Return the ids of the snapshots that go along. One for forks stays: they are made where it is."""
+    kept = Snapshot.objects.filter(SHOWN, workspace=workspace, host_id=workspace.host_id, status=SnapshotStatus.READY)
+    return list(kept.order_by("created_at").values_list("pk", flat=True))
 
 
 def _require_movable(workspace: Workspace, asked: MoveRequest) -> Host:

@@ -25,7 +25,7 @@ from workspaces.host.outcomes import lock_for_outcome, observed_status, rest_fie
 from workspaces.models import Arrival, Move, Snapshot
 from workspaces.models.move import ArrivalState, MoveState
 from workspaces.models.operation import OperationKind, OperationState
-from workspaces.models.snapshot import LIVING, SnapshotStatus
+from workspaces.models.snapshot import SHOWN
 from workspaces.moves.rows import live_move, move_end, move_offer, move_stand_still
 from workspaces.operations import queue
 from workspaces.power import begin_operation
@@ -49,15 +49,6 @@ class MoveRefused(BackendError):
         self.code = code
 
 
-# Of the entry that travels while the machine runs.
-_FIRST = "_first"
-
-
-def first_id(move: Move) -> str:
-    """Return the id of the snapshot of the disk that is copied while the machine runs."""
-    return f"{move.pk}{_FIRST}"
-
-
 def read_move(context: Context) -> None:
     """Read the move. Raise MoveEnded."""
     _move(context)
@@ -66,13 +57,13 @@ def read_move(context: Context) -> None:
 def offer_disk(context: Context) -> None:
     """Let the target copy what exists already: the workspace's snapshots and, while the machine runs, its disk."""
     move = _move(context)
-    for snapshot_id in _kept_snapshots(context):
+    for snapshot_id in _kept_snapshots(move):
         stored = context.driver.find_snapshot(snapshot_id)
         if stored is not None:
             _offer(context, move, stored)
     if context.driver.state(context.workspace.pk) is MachineState.RUNNING:
-        _offer(context, move, context.driver.snapshot(context.workspace.pk, first_id(move), memory=False))
-    for offer in move.offers:
+        _offer(context, move, context.driver.snapshot(context.workspace.pk, move.first_id, memory=False))
+    for offer in move.offered:
         _wait_received(context, move, offer["id"])
 
 
@@ -128,10 +119,10 @@ def _move(context: Context) -> Move:
     return found
 
 
-def _kept_snapshots(context: Context) -> list[str]:
-    """Return the ids of the workspace's snapshots on this host, which go along."""
-    kept = Snapshot.objects.filter(LIVING, workspace=context.workspace, status=SnapshotStatus.READY)
-    return list(kept.filter(host_id=context.workspace.host_id).order_by("created_at").values_list("pk", flat=True))
+def _kept_snapshots(move: Move) -> list[str]:
+    """Return the ids of the snapshots that go along and were not deleted meanwhile."""
+    kept = set(Snapshot.objects.filter(SHOWN, pk__in=move.snapshots, host=move.source).values_list("pk", flat=True))
+    return [key for key in move.snapshots if key in kept]
 
 
 def _offer(context: Context, move: Move, stored: StoredSnapshot, needs: dict[str, object] | None = None) -> None:
