@@ -8,6 +8,8 @@ workspace's row need not be allowed to change its host's. A change that moves no
 A transaction that changes a workspace's row may hold its host's row from then on. Who needs both locks the workspace
 first, else two could wait for each other.
 
+A host writes how its own moves end. A move that has ended stays so: live again it would take room of its target.
+
 Addresses that a row gives up are recorded as the transaction commits (`workspaces.placement`), so that a process that
 stands still before its commit does not shorten the time in which nobody gets them.
 """
@@ -97,6 +99,11 @@ _FUNCTIONS = {
     ELSIF TG_OP = 'DELETE' THEN {_add(_of_move("OLD", "-"))}
     ELSE {_add(_MOVED)}
     END IF;""",
+    "workspaces_move_ended": """
+    IF OLD.state <> 'live' OR NEW.state NOT IN ('committed', 'failed', 'cancelled')
+       OR (NEW.state = 'committed' AND session_user ~ '^host_') THEN
+        RAISE EXCEPTION 'a move ends once, and no host commits it' USING ERRCODE = 'insufficient_privilege';
+    END IF;""",
 }
 # The schema is fixed: a table of the caller's own must not take the place of ours.
 _FUNCTION = """
@@ -117,6 +124,8 @@ CREATE TRIGGER promised_changed AFTER UPDATE ON workspaces_workspace FOR EACH RO
     EXECUTE FUNCTION workspaces_promised_changed();
 CREATE TRIGGER promised_move AFTER INSERT OR DELETE OR UPDATE OF state, target_id ON workspaces_move
     FOR EACH ROW EXECUTE FUNCTION workspaces_promised_move();
+CREATE TRIGGER move_ended AFTER UPDATE OF state ON workspaces_move FOR EACH ROW
+    WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION workspaces_move_ended();
 CREATE CONSTRAINT TRIGGER address_changed AFTER UPDATE ON workspaces_workspace
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.ip IS NOT NULL AND (OLD.host_id, OLD.ip) IS DISTINCT FROM (NEW.host_id, NEW.ip))

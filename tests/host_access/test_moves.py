@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
+from django.utils import timezone
 
 from common.host_access import policies
 from common.host_access.roles import create_host_role, drop_host_role
@@ -16,9 +17,11 @@ from tests.host_access.test_role_attacks import is_refused
 from tests.workspaces.rows import make_workspace
 from vmbackend.driver import MachineIdentity
 from vmbackend.models import Host, new_host_id
-from workspaces.models import Arrival, Move, Workspace
+from workspaces.crud.services import remove_workspace_row
+from workspaces.models import Activity, Arrival, Move, Operation, Snapshot, Workspace
 from workspaces.models.move import MoveState
 from workspaces.moves.rows import arrival_ready, arrival_received, move_left, move_offer
+from workspaces.snapshot_rows import snapshot_insert
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -109,3 +112,47 @@ def test_a_third_host_sees_nothing_of_it(scene: Scene) -> None:
         assert is_refused(made, "UPDATE workspaces_move SET state = 'failed'")
     with logged_in(scene.third), pytest.raises(DatabaseError):
         Move.objects.create(workspace_id="x")
+
+
+def has_moved(scene: Scene) -> Workspace:
+    """Give the workspace to the target, as the commit does."""
+    Move.objects.update(state=MoveState.COMMITTED)
+    Workspace.objects.update(host_id=scene.target, ip="10.201.0.9", status=Status.STOPPED)
+    return Workspace.objects.get()
+
+
+def test_the_target_deletes_what_has_moved_to_it(scene: Scene) -> None:
+    row = has_moved(scene)
+    Operation.objects.create(
+        workspace=row, account_id=row.account_id, kind="move", queue=f"host.{scene.source}", state="succeeded",
+        actor="a", deadline_at=timezone.now(),
+    )  # fmt: skip
+    Activity.objects.create(workspace_id=row.pk, account_id=row.account_id, action="moved", actor="a")
+    with logged_in(scene.target):
+        row = Workspace.objects.select_related("account", "namespace").get()
+        with transaction.atomic():
+            remove_workspace_row(row)
+    assert not Workspace.objects.exists()
+
+
+def test_the_source_ends_what_it_keeps_of_one_that_has_moved(scene: Scene) -> None:
+    """Such as a snapshot that was deleted meanwhile, and one for forks."""
+    row = has_moved(scene)
+    row.host_id = scene.source
+    kept = snapshot_insert(row, Operation(), purpose="kept", name="x", memory=False, deleted_at=timezone.now())
+    with logged_in(scene.source) as made:
+        assert Snapshot.objects.filter(pk=kept.pk).update(removed_at=timezone.now()) == 1
+        assert is_refused(made, f"UPDATE workspaces_snapshot SET host_id = '{scene.target}'")
+    other = make_workspace(scene.workspace.account, host_id=scene.third, name="other", ip="10.202.0.7")
+    with logged_in(scene.source) as made:
+        assert is_refused(made, f"UPDATE workspaces_snapshot SET workspace_id = '{other.pk}'")
+
+
+@pytest.mark.parametrize("state", ["committed", "live"])
+def test_a_source_does_not_make_a_move_what_it_is_not(scene: Scene, state: str) -> None:
+    """Neither committed, which is the control plane's, nor live again, which takes room of the target."""
+    Move.objects.update(state=MoveState.FAILED if state == "live" else MoveState.LIVE)
+    with logged_in(scene.source) as made:
+        assert is_refused(made, f"UPDATE workspaces_move SET state = '{state}'")
+        assert is_refused(made, "UPDATE workspaces_move SET state = 'odd'")
+    assert Move.objects.get().state != state

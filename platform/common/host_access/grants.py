@@ -46,7 +46,7 @@ class Grant:
     """Rights of hosts to a table's rows for which `rows` holds.
 
     `written` is the condition on rows as they are after a write; by default the same. `seen`: rows that may be read
-    besides.
+    besides. `removed`: rows that may be deleted; by default `rows`.
     """
 
     table: str
@@ -57,6 +57,7 @@ class Grant:
     delete: bool = False
     written: str = ""
     seen: str = ""
+    removed: str = ""
 
 
 # What a host reports. What was given at the join (name, subnet, address) and its state are the control plane's.
@@ -134,6 +135,9 @@ GRANTS = (
         insert=ALL,
         update=_OPERATION_STATE,
         delete=True,
+        # Those of a host where a workspace was before go with its row.
+        seen=of_own_workspace("workspaces_operation"),
+        removed=f"({_OWN_QUEUE} OR {of_own_workspace('workspaces_operation')})",
         written=f"{_OWN_QUEUE} AND {of_own_workspace('workspaces_operation')}",
     ),
     Grant(
@@ -144,7 +148,12 @@ GRANTS = (
             *("status", "error_code", "error_message", "memory", "differs", "size_bytes", "pool_mb", "charged_until"),
             *("last_used_at", "expires_at", "deleted_at", "removed_at", "forks", "image_digest", "workspace_id"),
         ),
-        written=f"(workspace_id IS NULL OR {of_own_workspace('workspaces_snapshot')})",
+        # A workspace that moved away has left some here.
+        written=(
+            f"(workspace_id IS NULL OR {of_own_workspace('workspaces_snapshot')} OR EXISTS (SELECT 1 FROM"
+            " workspaces_move own WHERE own.workspace_id = workspaces_snapshot.workspace_id"
+            f" AND own.account_id = workspaces_snapshot.account_id AND own.source_id = {ME}))"
+        ),
     ),
     Grant(
         "workspaces_warmmachine",

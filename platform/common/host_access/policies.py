@@ -80,7 +80,7 @@ def statements(grant: Grant) -> Iterator[str]:
     yield _policy(table, "SELECT", f"USING ({seen})")
     yield _policy(table, "INSERT", f"WITH CHECK ({written})")
     yield _policy(table, "UPDATE", f"USING ({changed}) WITH CHECK ({written})")
-    yield _policy(table, "DELETE", f"USING ({changed})")
+    yield _policy(table, "DELETE", f"USING ({grant.removed or changed})")
 
 
 def _policy(table: str, command: str, condition: str) -> str:
