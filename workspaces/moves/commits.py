@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -17,13 +17,12 @@ from workspaces.errors import OperationInProgress
 from workspaces.models import Arrival, Move, Operation, Snapshot, Workspace
 from workspaces.models.move import ArrivalState, MoveState
 from workspaces.models.operation import LIVE, OperationKind, OperationState
-from workspaces.models.snapshot import LIVING, SnapshotStatus
-from workspaces.moves.rows import count_end
+from workspaces.models.snapshot import SHOWN, SnapshotStatus
+from workspaces.moves.rows import count_end, end_stray_moves
 from workspaces.moves.services import lock_moves
 from workspaces.operations import queue
 from workspaces.power import begin_operation
 from workspaces.rows import find_and_lock
-from workspaces.snapshot_rows import is_in_use
 from workspaces.states import Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -34,7 +33,10 @@ SETTLE_TASK = "workspaces.tasks.settle_moves"
 
 
 def commit_ready_moves() -> int:
-    """Commit the moves whose target has the machine. Return how many. One indexed query if there are none."""
+    """End the moves that nothing carries out any more, and commit those whose target has the machine. Return how many
+    were committed. Two indexed queries if there are none.
+    """
+    end_stray_moves()
     return sum(_commit(arrival.move_id) for arrival in _ready()[:BATCH])
 
 
@@ -49,6 +51,14 @@ def _commit(move_id: str) -> bool:
         with transaction.atomic():
             return _commit_one(move_id)
     except (TransitionLost, OperationInProgress):  # a delete was first: its host ends the move
+        return False
+    except OperationalError as error:  # the database is away, or chose this one of two that waited for each other
+        logger.warning("the move %s is not committed now: %s", move_id, error)
+        return False
+    except Exception:
+        # Both hosts wrote what it is made of, and others must not wait for what one of them spoilt.
+        logger.exception("the move %s cannot be committed: its source goes on", move_id)
+        queue.cancel_move(Move.objects.values_list("operation_id", flat=True).get(pk=move_id))
         return False
 
 
@@ -86,11 +96,8 @@ def _give(workspace: Workspace, move: Move) -> Operation | None:
     """Make the workspace the target's, and let it go on there as it was. Return the operation if it ran. Raise
     TransitionLost, OperationInProgress.
     """
-    kept = Snapshot.objects.filter(LIVING, workspace=workspace, host=move.source, status=SnapshotStatus.READY)
-    # What a machine is being made from on the source stays there. Locked first: whoever begins to use one waits.
-    locked = kept.filter(pk__in=move.arrival.received).select_for_update(of=("self",)).values_list("pk", flat=True)
-    free = [key for key in locked if not is_in_use(key)]
-    Snapshot.objects.filter(pk__in=free).update(host=move.target)
+    kept = Snapshot.objects.filter(SHOWN, workspace=workspace, host=move.source, status=SnapshotStatus.READY)
+    kept.filter(pk__in=move.arrival.received).update(host=move.target)
     rests = Status.STOPPED if move.from_status == Status.STOPPED or not move.memory else Status.SLEEPING
     given: dict[str, Any] = {
         "host": move.target,

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from common import counters
@@ -19,7 +20,7 @@ from vmbackend.driver import MachineIdentity
 from workspaces import counted
 from workspaces.models import Arrival, Move, Operation, Workspace
 from workspaces.models.move import ArrivalState, MoveState
-from workspaces.models.operation import OperationKind
+from workspaces.models.operation import LIVE, OperationKind
 
 
 def live_move(operation: Operation) -> Move | None:
@@ -58,6 +59,25 @@ def move_end(operation: Operation, state: MoveState, code: str = "", message: st
     live = Move.objects.filter(operation_id=operation.pk, state=MoveState.LIVE)
     if live.update(state=state, error_code=code, error_message=message, finished_at=Now()):
         count_end(state)
+
+
+def end_stray_moves() -> int:
+    """Cancel the live moves whose operation is not in flight any more: a delete ended it before its host had begun it,
+    or a host ended it alone. Return how many. Otherwise a move ends in one commit with its operation.
+    """
+    carried_out = Operation.objects.filter(pk=OuterRef("operation_id"), state__in=LIVE)
+    stray = Move.objects.filter(~Exists(carried_out), state=MoveState.LIVE)
+    # One by one: each locks the host that it was to go to.
+    return sum(_end_stray(stray.filter(pk=key)) for key in stray.values_list("pk", flat=True))
+
+
+def _end_stray(move: QuerySet[Move]) -> bool:
+    with transaction.atomic():
+        columns = {"error_code": "cancelled", "error_message": "The move was cancelled.", "finished_at": Now()}
+        if not move.update(state=MoveState.CANCELLED, **columns):
+            return False
+        count_end(MoveState.CANCELLED)
+    return True
 
 
 def count_end(state: MoveState) -> None:
