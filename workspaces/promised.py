@@ -84,6 +84,10 @@ _MOVED = f"""
     SELECT host_id, {_columns("sum({name}) AS {name}")} FROM (
         {_of_move("OLD", "-")} UNION ALL {_of_move("NEW", "")}
     ) AS parts GROUP BY host_id"""  # noqa: S608
+# The workspace itself changes on its host in the same transaction, after this.
+_BOTH_IN_ORDER = (
+    "PERFORM 1 FROM vmbackend_host WHERE id IN (OLD.source_id, OLD.target_id) ORDER BY id FOR NO KEY UPDATE;"
+)
 _RELEASED = f"""
     INSERT INTO workspaces_releasedaddress (host_id, ip, held_until)
     SELECT id, OLD.ip, clock_timestamp() + interval '{HELD_SECONDS} seconds'
@@ -97,7 +101,7 @@ _FUNCTIONS = {
     "workspaces_promised_move": f"""
     IF TG_OP = 'INSERT' THEN {_add(_of_move("NEW", ""))}
     ELSIF TG_OP = 'DELETE' THEN {_add(_of_move("OLD", "-"))}
-    ELSE {_add(_MOVED)}
+    ELSE {_BOTH_IN_ORDER} {_add(_MOVED)}
     END IF;""",
     "workspaces_move_ended": """
     IF OLD.state <> 'live' OR NEW.state NOT IN ('committed', 'failed', 'cancelled')

@@ -53,7 +53,10 @@ def move_stand_still(move: Move, since: datetime) -> bool:
 
 
 def move_end(operation: Operation, state: MoveState, code: str = "", message: str = "") -> None:
-    """End the move of an operation that is not committed. No effect for one that has ended, and for others."""
+    """End the move of an operation that is not committed. No effect for one that has ended, and for others.
+
+    It locks both hosts, in their order: call it before what changes the workspace, which locks one of them.
+    """
     if operation.kind != OperationKind.MOVE:
         return
     live = Move.objects.filter(operation_id=operation.pk, state=MoveState.LIVE)

@@ -68,13 +68,13 @@ def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
         owned = queue.take_over_operation(operation)
         if owned is None or workspace is None:
             return False
+        move_end(owned, MoveState.FAILED, code, message)
         try:
             _fail_workspace(workspace, owned, code, message)
         except TransitionLost:
             logger.info("%s has changed its status already", workspace.pk)
         queue.finish_operation(owned, OperationState.FAILED, code=code, message=message)
         fail_snapshot_of(owned, code, message)
-        move_end(owned, MoveState.FAILED, code, message)
         record_activity(workspace, f"{owned.kind}_failed", message)
     return True
 
