@@ -19,6 +19,8 @@ _COLUMNS = (
 # A machine of such a row has no process, or none yet.
 _WITHOUT_PROCESS = (
     Status.QUEUED, Status.STOPPED, Status.SLEEPING, Status.FAILED, Status.DESTROYED, Status.LOST,
+    # It is being saved or shut down. What was metered is written at once: after the commit this host may not.
+    Status.MOVING,
 )  # fmt: skip
 # While one of these is carried out the hypervisor answers nothing about the machine, and its guest does not run.
 _NOT_ASKED = (OperationKind.SLEEP, OperationKind.DESTROY, OperationKind.DELETE)
