@@ -11,9 +11,12 @@ import pytest
 from django.db import connections
 
 from tests.threads import wait_until
-from tests.workspaces.moves.conftest import Moving
+from tests.workspaces.moves.conftest import NOTE, Moving
 from tests.workspaces.rows import make_workspace
+from vmbackend.driver import StopReason
+from vmbackend.errors import BackendUnavailable
 from workspaces.crud.services import workspace_delete
+from workspaces.host.metering.roster import meter_targets
 from workspaces.models import Arrival, Move, Operation, Snapshot, Workspace
 from workspaces.models.move import ArrivalState, MoveState
 from workspaces.models.operation import LIVE
@@ -140,3 +143,51 @@ def test_machines_are_made_where_they_were_to_be_made(moving: Moving, made_of: s
     moving.hosts.reconcile()
     where = [(moving.hosts.driver, 0), (moving.hosts.second_driver, int(made_of == "snapshot"))]
     assert [len(driver.inventory().snapshots) for driver, _ in where] == [number for _, number in where]
+
+
+def test_nothing_is_committed_before_the_machine_is_on_the_disk(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the commit the source removes the only other copy."""
+    seen: list[str] = []
+    secure = moving.hosts.second_driver.sync_machine
+
+    def fail_once(machine_id: str) -> None:
+        secure(machine_id)
+        seen.append(Arrival.objects.get().state)
+        if len(seen) == 1:
+            raise BackendUnavailable("The disk does not answer.")
+
+    monkeypatch.setattr(moving.hosts.second_driver, "sync_machine", fail_once)
+    moving.begin()
+    assert moving.finish().state == MoveState.COMMITTED
+    assert seen == [ArrivalState.RECEIVING, ArrivalState.RECEIVING]
+    assert moving.found() == (NOTE, NOTE)
+
+
+def test_one_that_powers_off_during_its_move_stays_off(moving: Moving) -> None:
+    """As it does at any other time."""
+    off: list[str] = []
+
+    def power_off(offer_id: str) -> None:
+        if not off:
+            off.append(offer_id)
+            moving.hosts.driver._stop_machine(moving.id, StopReason.SHUTDOWN)
+
+    moving.hosts.second_transfers.before_fetch = power_off
+    moving.begin()
+    move = moving.finish()
+    assert (move.state, moving.row.status, moving.row.last_exit_reason) == (
+        MoveState.FAILED,
+        Status.STOPPED,
+        "shutdown",
+    )
+
+
+def test_what_moves_is_not_metered_when_it_stands_still(moving: Moving) -> None:
+    """What was is written before the commit, after which its host may not."""
+    host = moving.hosts.runtime.host_id
+    assert moving.id in meter_targets(host)
+    Workspace.objects.update(status=Status.MOVING)
+    assert meter_targets(host) == {}
+    Workspace.objects.update(status=Status.RUNNING)

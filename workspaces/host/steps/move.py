@@ -180,15 +180,20 @@ def _go_back(context: Context, state: MoveState, outcome: OperationState, code: 
 
 
 def _rest_or_go_on(context: Context, status: Status) -> None:
-    """Give the workspace the status of its machine; start or wake it again if it ran before the move."""
-    row, actor = context.workspace, context.operation.actor
-    ran = context.operation.params.get("from") == Status.RUNNING
+    """Give the workspace the status of its machine; start or wake it again if it ran before the move.
+
+    One whose machine was not to be shut down, and is off, has ended by itself: that is settled as any such end.
+    """
+    row, actor, params = context.workspace, context.operation.actor, context.operation.params
+    ran = params.get("from") == Status.RUNNING
     moving = frozenset({Status.MOVING})
     if ran and status is Status.STOPPED and context.operation.params["memory"]:
         # It ended by itself, as it was not shut down: its end is settled as any other.
         transition(row, Status.RUNNING, leaving=moving, **rest_fields(row, Status.RUNNING))
     elif ran and status is Status.SLEEPING:
         begin_operation(row, Status.WAKING, OperationKind.WAKE, actor, {"from": status})
+    elif ran and status is Status.STOPPED and params["memory"]:
+        transition(row, Status.RUNNING, leaving=moving)
     elif ran and status is Status.STOPPED:
         begin_operation(row, Status.STARTING, OperationKind.START, actor, {"from": status})
     else:
