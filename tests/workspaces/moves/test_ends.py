@@ -191,3 +191,16 @@ def test_what_moves_is_not_metered_when_it_stands_still(moving: Moving) -> None:
     Workspace.objects.update(status=Status.MOVING)
     assert meter_targets(host) == {}
     Workspace.objects.update(status=Status.RUNNING)
+
+
+def test_a_policy_that_changes_during_a_move_is_there_before_it_runs(moving: Moving) -> None:
+    """The target made the machine with the former one."""
+    moving.hosts.holds_commits = True
+    moving.begin()
+    wait_until(lambda: Arrival.objects.filter(state=ArrivalState.READY).exists(), 30)
+    assert moving.api.put(f"/workspace/{moving.id}/network", {"allow_internet": False}).status_code == 200
+    moving.hosts.holds_commits = False
+    moving.finish()
+    assert moving.row.status == Status.RUNNING
+    assert not moving.row.network_stale
+    assert not moving.hosts.second_driver.policy_of(moving.id).allow_internet

@@ -9,12 +9,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import SavedMemoryUnusable
+from vmbackend.errors import BackendUnavailable, SavedMemoryUnusable
 from workspaces import last_used, route_cache
 from workspaces.audit import record_activity
 from workspaces.guests import ssh_is_open
 from workspaces.host import machine_events
 from workspaces.host.context import Context
+from workspaces.host.network_policy import apply_policy
 from workspaces.host.outcomes import (
     destroy_machine,
     fail_as_observed,
@@ -103,10 +104,19 @@ def load_memory(context: Context) -> None:
         if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
             context.record_fact("cold")
         else:
+            _apply_missed_policy(context)
             launch_machine(context)
     except SavedMemoryUnusable as exc:
         context.record_fact("cold")
         record_activity(context.workspace, "memory_lost", exc.message)
+
+
+def _apply_missed_policy(context: Context) -> None:
+    """Apply a network policy that was changed while the machine could not be told: when it moved, say. It never goes on
+    under a former one. Raise BackendUnavailable.
+    """
+    if context.workspace.network_stale and (waits := apply_policy(context.driver, context.workspace.pk)):
+        raise BackendUnavailable(waits)
 
 
 def start_cold(context: Context) -> None:
