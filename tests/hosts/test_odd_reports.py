@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
+from tests.callers import Caller
 from tests.hosts.rows import joined_host, staff_token
+from tests.workspaces.rows import make_workspace
 from vmbackend.models import Host
-from workspaces.models import Arrival, Move
+from workspaces.host.reconcile.operations import expire_operations
+from workspaces.models import Arrival, Move, Operation
+from workspaces.models.operation import OperationKind, OperationState
+from workspaces.operations import queue
+from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db
 # JSON of PostgreSQL that Python does not read.
@@ -107,3 +115,18 @@ def test_no_time_of_a_host_breaks_what_reads_moves(hosts: list[Host], move: Move
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {table} SET {column} = 'infinity'")
     assert set(pages(hosts)) == {200}
+
+
+@pytest.mark.parametrize("odd", [5, ["x"], {"before": 5, "from": [1]}], ids=str)
+def test_odd_params_keep_no_operation_from_its_end(api: Caller, odd: Any) -> None:
+    begun = []
+    for number, (status, kind) in enumerate(
+        ((Status.RESIZING, OperationKind.RESIZE), (Status.STARTING, OperationKind.START))
+    ):
+        row = make_workspace(api.account, status=status, ip=f"10.129.240.{number + 9}", name=f"box-{number}")
+        begun.append(queue.enqueue_operation(row, kind, actor="a"))
+    Operation.objects.update(deadline_at=timezone.now() - timedelta(hours=1))
+    first = Operation.objects.filter(pk=begun[0].pk)
+    first.update(params=odd, deadline_at=timezone.now() - timedelta(hours=2))
+    expire_operations()
+    assert Operation.objects.get(pk=begun[1].pk).state == OperationState.FAILED

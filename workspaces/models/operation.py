@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from common.ids import new_id
 from common.work.leases import CountedLeasedRow
+from vmbackend.reported import ReportedJSON
 from workspaces.models.workspace import Workspace
 
 
@@ -79,7 +82,7 @@ class Operation(CountedLeasedRow):
     account_id = models.CharField(max_length=24, default="", db_default="", editable=False)
     kind = models.CharField(max_length=16, choices=OperationKind.choices)
     # Arguments of the kind; `from`, the status at the request; `facts`, recorded by earlier attempts.
-    params = models.JSONField(default=dict)
+    params: models.Field[Any, Any] = ReportedJSON(shape=dict, default=dict)
     state = models.CharField(max_length=16, choices=OperationState.choices, default=OperationState.QUEUED)
     # The step being carried out, or the last one.
     step = models.CharField(max_length=40, blank=True, default="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from workspaces.audit import record_activity
 from workspaces.host import restarts
@@ -55,10 +55,18 @@ def _settle(operation: Operation, because: str) -> bool:
 
 def expire_operations() -> int:
     """Fail operations past their deadline; the workspace takes a status that its owner can act on."""
-    return sum(
-        fail_abandoned(operation, "deadline_exceeded", "The operation did not finish in time.")
-        for operation in list(queue.overdue_operations()[:BATCH])
-    )
+    return sum(_expire(operation) for operation in list(queue.overdue_operations()[:BATCH]))
+
+
+def _expire(operation: Operation) -> bool:
+    """Fail one operation. What its host wrote into it keeps no other from its end."""
+    try:
+        return fail_abandoned(operation, "deadline_exceeded", "The operation did not finish in time.")
+    except OperationalError:
+        raise
+    except Exception:
+        logger.exception("%s %s cannot be ended", operation.kind, operation.pk)
+        return False
 
 
 def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
