@@ -187,10 +187,7 @@ def _rest_or_go_on(context: Context, status: Status) -> None:
     row, actor, params = context.workspace, context.operation.actor, context.operation.params
     ran = params.get("from") == Status.RUNNING
     moving = frozenset({Status.MOVING})
-    if ran and status is Status.STOPPED and context.operation.params["memory"]:
-        # It ended by itself, as it was not shut down: its end is settled as any other.
-        transition(row, Status.RUNNING, leaving=moving, **rest_fields(row, Status.RUNNING))
-    elif ran and status is Status.SLEEPING:
+    if ran and status is Status.SLEEPING:
         begin_operation(row, Status.WAKING, OperationKind.WAKE, actor, {"from": status})
     elif ran and status is Status.STOPPED and params["memory"]:
         transition(row, Status.RUNNING, leaving=moving)
