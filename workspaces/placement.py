@@ -101,7 +101,7 @@ def place_on_host(wanted: Amount, wish: Wish = ANYWHERE) -> Host:
     matter. Raise VMUnavailable with what is missing.
     """
     for _ in range(ROUNDS):
-        candidates = _candidates(wanted, wish)
+        candidates = find_candidates(wanted, wish)
         if not candidates:
             raise _refusal(wanted, wish)
         # A host that another transaction has locked is passed by first, so that creates at once do not queue for it.
@@ -113,7 +113,7 @@ def place_on_host(wanted: Amount, wish: Wish = ANYWHERE) -> Host:
     raise VMUnavailable("Other machines took the room of each host that had some; try again.", details={"missing": []})
 
 
-def _candidates(wanted: Amount, wish: Wish) -> list[str]:
+def find_candidates(wanted: Amount, wish: Wish) -> list[str]:
     """Return the ids of the best hosts, the best one first. One query; nothing is locked."""
     best = F("room") if settings.ENV.placement == "spread" else -F("room")
     hosts = _with_room(taking_new().filter(wish.condition), wanted).filter(disk_free_mb__gte=wanted.disk_size_mb)
@@ -220,7 +220,7 @@ def reserve_on_host(host: Host, wanted: Amount, number: int = 1, wish: Wish = AN
 
 def has_room(wanted: Amount) -> bool:
     """Return whether a living host could take a machine of that size now. One query; nothing is locked."""
-    return bool(_candidates(wanted, ANYWHERE))
+    return bool(find_candidates(wanted, ANYWHERE))
 
 
 def require_host_disk(host: Host) -> None:

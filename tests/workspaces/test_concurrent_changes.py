@@ -202,7 +202,7 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
     new_account: Callable[..., Caller], vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = make_host()
-    monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"memory_overcommit": 1.0}))
     monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)
     Host.objects.filter(pk=host.pk).update(memory_mb=2048)
     fields = {"status": Status.STOPPED, "started_at": None, "memory_mb": 1500}

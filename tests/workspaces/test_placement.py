@@ -30,7 +30,7 @@ SMALL = Amount(1000, 512, 1024)
 @pytest.fixture(autouse=True)
 def no_overcommit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host has exactly the memory that its row says."""
-    monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"memory_overcommit": 1.0}))
     monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)
 
 
@@ -131,7 +131,7 @@ def test_of_equally_free_hosts_the_first_by_name_is_chosen() -> None:
 
 def _after_the_choice(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """What another transaction commits after the hosts were read and before one is locked."""
-    read, changes = placement._candidates, [change]
+    read, changes = placement.find_candidates, [change]
 
     def candidates(*wanted: Any) -> list[str]:
         found = read(*wanted)
@@ -139,7 +139,7 @@ def _after_the_choice(monkeypatch: pytest.MonkeyPatch, change: Callable[[], obje
             changes.pop()()
         return found
 
-    monkeypatch.setattr(placement, "_candidates", candidates)
+    monkeypatch.setattr(placement, "find_candidates", candidates)
 
 
 def test_a_host_that_is_drained_while_it_is_chosen_takes_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ NEW = NewWorkspace(image="localhost/tiny:1", sizes=SIZES)
 @pytest.fixture(autouse=True)
 def no_machines(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Rows only; the host of the fixture takes none of them, and a host has exactly the memory of its row."""
-    monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"memory_overcommit": 1.0}))
     monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)
     vmhost.hold_tasks()
     Host.objects.update(state=HostState.DRAINING)

@@ -33,7 +33,7 @@ SMALL = Amount(100, 128, 64)
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set what staff offer to users; a host has exactly the memory of its row."""
     monkeypatch.setattr(settings.ENV, "placement_labels", ("disk=ssd", "region=*"))
-    monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"memory_overcommit": 1.0}))
     monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)
 
 

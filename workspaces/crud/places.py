@@ -89,12 +89,12 @@ def place_at(host: Host) -> Place:
     return Place(host, free_address(host))
 
 
-def host_of_retry(account: Account, workspace: Workspace, amount: Amount, *, stays: bool) -> Host:
-    """Return the host of another attempt at a creation, locked; if it `stays`, its own. Raise VMUnavailable."""
-    if not (stays and workspace.host):
+def host_of_retry(account: Account, workspace: Workspace, amount: Amount, *, only: Host | None) -> Host:
+    """Return the host of another attempt at a creation, locked: this one, or any. Raise VMUnavailable."""
+    if only is None:
         return place_on_host(amount, wish_of_retry(account, workspace))
-    require_host_disk(workspace.host)
-    return require_host_memory(workspace.host, amount)
+    require_host_disk(only)
+    return require_host_memory(only, amount)
 
 
 def _cold_place(amount: Amount, wish: Wish) -> Place:

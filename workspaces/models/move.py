@@ -9,8 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from common.ids import new_id
-from vmbackend.models import Host
-from vmbackend.reported import ReportedJSON
+from vmbackend.models import Host, ReportedJSON
 from workspaces.states import Status
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from common.ids import new_id
 from common.work.leases import CountedLeasedRow
-from vmbackend.reported import ReportedJSON
+from vmbackend.models import ReportedJSON
 from workspaces.models.workspace import Workspace
 
 

@@ -119,10 +119,18 @@ def _take_target(workspace: Workspace, source: Host, asked: MoveRequest, wanted:
     """Lock and return the host that it moves to. Raise SameHost, HostNotActive, HostUnfit, HostFull."""
     if asked.to is not None:
         _require_fit(source, asked.to, memory=asked.memory and workspace.status != Status.STOPPED)
+    wish = wish_of_move(workspace, source, asked)
+    _lock_in_order(source.pk, *([asked.to.pk] if asked.to else placement.find_candidates(wanted, wish)))
     try:
-        return placement.place_on_host(wanted, wish_of_move(workspace, source, asked))
+        return placement.place_on_host(wanted, wish)
     except VMUnavailable as error:
         raise HostFull(error.message, details=error.details) from error
+
+
+def _lock_in_order(*host_ids: str) -> None:
+    """Lock the hosts, of which two are written, in the order in which a move that ends locks them."""
+    locking = Host.objects.select_for_update(no_key=True).filter(pk__in=host_ids).order_by("pk")
+    list(locking.values_list("pk"))
 
 
 def wish_of_move(workspace: Workspace, source: Host, asked: MoveRequest) -> Wish:

@@ -176,10 +176,14 @@ def test_a_snapshot_that_is_read_stays_until_it_is_not_read(moving: Moving) -> N
     reading = {"kind": OperationKind.CREATE, "queue": "nowhere", "params": {"snapshot": made[0]["id"]}}
     Operation.objects.create(workspace=other, deadline_at=timezone.now() + timedelta(hours=1), **reading)
     moving.begin()
-    moving.finish()
+    wait_until(lambda: Move.objects.filter(state=MoveState.COMMITTED).exists(), 60)
+    moving.hosts.settle()
     moving.hosts.reconcile()
     assert set(Snapshot.objects.values_list("host__name", flat=True)) == {"second"}
-    assert moving.hosts.driver.inventory().snapshots == {made[0]["id"]}
+    assert made[0]["id"] in moving.hosts.driver.inventory().snapshots
+    Operation.objects.filter(queue="nowhere").delete()
+    moving.finish()
+    assert moving.hosts.driver.inventory().snapshots == frozenset()
     assert moving.hosts.second_driver.inventory().snapshots == {each["id"] for each in made}
 
 
