@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.conf import LazySettings
 from django.db import connection
 
 import pages.tasks  # noqa: F401 registers the tasks
+from config.env import Env
 from notifications.sends import requests
 from tests.assist.conftest import configured
 from tests.assist.model_server import serving_model
@@ -34,6 +36,8 @@ def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPat
     # As in the api: without it, each request opens a connection.
     connection.close()
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    # Fields that other tests had changed, and put back, would count as given: a machine that joins is told of those.
+    settings.ENV = Env.from_environment(os.environ)
     with serving_model() as made:
         waits = {"cdn_upload_wait_seconds": 0.1, "deploy_wait_seconds": 5, "power_seconds": 60}
         asked = {"assist_url": made.url, "assist_model": "m", "assist_key": "k", "assist_calls_per_minute": 10_000}

@@ -43,7 +43,7 @@ def test_both_hosts_reach_the_ports_that_a_policy_opens(hosts: Hosts, machines: 
 
 
 def test_hosts_reach_each_other_with_the_keys_of_their_rows(hosts: Hosts) -> None:
-    """Where they fetch files of moved workspaces."""
+    """They fetch files of moved workspaces there."""
     port = hosts[0].settings.private_port + 2
     for host, other in (hosts, hosts[::-1]):
         assert host.settings.private_port + 2 == port
@@ -139,7 +139,7 @@ def moved(staff: Callable[..., dict[str, Any]], workspace: str, to: str) -> dict
 def test_a_running_machine_moves_to_the_other_host_and_back(
     hosts: Hosts, api: Api, machines: Machines, staff: Callable[..., dict[str, Any]]
 ) -> None:
-    """What is only in its memory, and what is on its disk, are there; it has an address of the host where it is."""
+    """Its memory and its disk are there; it has an address of the host where it is."""
     machine = machines[0]
     api.output(machine["id"], "echo on the disk > /root/note; sync; (cat > /dev/null & echo $! > /dev/shm/pid); true")
     api.output(machine["id"], "head -c 16 /dev/urandom | base64 > /dev/shm/nonce; cat /dev/shm/nonce")

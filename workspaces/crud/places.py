@@ -23,7 +23,7 @@ from vmbackend.images.reference import parse_reference
 from vmbackend.models import Host, taking_new
 from workspaces import warm_machines
 from workspaces.errors import ResourceNotAllowed
-from workspaces.models import WarmMachine, Workspace
+from workspaces.models import Snapshot, WarmMachine, Workspace
 from workspaces.placement import (
     ANYWHERE,
     Wish,
@@ -95,6 +95,16 @@ def host_of_retry(account: Account, workspace: Workspace, amount: Amount, *, onl
         return place_on_host(amount, wish_of_retry(account, workspace))
     require_host_disk(only)
     return require_host_memory(only, amount)
+
+
+def only_host(workspace: Workspace, params: dict[str, Any]) -> Host | None:
+    """Return the host that another attempt must be on: its own for its address, or that of the snapshot that it is made
+    from, which may have moved since.
+    """
+    if workspace.static_network:
+        return workspace.host
+    kept = Snapshot.objects.filter(pk=params.get("snapshot", "")).select_related("host").first()
+    return kept.host if kept is not None else None
 
 
 def _cold_place(amount: Amount, wish: Wish) -> Place:

@@ -23,7 +23,6 @@ from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
 from vmbackend.host_states import HostState
-from vmbackend.models import Host
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
@@ -31,6 +30,7 @@ from workspaces.crud.places import (
     Place,
     find_place,
     host_of_retry,
+    only_host,
     place_at,
     require_placement_allowed,
     wish_of_create,
@@ -38,7 +38,7 @@ from workspaces.crud.places import (
 from workspaces.crud.source import Source, retried_params, source_of, source_sizes
 from workspaces.images import choice
 from workspaces.images.choice import Choice
-from workspaces.models import Operation, Snapshot, Workspace
+from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
@@ -266,7 +266,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     amount = quota.amount_of(workspace)
     quota.require_running_pool(account.plan, quota.account_usage(account), amount)
     params = retried_params(workspace)
-    host = host_of_retry(account, workspace, amount, only=_only_host(workspace, params))
+    host = host_of_retry(account, workspace, amount, only=only_host(workspace, params))
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
         moved |= {"host": host, "epoch": workspace.epoch + 1, "ip": free_address(host)}
@@ -287,16 +287,6 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     )
     record_activity(workspace, "retried", "Creation is tried again.", actor=actor)
     return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor, params=params)
-
-
-def _only_host(workspace: Workspace, params: dict[str, Any]) -> Host | None:
-    """Return the host that another attempt must be on: its own for its address, or that of the snapshot that it is made
-    from, which may have moved since.
-    """
-    if workspace.static_network:
-        return workspace.host
-    kept = Snapshot.objects.filter(pk=params.get("snapshot", "")).select_related("host").first()
-    return kept.host if kept is not None else None
 
 
 def remove_workspace_row(workspace: Workspace) -> None:

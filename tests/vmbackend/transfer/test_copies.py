@@ -119,7 +119,7 @@ def test_after_a_break_only_the_rest_is_sent(hosts: Hosts, received: list[int]) 
 
 
 def test_what_was_damaged_between_two_attempts_is_sent_again(hosts: Hosts) -> None:
-    """As by a crash of the host, after which the end of a file may be zeros."""
+    """After a crash of the host the end of a file may be zeros."""
     whole = random_file(hosts.sent / "disk", 12 * MIB)
     break_in_the_middle(hosts, 6 * MIB)
     with (hosts.into / "disk").open("r+b") as file:

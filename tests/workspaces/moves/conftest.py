@@ -69,7 +69,7 @@ class Moving:
         self.hosts.driver.set_memory(self.id, NOTE)
 
     def found(self) -> tuple[str, str]:
-        """What is on the disk and in the memory where the workspace is now."""
+        """Return disk and memory where the workspace is now."""
         is_second = self.row.host_id == self.hosts.second.host_id
         driver = self.hosts.second_driver if is_second else self.hosts.driver
         return (driver._store.directory(self.id) / "disk" / "note").read_text(), driver.memory_of(self.id)

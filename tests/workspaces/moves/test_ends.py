@@ -166,7 +166,7 @@ def test_nothing_is_committed_before_the_machine_is_on_the_disk(
 
 
 def test_one_that_powers_off_during_its_move_stays_off(moving: Moving) -> None:
-    """As it does at any other time."""
+    """It would at any other time."""
     off: list[str] = []
 
     def power_off(offer_id: str) -> None:
@@ -185,7 +185,7 @@ def test_one_that_powers_off_during_its_move_stays_off(moving: Moving) -> None:
 
 
 def test_what_moves_is_not_metered_when_it_stands_still(moving: Moving) -> None:
-    """What was is written before the commit, after which its host may not."""
+    """Its usage is written before the commit, after which its host may not."""
     host = moving.hosts.runtime.host_id
     assert moving.id in meter_targets(host)
     Workspace.objects.update(status=Status.MOVING)
