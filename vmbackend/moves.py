@@ -51,6 +51,14 @@ class Moved(ABC):
         """
 
     @abstractmethod
+    def begin_receiving(self, snapshot_id: str, fetch: Callable[[Path], None], *, size_bytes: int) -> None:
+        """Let `fetch` copy files of an earlier snapshot of the same machine into the folder of `receive_snapshot`.
+
+        That call has only the rest to copy then; nothing is made of them before. Raise CapacityExceeded (before
+        `fetch`), SnapshotIncompatible (no snapshot has such an id), BackendUnavailable, and the errors of `fetch`.
+        """
+
+    @abstractmethod
     def drop_received(self, snapshot_id: str) -> None:
         """Remove what was copied for a snapshot that is not complete. Idempotent. Raise BackendUnavailable."""
 

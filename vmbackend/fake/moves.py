@@ -69,10 +69,7 @@ class FakeMoves(FakeCopies):
         found = self._stored(snapshot_id)
         if found is not None:
             return found
-        folder = self._incoming(snapshot_id)
-        self._require_disk(-(-size_bytes >> 20))
-        folder.mkdir(parents=True, exist_ok=True)
-        fetch(folder)
+        folder = self._fetched(snapshot_id, fetch, size_bytes)
         self._hook("receive:fetched")
         try:
             self._import(folder, snapshot_id)
@@ -81,6 +78,17 @@ class FakeMoves(FakeCopies):
             raise SnapshotIncompatible(f"The other host did not send a snapshot of this version: {error}.") from error
         shutil.rmtree(folder)
         return self._require_stored(snapshot_id)
+
+    def begin_receiving(self, snapshot_id: str, fetch: Callable[[Path], None], *, size_bytes: int) -> None:
+        self._enter("begin_receiving")
+        self._fetched(snapshot_id, fetch, size_bytes)
+
+    def _fetched(self, snapshot_id: str, fetch: Callable[[Path], None], size_bytes: int) -> Path:
+        folder = self._incoming(snapshot_id)
+        self._require_disk(-(-size_bytes >> 20))
+        folder.mkdir(parents=True, exist_ok=True)
+        fetch(folder)
+        return folder
 
     def drop_received(self, snapshot_id: str) -> None:
         self._enter("drop_received")

@@ -57,6 +57,9 @@ class MovedMachines(CopiedMachines, Moved):
     def receive_snapshot(self, snapshot_id: str, fetch: Callable[[Path], None], *, size_bytes: int) -> StoredSnapshot:
         return self._snapshot_store.receive(snapshot_id, fetch, size_bytes)
 
+    def begin_receiving(self, snapshot_id: str, fetch: Callable[[Path], None], *, size_bytes: int) -> None:
+        self._snapshot_store.begin_receiving(snapshot_id, fetch, size_bytes)
+
     def drop_received(self, snapshot_id: str) -> None:
         self._snapshot_store.drop_received(snapshot_id)
 

@@ -83,12 +83,16 @@ class SnapshotStore:
 
     def receive(self, snapshot_id: str, fetch: Callable[[Path], None], size_bytes: int) -> StoredSnapshot:
         """Do what `Driver.receive_snapshot` does."""
-        if not _ID.fullmatch(snapshot_id):
-            raise SnapshotIncompatible("No snapshot has such an id.")
         if (made := self.find(snapshot_id)) is not None:
             return made
-        fetch(self._make_incoming(snapshot_id, size_bytes))
+        self.begin_receiving(snapshot_id, fetch, size_bytes)
         return describe(self._publish_incoming(snapshot_id))
+
+    def begin_receiving(self, snapshot_id: str, fetch: Callable[[Path], None], size_bytes: int) -> None:
+        """Do what `Driver.begin_receiving` does."""
+        if not _ID.fullmatch(snapshot_id):
+            raise SnapshotIncompatible("No snapshot has such an id.")
+        fetch(self._make_incoming(snapshot_id, size_bytes))
 
     def drop_received(self, snapshot_id: str) -> None:
         """Do what `Driver.drop_received` does."""

@@ -22,9 +22,8 @@ import asyncssh
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, TransferRefused
 
 from .folders import FolderLimits, measure_folder, prepare_folder, take_over
-from .offers import read_public_key
+from .offers import Rate, read_public_key
 from .processes import ConfinedProcess, confined_process
-from .rates import Rate
 from .rsync import receiving_end
 from .ssh import PACKET, TARGET_WINDOW, Bytes, ClientConnection, connect
 

@@ -22,7 +22,17 @@ _BOTH = (
     *("--recursive", "--times", "--sparse", "--inplace", "--no-inc-recursive", f"--timeout={SILENT_SECONDS}"),
     *("--compress", "--compress-choice=zstd", "--compress-level=1"),
 )
-_RECEIVING = ("--fsync", "--no-links", "--no-devices", "--no-specials", "--no-perms", "--no-owner", "--no-group")
+# `--delete`: an earlier call may have left files that the source has no more.
+_RECEIVING = (
+    "--fsync",
+    "--delete",
+    "--no-links",
+    "--no-devices",
+    "--no-specials",
+    "--no-perms",
+    "--no-owner",
+    "--no-group",
+)
 # What `_BOTH` is to the sending end: as rsync 3.2 asks for it, whose features later versions have, too
 # (tests/vmbackend/transfer/test_rsync.py compares them).
 SENDER = (

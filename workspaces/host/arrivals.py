@@ -33,10 +33,12 @@ from workspaces.moves.rows import (
 from workspaces.operations.queue import MOVES_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from vmbackend.driver import Driver
     from vmbackend.images.store import ImageStore
+    from vmbackend.models import Host
     from workspaces.host.transfers import Transfers
 
 logger = logging.getLogger(__name__)
@@ -132,6 +134,7 @@ class Receiving:
         self._transfers = host.transfers
         self._ended = ended
         self._is_over = False
+        self._begun = 0
         self._move = Move.objects.select_related("source", "target", "arrival").get(pk=move_id)
         self._arrival = self._move.arrival
 
@@ -168,21 +171,27 @@ class Receiving:
             raise MoveIsOver
         if offer["id"] == self._move.pk and self._move.memory:
             self._require_fit()
+        if offer["id"] == self._move.pk:
+            self._arrival.bytes_done -= self._begun  # counted again with its folder
         with self._watched():
-            self._driver.receive_snapshot(
-                offer["id"],
-                lambda folder: self._transfers.fetch(
-                    offer["id"],
-                    folder,
-                    source,
-                    max_bytes=offer["bytes"] + _MARGIN_BYTES,
-                    max_file_bytes=max(offer["bytes"], self._move.disk_mb * MIB) + _MARGIN_BYTES,
-                    on_progress=self._note,
-                    give_up=self._must_end,
-                ),
-                size_bytes=offer["bytes"],
-            )
+            if offer["id"] == self._move.first_id:  # the machine's own entry has only the rest to copy
+                self._driver.begin_receiving(self._move.pk, self._fetcher(offer, source), size_bytes=offer["bytes"])
+            else:
+                self._driver.receive_snapshot(offer["id"], self._fetcher(offer, source), size_bytes=offer["bytes"])
+        if offer["id"] == self._move.first_id:
+            self._begun = self._copied
         arrival_received(self._arrival, offer["id"], self._before + self._copied)
+
+    def _fetcher(self, offer: dict[str, Any], source: Host) -> Callable[[Path], None]:
+        return lambda folder: self._transfers.fetch(
+            offer["id"],
+            folder,
+            source,
+            max_bytes=offer["bytes"] + _MARGIN_BYTES,
+            max_file_bytes=max(offer["bytes"], self._move.disk_mb * MIB) + _MARGIN_BYTES,
+            on_progress=self._note,
+            give_up=self._must_end,
+        )
 
     def _require_fit(self) -> None:
         """Refuse the workspace before a byte of its memory is copied. Raise MoveIsOver."""

@@ -75,13 +75,21 @@ def _one(move: Move, operation: Operation | None, follower: Operation | None) ->
         step="clean" if move.state == MoveState.COMMITTED else _STEPS.get(step, step),
         source=move.source_name,
         target=move.target_name,
-        bytes_total=sum(offer["bytes"] for offer in move.offers),
-        bytes_done=arrival.bytes_done,
+        bytes_total=_total(move),
+        bytes_done=min(arrival.bytes_done, _total(move)),
         standstill_seconds=_standstill(move, follower),
         error=_error(move),
         created_at=move.created_at,
         finished_at=move.finished_at,
     )
+
+
+def _total(move: Move) -> int:
+    """Return the bytes that are offered. What was copied first is a part of the machine's own snapshot."""
+    sizes = {offer["id"]: offer["bytes"] for offer in move.offers}
+    if move.pk in sizes:
+        sizes.pop(move.first_id, None)
+    return sum(sizes.values())
 
 
 def _standstill(move: Move, follower: Operation | None) -> float | None:

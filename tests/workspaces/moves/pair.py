@@ -35,6 +35,8 @@ class FolderTransfers:
         self._offers = offers
         self.before_fetch: Callable[[str], None] = lambda offer_id: None
         self.fetched: list[str] = []
+        # For each offer, the files that were there already.
+        self.went_on_with: dict[str, set[str]] = {}
 
     def start(self) -> None:
         """Nobody has to be let in."""
@@ -65,6 +67,7 @@ class FolderTransfers:
         found = self._offers.get(offer_id)
         if found is None:
             raise BackendUnavailable("There is no such offer.")
+        self.went_on_with[offer_id] = {path.name for path in into.iterdir()}
         shutil.copytree(found, into, dirs_exist_ok=True)
         self.fetched.append(offer_id)
         on_progress(sum(path.stat().st_size for path in into.rglob("*") if path.is_file()))

@@ -34,7 +34,7 @@ STATES = {
     Status.STOPPED: MachineState.OFF,
 }
 SHOWN = ("vmhost dies", "raises for good")
-MADE = ("receive_snapshot", "prepare", "sleep_on")
+MADE = ("begin_receiving", "receive_snapshot", "prepare", "sleep_on")
 
 
 def inconsistencies(moving: Moving, begins: Status) -> list[str]:
@@ -114,6 +114,8 @@ def test_the_target_dies_at_its_work(
         bring(moving.api, moving.hosts, moving.id, begins)
     if begins is Status.STOPPED and method == "sleep_on":
         pytest.skip("there is no memory")
+    if begins is not Status.RUNNING and method == "begin_receiving":
+        pytest.skip("nothing is copied before the machine stands still")
     died: list[bool] = []
     monkeypatch.setattr(moving.hosts.second_driver, method, dying(moving.hosts, method, died, after=after))
     moving.begin()

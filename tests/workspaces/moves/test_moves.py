@@ -72,6 +72,8 @@ def test_the_disk_of_a_running_one_travels_while_it_runs(moving: Moving) -> None
     move = moving.begin()
     moving.finish()
     assert seen == [(f"{move.pk}_first", Status.RUNNING), (move.pk, Status.MOVING)]
+    files = moving.hosts.second_transfers.went_on_with
+    assert (files[f"{move.pk}_first"], "disk-0.raw" in files[move.pk]) == (set(), True)
     follower = Operation.objects.get(pk=moving.move.follower_id)
     assert (follower.kind, follower.state) == (OperationKind.WAKE, OperationState.SUCCEEDED)
 
